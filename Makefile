@@ -1,0 +1,31 @@
+# Two commands do everything: `make run` (sets up, diagnoses the bundled example) and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test lint bench clean
+
+run: $(STAMP)
+	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
+	  test $$status -eq 1 || { echo "expected the example to fail with exit code 1, got $$status"; exit 1; }
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/overhead.py
+
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

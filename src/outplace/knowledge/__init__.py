@@ -1,0 +1,1 @@
+"""What PyTorch does: its in-place errors and its operations. Read by all, reads nobody, never imports torch."""

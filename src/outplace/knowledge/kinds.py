@@ -1,0 +1,58 @@
+"""The kinds of bug, their rule codes, and the page that explains each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A family of bugs. `name` is what users type and what JSON carries; `code` is the rule's number."""
+
+    code: str
+    name: str
+    summary: str
+
+
+KINDS: tuple[Kind, ...] = (
+    # OUT1xx: raised where the operation stands
+    Kind("OUT101", "leaf", "a leaf that requires grad is modified in place"),
+    Kind("OUT102", "leaf-view", "a view of a leaf that requires grad is modified in place"),
+    Kind("OUT103", "multi-view", "one of several views made by one call (unbind, split, chunk, iteration) is modified in place"),
+    Kind("OUT104", "nograd-view", "a view made under no_grad or inference_mode is modified in place with grad on"),
+    Kind("OUT105", "custom-view", "a view returned by a custom autograd.Function is modified in place"),
+    Kind("OUT106", "inference", "an inference tensor is modified or saved outside inference_mode"),
+    Kind("OUT107", "out-arg", "out= is used with a tensor that requires grad"),
+    Kind("OUT108", "expanded", "several elements of the written-to tensor share one memory location"),
+    Kind("OUT109", "shape-dtype", "the result of an in-place operation has another shape or dtype than its target"),
+    Kind("OUT110", "overlap", "an in-place operation reads memory that it writes at another place"),
+    Kind("OUT111", "autograd-state", "an in-place change of autograd state, size or storage that PyTorch refuses"),
+    Kind("OUT112", "dirty", "a custom autograd.Function breaks the rules for inputs it modifies in place"),
+    Kind("OUT113", "transform", "an in-place operation that torch.func or forward-mode AD cannot follow"),
+    Kind("OUT114", "compiled", "an in-place operation that torch.compile, export or a custom operator refuses"),
+    # OUT2xx: raised at backward
+    Kind("OUT201", "saved", "a tensor that backward needs is modified after it was saved"),
+    Kind("OUT202", "stepped", "parameters are updated between a forward and its backward"),
+    Kind("OUT203", "detached", "a tensor that backward needs, or the loss itself, was detached in place"),
+    Kind("OUT204", "replaced", "a gradient is asked for a tensor that an in-place operation has replaced in the graph"),
+    Kind("OUT205", "underivable", "an in-place operation has no derivative that backward could use"),
+    Kind("OUT206", "recomputed", "a checkpointed region recomputes other values than its forward had"),
+    # OUT3xx: raised nowhere
+    Kind("OUT301", "silent-data", "a write through .data or a detached alias changes what backward needs, silently"),
+    Kind("OUT302", "silent-alias", "memory shared with numpy and the like changes under autograd, silently"),
+    Kind("OUT303", "silent-other", "aliased lists, kept references or hooks that write make training wrong, silently"),
+)
+
+BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
+BY_CODE: dict[str, Kind] = {kind.code: kind for kind in KINDS}
+
+
+def find(word: str) -> Kind | None:
+    """The kind called `word`, by name or by code, whatever its case."""
+    return BY_NAME.get(word.lower()) or BY_CODE.get(word.upper())
+
+
+def page(kind: Kind) -> str:
+    """The Markdown page that explains a kind: the same text on the web, in `outplace explain` and in editors."""
+    return resources.files(__package__).joinpath("pages", f"{kind.code}.md").read_text("utf-8")

@@ -1,0 +1,92 @@
+"""The one data model: what a diagnosis is made of.
+
+Both halves of outplace (the runtime record and the source analysis) produce these, and every report and repair
+consumes them. Plain frozen dataclasses; nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Safety = Literal["safe", "unsafe", "suggestion"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the user's source. Lines count from 1, columns from 0; `end_column` is one past the last character."""
+
+    file: str
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    function: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One in-place operation that ran: `version` is the tensor's version after it, None where it left no version step.
+
+    `chain` holds the library frames between the user's line and the operation itself, outermost first.
+    `count` says how often this line wrote the tensor.
+    """
+
+    operation: str
+    site: Site | None
+    version: int | None = None
+    count: int = 1
+    chain: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """What an autograd node keeps for its backward, and where that node was made."""
+
+    node: str
+    saved_as: str
+    version: int | None
+    site: Site | None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The tensor a diagnosis is about: its name in the user's code where one was found."""
+
+    name: str | None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A remedy: `diff` is a unified diff where the rewrite is plain, None where only advice can be given."""
+
+    title: str
+    safety: Safety
+    diff: str | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One bug."""
+
+    kind: str
+    code: str
+    error: str
+    tensor: Tensor
+    why: str
+    raised_at: Site | None = None
+    saved_by: SavedTensor | None = None
+    also_saved_by: tuple[SavedTensor, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    made_at: Site | None = None
+    """Where the leaf or the view was made, for the kinds that are raised where the operation stands."""
+    fixes: tuple[Fix, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    """What a reader should know about this evidence: disjoint regions, a write nobody saw, a compiled region."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form outside tools rely on (`outplace run --json`)."""
+        return asdict(self)
