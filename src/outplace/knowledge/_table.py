@@ -1,0 +1,18 @@
+"""The op table as it is shipped: read once, when it is first asked for."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+SCHEMA = 1
+
+
+@cache
+def table() -> dict[str, Any]:
+    """The contents of `op_table.json`; `tools/generate_op_table.py` writes it."""
+    text = resources.files(__package__).joinpath("op_table.json").read_text("utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data
