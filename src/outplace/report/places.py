@@ -1,0 +1,91 @@
+"""What a diagnosis points at: every place with its role and the label that goes under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from outplace.model import Diagnosis, Mutation, Site
+from outplace.report import words
+from outplace.report.glyphs import Glyphs
+
+Role = Literal["saved", "overwritten", "raised"]
+
+STYLES: dict[Role, str] = {"saved": "cyan", "overwritten": "red", "raised": "yellow"}
+
+MOST_MUTATIONS = 6
+
+_RAISED = {
+    "saved": "raised here: backward needs it",
+    "stepped": "raised here: backward needs the values before the update",
+    "replaced": "raised here: the gradient is asked for",
+    "recomputed": "raised here: the forward is run again",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A labelled place; `site` is None where the label is all that is known."""
+
+    role: Role
+    label: str
+    site: Site | None
+    chain: tuple[Site, ...] = ()
+
+
+def places(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Place]:
+    """The places of a diagnosis in the order of the story: made, saved, overwritten, raised."""
+    return [*_origins(diagnosis), *_changes(diagnosis, glyphs), *_end(diagnosis)]
+
+
+def _origins(diagnosis: Diagnosis) -> Iterator[Place]:
+    if diagnosis.made_at:
+        yield Place("saved", "made here", diagnosis.made_at)
+    saved = diagnosis.saved_by
+    if saved:
+        fact = f"{words.node(saved.node)} keeps {words.kept(saved)}"
+        yield Place("saved", f"saved here: {fact}" if saved.site else f"saved at an unknown line: {fact}", saved.site)
+
+
+def _changes(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Place]:
+    for change in diagnosis.mutations[:MOST_MUTATIONS]:
+        yield Place("overwritten", _change(diagnosis, change, glyphs), change.site, change.chain)
+    rest = diagnosis.mutations[MOST_MUTATIONS:]
+    if rest:
+        spots = [words.place(change.site.file, change.site.line) for change in rest if change.site]
+        last = f", the last at {spots[-1]}" if spots else ""
+        yield Place("overwritten", f"overwritten by {len(rest)} more operations{last}", None)
+
+
+def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
+    """A change that was refused has no version step worth telling; a silent one has none at all."""
+    if _refused(diagnosis, change):
+        return f"refused here: {words.operation(change.operation)}"
+    spot = "here" if change.site else "at an unknown line"
+    unseen = ", unseen by autograd" if change.version is None and _silent(diagnosis) else ""
+    return f"overwritten {spot}: {words.step(change, glyphs.times, glyphs.arrow)}{unseen}"
+
+
+def _end(diagnosis: Diagnosis) -> Iterator[Place]:
+    if diagnosis.raised_at is None or any(_refused(diagnosis, change) for change in diagnosis.mutations):
+        return
+    if diagnosis.code.startswith("OUT1"):
+        label = "refused here"
+    elif _silent(diagnosis):
+        label = "used here: backward reads the changed values"
+    else:
+        label = _RAISED.get(diagnosis.kind, "raised here")
+    yield Place("raised", label, diagnosis.raised_at)
+
+
+def _refused(diagnosis: Diagnosis, change: Mutation) -> bool:
+    """Whether this operation is the one that PyTorch refused where it stood."""
+    raised, site = diagnosis.raised_at, change.site
+    if not diagnosis.code.startswith("OUT1") or site is None:
+        return False
+    return raised is None or (raised.file, raised.line) == (site.file, site.line)
+
+
+def _silent(diagnosis: Diagnosis) -> bool:
+    return diagnosis.code.startswith("OUT3")

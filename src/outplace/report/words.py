@@ -1,0 +1,159 @@
+"""Operations, nodes, tensors and places in the words a report uses for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from outplace.knowledge.kinds import BY_NAME
+from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
+
+_OPERATIONS = {
+    "__setitem__": "item assignment",
+    "__iadd__": "+=",
+    "__isub__": "-=",
+    "__imul__": "*=",
+    "__itruediv__": "/=",
+    "__idiv__": "/=",
+    "__ifloordiv__": "//=",
+    "__imod__": "%=",
+    "__ipow__": "**=",
+    "__imatmul__": "@=",
+    "__iand__": "&=",
+    "__ior__": "|=",
+    "__ixor__": "^=",
+    "__ilshift__": "<<=",
+    "__irshift__": ">>=",
+}
+
+_ROLES = {"self": "input", "input": "input", "result": "result", "output": "result", "other": "other operand"}
+
+_HEADLINES = {
+    "leaf": "{tensor} is a leaf that requires grad: {op} cannot change it in place",
+    "leaf-view": "{tensor} is a view of a leaf that requires grad: {op} cannot change it in place",
+    "multi-view": "{tensor} is one of several views made by one call: {op} cannot change it in place",
+    "nograd-view": "{tensor} is a view made with grad off: {op} cannot change it in place with grad on",
+    "custom-view": "{tensor} is a view returned by a custom Function: {op} cannot change it in place",
+    "inference": "{tensor} is an inference tensor: {op} cannot use it outside inference_mode",
+    "out-arg": "{tensor} requires grad: {op} cannot write into it by out=",
+    "expanded": "{tensor} keeps several elements in one memory location: {op} cannot write into it",
+    "shape-dtype": "{tensor} cannot hold the result of {op}",
+    "overlap": "{tensor} shares memory with what {op} reads, at other places",
+    "saved": "{tensor} was overwritten after {node} kept it for backward",
+    "stepped": "{tensor} was updated by {op} between a forward and its backward",
+    "detached": "{tensor} was detached in place, and backward needs its history",
+    "replaced": "{tensor} was replaced in the graph by {op}, and its gradient is asked for",
+    "underivable": "{tensor} was changed by {op}, which has no derivative that backward could use",
+    "recomputed": "{tensor} was recomputed with other values than its forward had",
+    "silent-data": "{tensor} was changed through .data or a detached alias after {node} kept it for backward",
+    "silent-alias": "{tensor} was changed through shared memory after {node} kept it for backward",
+}
+
+
+def operation(name: str) -> str:
+    """`__iadd__` as it is written, `+=`; other operations by their own name."""
+    return _OPERATIONS.get(name, name)
+
+
+def node(name: str) -> str:
+    """`ExpBackward0` is exp; a custom Function, whose node carries no number, keeps its class's name."""
+    builtin = re.fullmatch(r"(?:\w+::)*(\w+?)Backward\d+", name)
+    if builtin:
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", builtin[1]).lower()
+    return re.sub(r"Backward$", "", name.rpartition("::")[2]) or name
+
+
+def kept(saved: SavedTensor) -> str:
+    """What the tensor is to the node that keeps it: `its result`."""
+    return f"its {_ROLES.get(saved.saved_as, saved.saved_as)}" if saved.saved_as else "it"
+
+
+def tensor(subject: Tensor) -> str:
+    """`h (float32[4, 8])`, or as much of it as is known."""
+    dtype = (subject.dtype or "").removeprefix("torch.")
+    shape = "" if subject.shape is None else str(list(subject.shape))
+    form = f"{dtype}{shape}"
+    if subject.name:
+        return f"{subject.name} ({form})" if form else subject.name
+    if dtype:
+        return f"{'an' if dtype[0] in 'aeiou' else 'a'} {form} tensor"
+    return f"a tensor of shape {shape}" if shape else "a tensor"
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """What happened, to which tensor, in one sentence without a full stop."""
+    template = _HEADLINES.get(diagnosis.kind)
+    if template is None:
+        known = BY_NAME.get(diagnosis.kind)
+        return f"{tensor(diagnosis.tensor)}: {known.summary if known else first_line(diagnosis.error)}"
+    saved, changes = diagnosis.saved_by, diagnosis.mutations
+    return template.format(
+        tensor=tensor(diagnosis.tensor),
+        op=operation(changes[0].operation) if changes else "an in-place operation",
+        node=node(saved.node) if saved else "a node",
+    )
+
+
+def first_line(text: str) -> str:
+    """The first line of a message, or a word for its absence."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+
+
+def step(change: Mutation, times: str, arrow: str) -> str:
+    """The operation with how often it ran and its version step: `+= (v0 → v1)`, `add_ ×12 (up to v12)`."""
+    name = operation(change.operation)
+    if change.version is None:
+        return f"{name} {times}{change.count}" if change.count > 1 else name
+    if change.count > 1:
+        return f"{name} {times}{change.count} (up to v{change.version})"
+    return f"{name} (v{max(change.version - 1, 0)} {arrow} v{change.version})"
+
+
+def path(file: str) -> str:
+    """The file relative to the working folder where it lies under it, library files from their package on."""
+    relative = under_cwd(file)
+    if relative != file:
+        return relative
+    parts = PurePath(file).parts
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts:
+            return str(PurePath(*parts[parts.index(folder) + 1 :]))
+    return file
+
+
+def under_cwd(file: str) -> str:
+    """The file relative to the working folder where it lies under it, unchanged otherwise."""
+    try:
+        relative = os.path.relpath(file)
+    except (ValueError, OSError):  # another drive, or the working folder is gone
+        return file
+    return relative if os.path.isabs(file) and relative.split(os.sep)[0] != os.pardir else file
+
+
+def place(file: str, line: int) -> str:
+    """`train.py:12`, or the notebook's own way to name a cell."""
+    cell = re.match(r"<ipython-input-(\d+)", file)
+    if cell:
+        return f"Cell In[{cell[1]}], line {line}"
+    if "ipykernel_" in PurePath(file).parent.name:
+        return f"Notebook cell, line {line}"
+    return f"{path(file)}:{line}"
+
+
+def where(site: Site) -> str:
+    """`train.py:12 in forward`; the top level of a file needs no name."""
+    spot = place(site.file, site.line)
+    return spot if site.function in ("", "<module>") else f"{spot} in {site.function}"
+
+
+def also_kept(others: Sequence[SavedTensor], times: str, limit: int = 5) -> str:
+    """The other nodes that kept the tensor, those of one line counted together."""
+    counts: dict[str, int] = {}
+    for saved in others:
+        spot = f" at {place(saved.site.file, saved.site.line)}" if saved.site else ""
+        counts[node(saved.node) + spot] = counts.get(node(saved.node) + spot, 0) + 1
+    named = [f"{name} {times}{count}" if count > 1 else name for name, count in counts.items()]
+    more = f" ({len(named) - limit} more)" if len(named) > limit else ""
+    return ", ".join(named[:limit]) + more
