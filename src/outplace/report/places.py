@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from outplace.knowledge import nodes
 from outplace.model import Diagnosis, Mutation, Site
 from outplace.report import words
 from outplace.report.glyphs import Glyphs
@@ -22,6 +23,8 @@ _RAISED = {
     "replaced": "raised here: the gradient is asked for",
     "recomputed": "raised here: the forward is run again",
 }
+
+_VERBS = {"stepped": "updated", "detached": "detached"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def _origins(diagnosis: Diagnosis) -> Iterator[Place]:
         yield Place("saved", "made here", diagnosis.made_at)
     saved = diagnosis.saved_by
     if saved:
-        fact = f"{words.node(saved.node)} keeps {words.kept(saved)}"
+        fact = nodes.describe_saved(saved.node, saved.saved_as)
         yield Place("saved", f"saved here: {fact}" if saved.site else f"saved at an unknown line: {fact}", saved.site)
 
 
@@ -64,7 +67,8 @@ def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
         return f"refused here: {words.operation(change.operation)}"
     spot = "here" if change.site else "at an unknown line"
     unseen = ", unseen by autograd" if change.version is None and _silent(diagnosis) else ""
-    return f"overwritten {spot}: {words.step(change, glyphs.times, glyphs.arrow)}{unseen}"
+    verb = _VERBS.get(diagnosis.kind, "overwritten")
+    return f"{verb} {spot}: {words.step(change, glyphs.times, glyphs.arrow)}{unseen}"
 
 
 def _end(diagnosis: Diagnosis) -> Iterator[Place]:

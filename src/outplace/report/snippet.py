@@ -16,6 +16,8 @@ from outplace.report.layout import indented, wrap
 from outplace.report.places import STYLES, Place
 
 CONTEXT = 1
+LEAST = 40
+"""Wrapped text with less room than this goes to the left edge instead of under its mark."""
 NEARBY = 30
 """Places of one function further apart than this are shown apart, so that each has a path to click on."""
 
@@ -66,13 +68,18 @@ class Snippet:
         """The header, then the source with its marks."""
         site = self.places[0].site
         assert site is not None
-        yield from wrap(Text(self.glyphs.clean(words.where(site)), style="bold"), self.width + self.digits + 3)
+        yield from self._header(site)
         before: int | None = None
         for number in self.lines:
             if before is not None and number > before + 1:
                 yield Text(f"{self.glyphs.skip:>{self.digits}}", style="dim")
             yield from self._line(number)
             before = number
+
+    def _header(self, site: Site) -> list[Text]:
+        spot, _, function = self.glyphs.clean(words.where(site)).partition(" in ")
+        header = Text.assemble(spot, (f" in {function}", "dim")) if function else Text(spot)
+        return wrap(header, self.width + self.digits + 3)
 
     def _source(self) -> dict[int, Line]:
         """The lines to show by number: those with a mark, a little around them, and no hole of a single line."""
@@ -86,7 +93,8 @@ class Snippet:
             else:
                 shown.setdefault(number, lay_out(_fallback(place.site), self.glyphs))
         for number in [number for number in shown if number + 2 in shown and number + 1 not in shown]:
-            shown[number + 1] = self._read(self._file, number + 1)
+            if linecache.getline(self._file, number + 1):  # "" past the end of a file, or for a file that is gone
+                shown[number + 1] = self._read(self._file, number + 1)
         return self._trimmed(shown)
 
     def _read(self, file: str, number: int) -> Line:
@@ -110,28 +118,28 @@ class Snippet:
         line = self.lines[number]
         marks = [_mark(place, line) for place in self.places if place.site and place.site.line == number]
         marks.sort(key=lambda mark: mark.cells or (0, 0))
-        spans = [mark.cells for mark in marks if mark.cells]
-        if not marks or not spans:
+        if not any(mark.cells for mark in marks):
             yield self._row(number, line, (self.margin, self.margin), context=True)
-            for mark in marks:
-                yield from self._label(mark.place, 0)
-            return
-        for shared in self._views(marks, spans):
+        for shared in self._views([mark for mark in marks if mark.cells]):
             yield from self._view(number, line, shared)
+        for mark in marks:
+            if not mark.cells:
+                yield from self._label(mark.place, 0)
 
-    def _views(self, marks: list[Mark], spans: list[tuple[int, int]]) -> list[list[Mark]]:
+    def _views(self, marks: list[Mark]) -> list[list[Mark]]:
         """All marks under one picture of the line where it can show them; a very long line is shown once for each."""
-        union = max(stop for _, stop in spans) - min(start for start, _ in spans)
-        return [marks] if union <= self.width - 2 * len(self.glyphs.dots) else [[mark] for mark in marks]
+        start, stop = _union(marks)
+        if stop - start <= self.width - 2 * len(self.glyphs.dots):
+            return [marks] if marks else []
+        return [[mark] for mark in marks]
 
     def _view(self, number: int, line: Line, marks: list[Mark]) -> Iterator[Text]:
-        spans = [mark.cells for mark in marks if mark.cells]
-        span = min(start for start, _ in spans), max(stop for _, stop in spans)
+        span = _union(marks)
         left = self._left(line, span)
         yield self._row(number, line, span)
         for mark in marks:
-            assert mark.cells is not None
-            start, stop = max(mark.cells[0] - left, 0), min(mark.cells[1] - left, self.width)
+            begin, end = mark.cells or span
+            start, stop = max(begin - left, 0), min(end - left, self.width)
             yield from self._underline(mark.place, start, max(stop, start + 1))
 
     def _left(self, line: Line, span: tuple[int, int]) -> int:
@@ -160,14 +168,14 @@ class Snippet:
         label = self._text(place)
         if stop + 1 + cell_len(label) <= self.width:
             yield self._gutter(line.append(" " + label, style=style))
-            yield from self._chain(place, stop + 1)
+            yield from self._chain(place, start)
         else:
             yield self._gutter(line)
             yield from self._label(place, start)
 
     def _label(self, place: Place, start: int) -> Iterator[Text]:
         label = self._text(place)
-        start = max(0, min(start, self.width - cell_len(label)))
+        start = start if start + cell_len(label) <= self.width else 0
         for line in wrap(Text(label, style=STYLES[place.role]), self.width - start):
             yield self._gutter(indented(line, start))
         yield from self._chain(place, start)
@@ -179,17 +187,24 @@ class Snippet:
 
     def _chain(self, place: Place, start: int) -> Iterator[Text]:
         """The library frames between the line and the operation."""
-        if not place.chain:
+        frames = [site for site in place.chain if not site.function.endswith("_call_impl")]  # every Module has these
+        if not frames:
             return
-        calls = [f"{words.place(site.file, site.line)} {site.function}".rstrip() for site in place.chain]
+        calls = [f"{words.place(site.file, site.line)} {site.function}".rstrip() for site in frames]
         text = Text(self.glyphs.clean(f"through {f' {self.glyphs.arrow} '.join(calls)}"), style="dim")
-        start = max(0, min(start, self.width - cell_len(text.plain)))
+        start = start if self.width - start >= LEAST else 0
         for line in wrap(text, self.width - start):
             yield self._gutter(indented(line, start))
 
     def _gutter(self, line: Text) -> Text:
         row = Text(f"{' ' * self.digits} {self.glyphs.bar} ", style="dim")
         return Text.assemble(row, line)
+
+
+def _union(marks: Sequence[Mark]) -> tuple[int, int]:
+    """From where the first mark begins to where the last one ends."""
+    spans = [mark.cells for mark in marks if mark.cells]
+    return min((start for start, _ in spans), default=0), max((stop for _, stop in spans), default=0)
 
 
 def _margin(line: Line) -> int:

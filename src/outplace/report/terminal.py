@@ -49,7 +49,7 @@ def _report(diagnoses: Sequence[Diagnosis], width: int, glyphs: Glyphs) -> Itera
             yield from (indented(line, INDENT if line else 0) for line in block)
     if diagnoses:
         yield Text()
-        yield from wrap(Text(_summary(diagnoses), style="dim"), width)
+        yield from wrap(Text(glyphs.clean(_summary(diagnoses, glyphs.times)), style="dim"), width)
 
 
 def _headline(diagnosis: Diagnosis, order: str, width: int, glyphs: Glyphs) -> list[Text]:
@@ -97,11 +97,11 @@ def _fix(fix: Fix, key: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
         yield from (indented(line, KEYS) for line in render_diff(fix.diff, width - KEYS, glyphs))
 
 
-def _summary(diagnoses: Sequence[Diagnosis]) -> str:
+def _summary(diagnoses: Sequence[Diagnosis], times: str) -> str:
     rules = Counter(f"{diagnosis.code} {diagnosis.kind}" for diagnosis in diagnoses)
     codes = " ".join(dict.fromkeys(diagnosis.code for diagnosis in diagnoses))
     if len(diagnoses) == 1:
         return f"More: outplace explain {codes}"
-    named = ", ".join(f"{count} {rule}" for rule, count in rules.items())
+    named = ", ".join(f"{rule} {times}{count}" if count > 1 else rule for rule, count in rules.items())
     safe = sum(any(fix.safety == "safe" for fix in diagnosis.fixes) for diagnosis in diagnoses)
-    return f"{len(diagnoses)} in-place bugs ({named}), {safe or 'none'} with a safe fix. More: outplace explain CODE"
+    return f"{len(diagnoses)} in-place bugs: {named}; {safe or 'none'} with a safe fix. More: outplace explain CODE"

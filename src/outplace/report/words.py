@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from outplace.knowledge import nodes
 from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
 
@@ -27,8 +28,6 @@ _OPERATIONS = {
     "__ilshift__": "<<=",
     "__irshift__": ">>=",
 }
-
-_ROLES = {"self": "input", "input": "input", "result": "result", "output": "result", "other": "other operand"}
 
 _HEADLINES = {
     "leaf": "{tensor} is a leaf that requires grad: {op} cannot change it in place",
@@ -58,16 +57,8 @@ def operation(name: str) -> str:
 
 
 def node(name: str) -> str:
-    """`ExpBackward0` is exp; a custom Function, whose node carries no number, keeps its class's name."""
-    builtin = re.fullmatch(r"(?:\w+::)*(\w+?)Backward\d+", name)
-    if builtin:
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", builtin[1]).lower()
-    return re.sub(r"Backward$", "", name.rpartition("::")[2]) or name
-
-
-def kept(saved: SavedTensor) -> str:
-    """What the tensor is to the node that keeps it: `its result`."""
-    return f"its {_ROLES.get(saved.saved_as, saved.saved_as)}" if saved.saved_as else "it"
+    """The operation behind a node as a user knows it: `ExpBackward0` is exp."""
+    return nodes.by_node(name).label
 
 
 def tensor(subject: Tensor) -> str:

@@ -1,0 +1,137 @@
+"""`outplace explain`: what a rule means, or what an error message says."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterator
+
+import click
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown
+from rich.text import Text
+
+from outplace.cli.errors import OutplaceError
+from outplace.knowledge import errors, kinds, nodes
+from outplace.report.console import for_stream
+from outplace.report.glyphs import for_encoding
+from outplace.report.layout import hanging, indented, wrap
+
+_KEYS = 9
+_RAISED = {
+    "op": "at the in-place operation itself",
+    "use": "at a later use of the tensor",
+    "backward": "in backward, later than the line that is to blame",
+    "compile": "while the program was compiled",
+}
+
+
+@click.command()
+@click.argument("subject", nargs=-1, metavar='[CODE | KIND | "ERROR MESSAGE"]')
+def explain(subject: tuple[str, ...]) -> None:
+    """Explain a rule (OUT201, saved) or an error message.
+
+    A message or a whole traceback can also be piped in: outplace explain < log.txt
+    """
+    text = _subject(subject)
+    kind = kinds.find(text)
+    if kind is not None:
+        _print_page(kinds.page(kind))
+    elif re.fullmatch(r"[\w-]{1,32}", text):
+        raise OutplaceError(_unknown(text))
+    else:
+        _explain_message(text)
+
+
+def _subject(words: tuple[str, ...]) -> str:
+    """The words of the command line, or what is piped in."""
+    text = " ".join(words)
+    if text == "-" or (not text and not sys.stdin.isatty()):
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")  # logs are not always clean
+    if not text.strip():
+        raise OutplaceError("nothing to explain: give a rule code, a kind or an error message; see outplace rules")
+    return text.strip()
+
+
+def _unknown(word: str) -> str:
+    names = [name for kind in kinds.KINDS for name in (kind.code, kind.name)]
+    looks = word.upper() if word.upper().startswith("OUT") else word.lower()
+    near = difflib.get_close_matches(looks, names, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see outplace rules for all of them"
+    return f"no rule is called {word!r}; {hint}"
+
+
+class _LeftHeading(Heading):
+    """rich centres headings and boxes the first; a page reads better from the left edge."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.style = "bold underline" if self.tag == "h1" else "bold"
+        if self.tag != "h1":
+            yield Text()
+        yield self.text
+
+
+class _Page(Markdown):
+    elements = {**Markdown.elements, "heading_open": _LeftHeading}  # noqa: RUF012
+
+
+def _print_page(page: str) -> None:
+    """Rendered for a terminal; the Markdown itself for a pipe."""
+    console = for_stream()
+    if console.is_terminal:
+        console.print(_Page(page, code_theme="ansi_dark"), width=min(console.width, 100))
+    else:
+        click.echo(page.rstrip("\n"))
+
+
+def _explain_message(message: str) -> None:
+    match = errors.recognise(message)
+    if match is None:
+        raise OutplaceError("this is no in-place error that outplace knows; see outplace rules for those it does", 1)
+    console = for_stream()
+    for line in _told(match, message, console):
+        console.print(line, soft_wrap=True)
+
+
+def _told(match: errors.Match, message: str, console: Console) -> Iterator[Text]:
+    width, glyphs = min(console.width, 100), for_encoding(console.encoding)
+    kind = kinds.BY_NAME[match.entry.kind]
+    yield from wrap(Text.assemble((f"{kind.code} {kind.name}", "bold red"), (f": {kind.summary}", "bold")), width)
+    yield Text()
+    for key, body in _facts(match, message):
+        if key == "fix":
+            yield Text()
+        style = "bold green" if key in ("fix", "or") else "bold"
+        lines = hanging(Text(key, style=style), Text(glyphs.clean(body)), width - 2, _KEYS)
+        yield from (indented(line, 2) for line in lines)
+    yield Text()
+    more = f"outplace run SCRIPT names the lines. More: outplace explain {kind.code}"
+    yield from wrap(Text(more, style="dim"), width)
+
+
+def _facts(match: errors.Match, message: str) -> Iterator[tuple[str, str]]:
+    yield "means", match.cause
+    version = errors.parse_version_error(message)
+    if version is not None:
+        yield "tensor", _tensor(version)
+        yield "version", _versions(version)
+    yield "raised", _RAISED[match.raised]
+    if not match.entry.certain:
+        yield "note", "The same message also comes from programs without any in-place operation."
+    for nth, remedy in enumerate(match.entry.remedies):
+        yield ("or" if nth else "fix"), remedy
+
+
+def _tensor(version: errors.VersionError) -> str:
+    """What the message says of the tensor: `torch.FloatTensor [4, 8], output 0 of exp`."""
+    shape = "" if version.sizes is None else f" {list(version.sizes)}"
+    origin = f", output {version.output} of {nodes.by_node(version.op).label}" if version.op else ""
+    return f"{version.type}{shape}{origin}"
+
+
+def _versions(version: errors.VersionError) -> str:
+    writes = version.version - version.expected
+    since = f": {writes} {'write' if writes == 1 else 'writes'} in between" if writes > 0 else ""
+    return f"v{version.expected} when it was saved, v{version.version} now{since}"
