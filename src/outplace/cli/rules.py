@@ -49,7 +49,7 @@ def _table(width: int) -> list[Text]:
     for kind in KINDS:
         when = raised(kind)[1]
         if width < _NARROW:
-            lines += [Text.assemble((kind.code, "bold"), f" {kind.name} ", (f"raised {when}", "dim"))]
+            lines += wrap(Text.assemble((kind.code, "bold"), f" {kind.name} ", (f"raised {when}", "dim")), width)
             lines += [indented(line, 2) for line in wrap(Text(kind.summary), width - 2)]
         else:
             head = Text.assemble((kind.code, "bold"), f"  {kind.name:<{names}}  ", (f"{when:<{moments}}", "dim"))

@@ -93,12 +93,12 @@ class Snippet:
             else:
                 shown.setdefault(number, lay_out(_fallback(place.site), self.glyphs))
         for number in [number for number in shown if number + 2 in shown and number + 1 not in shown]:
-            if linecache.getline(self._file, number + 1):  # "" past the end of a file, or for a file that is gone
+            if _getline(self._file, number + 1):  # "" past the end of a file, or for a file that is gone
                 shown[number + 1] = self._read(self._file, number + 1)
         return self._trimmed(shown)
 
     def _read(self, file: str, number: int) -> Line:
-        return lay_out(linecache.getline(file, number), self.glyphs)
+        return lay_out(_getline(file, number), self.glyphs)
 
     def _trimmed(self, shown: dict[int, Line]) -> dict[int, Line]:
         """In order, without the blank lines that only pad the edges of a stretch."""
@@ -144,11 +144,13 @@ class Snippet:
 
     def _left(self, line: Line, span: tuple[int, int]) -> int:
         """The first cell of the line that is shown: its margin, or further right when the mark would fall off."""
-        end = cell_len(line.text)
-        if end - self.margin <= self.width or span[1] - self.margin <= self.width - len(self.glyphs.dots):
+        end, dots = cell_len(line.text), len(self.glyphs.dots)
+        if end - self.margin <= self.width or span[1] - self.margin <= self.width - dots:
             return self.margin
-        room = self.width - (span[1] - span[0]) - 2 * len(self.glyphs.dots)
-        return max(self.margin, min(span[0] - len(self.glyphs.dots) - max(room // 2, 0), end - self.width))
+        room = self.width - (span[1] - span[0]) - 2 * dots
+        if room < 0 and span[0] - self.margin < self.width // 2:
+            return self.margin  # the mark is cut in any case: better at its end than the line at its start
+        return max(self.margin, min(span[0] - dots - max(room // 2, 0), end - self.width))
 
     def _row(self, number: int, line: Line, span: tuple[int, int], context: bool = False) -> Text:
         left, dots = self._left(line, span), self.glyphs.dots
@@ -211,9 +213,17 @@ def _margin(line: Line) -> int:
     return len(line.text) - len(line.text.lstrip(" "))
 
 
+def _getline(file: str, number: int) -> str:
+    """The line, or "" where there is none; linecache itself trips over names that no file can have."""
+    try:
+        return linecache.getline(file, number)
+    except ValueError:
+        return ""
+
+
 def _line_of(site: Site) -> str | None:
     """The site's line as linecache has it; None where the file is gone, or is no longer what ran."""
-    line = linecache.getline(site.file, site.line)
+    line = _getline(site.file, site.line)
     recorded = next(iter(site.text.strip().splitlines()), "").strip()
     return line if line.strip() and recorded in line else None
 
@@ -230,10 +240,10 @@ def _mark(place: Place, line: Line) -> Mark:
         return Mark(place, line.span(*_columns(site, source.rstrip())))
     if not site.text.strip():
         return Mark(place, None)
-    # Site.text may be the expression alone or its whole line; columns only fit the latter.
+    # Site.text may be the expression alone, or its line without the indent that the columns count.
     text = _fallback(site)
-    whole_line = site.end_column <= len(text) and site.end_column - site.column != len(text.strip())
-    return Mark(place, line.span(*(_columns(site, text) if whole_line else _all(text))))
+    trusted = text[:1].isspace() or site.column == 0
+    return Mark(place, line.span(*(_columns(site, text) if trusted else _all(text))))
 
 
 def _columns(site: Site, source: str) -> tuple[int, int]:

@@ -136,7 +136,8 @@ def place(file: str, line: int) -> str:
 def where(site: Site) -> str:
     """`train.py:12 in forward`; the top level of a file needs no name."""
     spot = place(site.file, site.line)
-    return spot if site.function in ("", "<module>") else f"{spot} in {site.function}"
+    top = site.function in ("", "<module>") or site.function.startswith("<cell line")
+    return spot if top else f"{spot} in {site.function}"
 
 
 def also_kept(others: Sequence[SavedTensor], times: str, limit: int = 5) -> str:
