@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -493,3 +495,27 @@ def test_reports_do_not_import_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    source=st.text(max_size=120),
+    spans=st.lists(st.tuples(st.integers(-1, 5), st.integers(-2, 130), st.integers(-2, 130)), min_size=1, max_size=5),
+    text=st.text(max_size=60),
+    width=st.integers(24, 120),
+    encoding=st.sampled_from(["utf-8", "ascii", "cp1252", "shift_jis"]),
+)
+def test_any_text_fits_the_width_and_the_encoding(source, spans, text, width, encoding):
+    linecache.cache["<any>"] = (len(source), None, source.splitlines(keepends=True), "<any>")
+    sites = [Site("<any>", line, line, start, stop, "f", text[:nth]) for nth, (line, start, stop) in enumerate(spans)]
+    subject = bare(
+        tensor=Tensor(text),
+        why=text,
+        notes=(text,),
+        saved_by=SavedTensor("ExpBackward0", "result", 0, sites[0]),
+        mutations=tuple(Mutation(text, place, version, 1, (place,)) for version, place in enumerate(sites, 1)),
+        fixes=(Fix(text, "safe", f"@@ -1 +1 @@\n-{text}\n+{source}\n"),),
+    )
+    report = as_text([subject], width, encoding)
+    report.encode(encoding)
+    assert max(cell_len(line) for line in report.split("\n")) <= width

@@ -50,7 +50,8 @@ def _near(one: Site | None, other: Site | None) -> bool:
 
 def number_width(places: Iterable[Place]) -> int:
     """The digits of the highest line number that snippets of these places can show."""
-    return max((len(str(place.site.line + CONTEXT)) for place in places if place.site), default=1)
+    lines = [place.site.line for place in places if place.site]
+    return max((len(str(number)) for line in lines for number in (line, line + CONTEXT)), default=1)
 
 
 class Snippet:

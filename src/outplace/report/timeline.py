@@ -8,6 +8,7 @@ from rich.text import Text
 from outplace.model import Diagnosis, Mutation
 from outplace.report import words
 from outplace.report.glyphs import Glyphs
+from outplace.report.layout import wrap
 from outplace.report.places import STYLES
 
 MOST_STEPS = 8
@@ -64,4 +65,4 @@ def _joined(items: list[Text], width: int, glyphs: Glyphs) -> list[Text]:
             lines[-1] = Text.assemble(lines[-1], (link, "dim"), item)
         else:
             lines.append(Text.assemble((link[1:], "dim"), item))
-    return lines
+    return [piece for line in lines for piece in wrap(line, width)]  # an operation's name can be longer than a line
