@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from rich.text import Text
 
 from outplace.cli.explain import explain
 from outplace.knowledge import kinds
@@ -34,7 +35,8 @@ def test_a_pipe_gets_the_page_as_markdown(word, page):
 def test_a_terminal_gets_the_page_rendered(page):
     result = run("leaf", FORCE_COLOR="1", TERM="xterm", COLUMNS="60")
     assert result.exit_code == 0
-    assert result.output.startswith("\x1b[1;4mOUT101: saved\x1b[0m")
+    assert result.output.startswith("\x1b[1;31mOUT101: saved\x1b[0m")
+    assert "\n    h += 1" in Text.from_ansi(result.output).plain
     assert "```" not in result.output and "*text*" not in result.output
 
 

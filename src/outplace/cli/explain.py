@@ -9,8 +9,11 @@ from collections.abc import Iterator
 
 import click
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.padding import Padding
+from rich.syntax import Syntax
 from rich.text import Text
+from rich.theme import Theme
 
 from outplace.cli.errors import OutplaceError
 from outplace.knowledge import errors, kinds, nodes
@@ -25,6 +28,9 @@ _RAISED = {
     "backward": "in backward, later than the line that is to blame",
     "compile": "while the program was compiled",
 }
+_THEME = Theme(
+    {"markdown.h1": "bold red", "markdown.h2": "bold", "markdown.h3": "bold", "markdown.code": "cyan"},
+)
 
 
 @click.command()
@@ -62,26 +68,37 @@ def _unknown(word: str) -> str:
     return f"no rule is called {word!r}; {hint}"
 
 
-class _LeftHeading(Heading):
+class _Heading(Heading):
     """rich centres headings and boxes the first; a page reads better from the left edge."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
-        self.text.style = "bold underline" if self.tag == "h1" else "bold"
-        if self.tag != "h1":
-            yield Text()
         yield self.text
 
 
+class _Code(CodeBlock):
+    """rich surrounds code with blank lines of its own; an indent is enough."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
+        yield Padding(code, (0, 0, 0, 4))
+
+
 class _Page(Markdown):
-    elements = {**Markdown.elements, "heading_open": _LeftHeading}  # noqa: RUF012
+    elements = {  # noqa: RUF012
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
 
 
 def _print_page(page: str) -> None:
     """Rendered for a terminal; the Markdown itself for a pipe."""
     console = for_stream()
     if console.is_terminal:
-        console.print(_Page(page, code_theme="ansi_dark"), width=min(console.width, 100))
+        with console.use_theme(_THEME):
+            console.print(_Page(page, code_theme="ansi_dark"), width=min(console.width, 100))
     else:
         click.echo(page.rstrip("\n"))
 
