@@ -22,19 +22,24 @@ class ReportError(OutplaceError):
     """A report could not be written where it was asked for."""
 
 
-def report(diagnoses: Sequence[Diagnosis], torch_version: str) -> dict[str, Any]:
+def report(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[str, Any]:
     """The whole report as plain data."""
     return {
         "schema": SCHEMA,
         "outplace": __version__,
-        "torch": str(torch_version),  # torch.__version__ is a str subclass
+        "torch": None if torch_version is None else str(torch_version),  # torch.__version__ is a str subclass
         "diagnoses": [_diagnosis(diagnosis) for diagnosis in diagnoses],
     }
 
 
-def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], torch_version: str) -> None:
+def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], torch_version: str | None) -> None:
     """Write the report to `path` in one step: a reader finds the old file or the whole new one."""
-    text = json.dumps(report(diagnoses, torch_version), indent=2, ensure_ascii=True) + "\n"
+    write_data(path, report(diagnoses, torch_version))
+
+
+def write_data(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
+    """Write a report that is plain data already."""
+    text = json.dumps(data, indent=2, ensure_ascii=True) + "\n"
     target = Path(path)
     try:
         _replace(target, text)

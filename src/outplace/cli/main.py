@@ -1,0 +1,68 @@
+"""The command line: one file a sub-command, loaded when it is called. The only place that prints errors."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+
+import click
+
+from outplace import __version__
+from outplace.cli.errors import OutplaceError
+
+_COMMANDS = {
+    "explain": "Explain a rule, a kind of bug, or an error message.",
+    "op": "Say what an operation keeps for its backward, and so what may be overwritten after it.",
+    "rules": "List all rules.",
+    "run": "Run a program; when an in-place operation breaks its backward, name the lines.",
+}
+
+
+class _Commands(click.Group):
+    """Loads a command's module only when that command is asked for: `--version` stays instant, torch stays out."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"outplace.cli.{name}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and args[0].endswith(".py"):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean: outplace run {args[0]}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="outplace %(version)s")
+def cli() -> None:
+    """In-place tensor operations and PyTorch's autograd: find the lines, learn why, write it right."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    try:
+        result = cli.main(args=arguments, prog_name="outplace", standalone_mode=False)
+        # `run` hands its program back, to be started when click is out of the way: click has ideas of its own about
+        # exceptions, signals and closed pipes, and the program must meet none of them.
+        return int(result()) if isinstance(result, Callable) else int(result or 0)  # type: ignore[arg-type]
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except OutplaceError as error:
+        print(f"outplace: {error}", file=sys.stderr)
+        return error.exit_code

@@ -1,0 +1,101 @@
+"""`outplace run`: the program as Python would run it, and the diagnosis below its traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from outplace.cli.errors import OutplaceError
+
+
+class _Program(click.Command):
+    """Options of ours come before the program; everything from the program's name on belongs to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, program = _split(args)
+        ctx.obj = program
+        return super().parse_args(ctx, own)
+
+
+def _split(args: list[str]) -> tuple[list[str], list[str]]:
+    index = 0
+    while index < len(args):
+        argument = args[index]
+        if argument in ("-m", "-c") or not argument.startswith("-") or argument == "-":
+            break
+        if argument == "--":
+            return args[:index], args[index + 1 :]
+        index += 2 if argument == "--json" else 1
+    return args[:index], args[index:]
+
+
+@click.command(cls=_Program, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
+@click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
+@click.pass_context
+def run(ctx: click.Context, json_path: str | None) -> Callable[[], Any]:
+    """Run a program; when an in-place operation breaks its backward, name the lines.
+
+    \b
+    outplace run train.py --my args
+    outplace run -m package.train --my args
+    outplace run -c "import torch; ..."
+
+    The program runs as under Python itself: same arguments, output, exit code. After the traceback of an in-place
+    error the diagnosis follows on stderr: the tensor, the line that saved it, the lines that overwrote it, why that
+    breaks the gradient, and what to write instead. Child processes are watched too.
+    """
+    program = ctx.obj
+    if not program:
+        raise click.UsageError("Which program? Try: outplace run train.py", ctx)
+    if json_path is not None:
+        _check_writable(json_path)
+    return lambda: _launch(program, json_path and os.path.abspath(json_path))
+
+
+def _check_writable(path: str) -> None:
+    """Says so before a long run, not after it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise OutplaceError(f"cannot write {path}: there is no folder {folder}")
+    if os.path.isdir(path):
+        raise OutplaceError(f"cannot write {path}: it is a folder")
+    if not os.access(folder, os.W_OK):
+        raise OutplaceError(f"cannot write {path}: the folder is not writable")
+
+
+def _launch(words: list[str], json_path: str | None) -> Any:
+    from outplace.runtime.launch import Program, execute
+
+    ways = {"-m": "module", "-c": "code"}
+    if words[0] in ways:
+        if len(words) < 2:
+            raise OutplaceError(f"argument expected for the {words[0]} option")
+        program = Program(ways[words[0]], words[1], tuple(words[2:]))  # type: ignore[arg-type]
+    else:
+        program = Program("script", words[0], tuple(words[1:]))
+    return execute(program, json_path, _Shower().show)
+
+
+class _Shower:
+    """Prints each diagnosis once: under the traceback it belongs to, or at the end if the program kept it to itself."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def show(self, error: BaseException | None, at_end: bool) -> None:
+        from outplace.runtime import diagnose
+
+        new = diagnose.found[self._shown :]
+        self._shown = len(diagnose.found)
+        if not new:
+            return
+        from outplace.report.console import for_stream
+        from outplace.report.terminal import render
+
+        if at_end:
+            print("\noutplace: the program caught this in-place error itself:", file=sys.stderr)
+        render(new, for_stream(sys.stderr))

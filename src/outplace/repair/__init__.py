@@ -1,0 +1,1 @@
+"""Turning a diagnosis into edits of the source. Never imports torch."""

@@ -1,0 +1,68 @@
+"""The hook inside torch's backward: it notes each backward pass, and diagnoses one that fails before anyone sees the error.
+
+The hook is compiled into torch's own `_engine_run_backward`, the one function that every backward and grad goes through,
+so the traceback keeps exactly the frames and lines it always had.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch.autograd.graph
+
+from outplace.runtime import record
+
+STARTED, FAILED = "__outplace_backward__", "__outplace_failed__"
+
+_original: CodeType | None = None
+
+
+def started() -> None:
+    """A backward pass begins (called from inside torch's function)."""
+    record.add_backward(sys._getframe(1).f_back)
+
+
+def _with_hooks(function: Any) -> CodeType:
+    """The function's code with a call at its beginning and another where an exception passes through."""
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    inner = next((node for node in definition.body if isinstance(node, ast.Try)), definition.body[0])
+    begin = ast.copy_location(ast.parse(f"{STARTED}()").body[0], inner)
+    handler = ast.parse(f"try: pass\nexcept Exception:\n    {FAILED}()\n    raise").body[0]
+    assert isinstance(handler, ast.Try)
+    guarded = ast.Try(body=definition.body, handlers=handler.handlers, orelse=[], finalbody=[])
+    for node in (begin, *ast.walk(handler.handlers[0])):
+        for child in ast.walk(node):
+            ast.copy_location(child, inner)
+    definition.body = [begin, ast.copy_location(guarded, inner)]
+    ast.increment_lineno(tree, first - 1)
+    module = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True)
+    return next(const for const in module.co_consts if isinstance(const, CodeType))
+
+
+def install(on_failure: Callable[[FrameType], None]) -> None:
+    """Puts the hook in place; `on_failure` gets the frame of torch's function while the exception is being handled."""
+    global _original
+    setattr(builtins, STARTED, started)
+    setattr(builtins, FAILED, lambda: on_failure(sys._getframe(1)))
+    if _original is None:
+        function = torch.autograd.graph._engine_run_backward
+        _original = function.__code__
+        function.__code__ = _with_hooks(function)
+
+
+def uninstall() -> None:
+    """Puts torch's own code back."""
+    global _original
+    if _original is not None:
+        torch.autograd.graph._engine_run_backward.__code__ = _original
+        _original = None

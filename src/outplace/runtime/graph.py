@@ -1,0 +1,190 @@
+"""Reads a graph after a failed backward: which saved tensors are stale, and the very memory each of them stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from outplace.knowledge.errors import VersionError, parse_version_error
+
+_FIRST_LEAF_NUMBER = 2**63
+"""AccumulateGrad nodes carry the largest number there is; they save nothing."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A saved tensor that is not what it was: `alias` shares its memory (None where torch does not hand it out)."""
+
+    node: Any
+    saved_as: str
+    error: VersionError | None
+    message: str
+    alias: torch.Tensor | None
+
+    @property
+    def storage(self) -> int | None:
+        """The storage it lies in, as `writes` identifies it."""
+        if self.alias is None:
+            return None
+        try:
+            return self.alias.untyped_storage()._cdata
+        except (RuntimeError, NotImplementedError):
+            return -self.alias._cdata
+
+
+def roots_of(outputs: Iterable[Any]) -> list[Any]:
+    """The nodes a backward starts from."""
+    nodes = [output.node if isinstance(output, GradientEdge) else output.grad_fn for output in outputs]
+    return [node for node in nodes if node is not None]
+
+
+def walk(roots: Iterable[Any]) -> Iterator[Any]:
+    """All nodes reachable from the roots, once each, without recursion."""
+    seen: set[Any] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        stack.extend(following for following, _ in node.next_functions if following is not None)
+
+
+def needed_for(roots: list[Any], inputs: Iterable[Any]) -> set[Any] | None:
+    """The nodes that a backward restricted to `inputs` runs; None where all of them do."""
+    wanted = set()
+    for tensor in inputs:
+        if isinstance(tensor, GradientEdge):
+            wanted.add(tensor.node)
+        else:
+            wanted.add(tensor.grad_fn if tensor.grad_fn is not None else _accumulator(tensor))
+    wanted.discard(None)
+    if not wanted:
+        return None
+    nodes = list(walk(roots))
+    needed = {node for node in nodes if node in wanted}
+    previous: dict[Any, list[Any]] = {}
+    for node in nodes:
+        for following, _ in node.next_functions:
+            previous.setdefault(following, []).append(node)
+    stack = list(needed)
+    while stack:
+        for node in previous.get(stack.pop(), ()):
+            if node not in needed:
+                needed.add(node)
+                stack.append(node)
+    return needed
+
+
+def _accumulator(leaf: torch.Tensor) -> Any:
+    try:
+        with torch.enable_grad():
+            return leaf.view_as(leaf).grad_fn.next_functions[0][0]
+    except (RuntimeError, AttributeError):
+        return None
+
+
+def number_of(node: Any) -> int | None:
+    """The node's place in the order its thread made nodes; None for leaves."""
+    number = int(node._sequence_nr())
+    return None if number >= _FIRST_LEAF_NUMBER else number
+
+
+@cache
+def _saved_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_saved_"))
+
+
+def stale_slots(node: Any) -> list[Slot]:
+    """The saved tensors of this node that were modified since it saved them."""
+    slots: list[Slot] = []
+    for name in _saved_names(type(node)):
+        raw = getattr(node, "_raw" + name, None)
+        slots.extend(_read(node, name[len("_saved_") :], lambda name=name: getattr(node, name), raw))  # type: ignore[misc]
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        slots.extend(_read(node, "saved_tensors", lambda: node.saved_tensors, node._raw_saved_tensors))
+    return slots
+
+
+def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
+    parts = raw if isinstance(raw, list | tuple) else (raw,)
+    hooked = [part for part in parts if getattr(part, "unpack_hook", None) is not None]
+    if hooked:  # unpacking would run the hook (and recompute a whole checkpointed block): look, don't touch
+        return _checkpointed(node, saved_as, hooked)
+    try:
+        unpack()
+    except RuntimeError as error:
+        message = str(error)
+    except Exception:  # a hook of an older torch, which cannot be asked: it failed by itself
+        return []
+    else:
+        return []
+    if len(parts) == 1 and not isinstance(raw, list | tuple):
+        return _stale(node, saved_as, message, parts[0])
+    found = []
+    for index, part in enumerate(parts):
+        found.extend(_stale(node, f"{saved_as}[{index}]", _message_of(part), part))
+    return found
+
+
+def _stale(node: Any, saved_as: str, message: str, raw: Any) -> list[Slot]:
+    error = parse_version_error(message)
+    if error is None and "detached in-place" not in message:
+        return []  # freed: it ran before the failure
+    return [Slot(node, saved_as, error, message, _alias(raw))]
+
+
+def _message_of(raw: Any) -> str:
+    try:
+        raw.unpack()
+    except RuntimeError as error:
+        return str(error)
+    except AttributeError:  # torch before 2.10 unpacks only whole lists
+        return ""
+    return ""
+
+
+def _alias(raw: Any) -> torch.Tensor | None:
+    """A tensor over the same memory. `data` has no side effect; before 2.10 only a hook hands it over."""
+    if hasattr(raw, "data"):
+        return raw.data if isinstance(raw.data, torch.Tensor) else None
+    handed: list[torch.Tensor] = []
+    try:
+        raw.register_hooks(lambda tensor: handed.append(tensor), lambda _: handed[0])
+    except (RuntimeError, AttributeError, TypeError):
+        return None
+    return handed[0] if handed else None
+
+
+def _checkpointed(node: Any, saved_as: str, hooked: list[Any]) -> list[Slot]:
+    """Non-reentrant checkpoint keeps its arguments in a node of its own, which the graph does not lead to."""
+    slots: list[Slot] = []
+    for raw in hooked[:1]:
+        for cell in getattr(raw.unpack_hook, "__closure__", None) or ():
+            saver = getattr(cell.cell_contents, "input_saver", None)
+            if saver is not None:
+                slots.extend(stale_slots(saver))
+    return slots
+
+
+def fails_alone(node: Any) -> str | None:
+    """Runs one opaque node by itself (CopySlices and foreach nodes do not show what they save): its error, if it fails."""
+    following = [GradientEdge(after, number) for after, number in node.next_functions if after is not None]
+    try:
+        gradients = [torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device) for meta in node._input_metadata]
+        edges = [GradientEdge(node, number) for number in range(len(gradients))]
+        torch.autograd.grad(edges, following, gradients, retain_graph=True, allow_unused=True)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def is_opaque(node: Any) -> bool:
+    """Does this node hide what it saves?"""
+    return type(node).__name__ in ("CopySlices", "CppFunction")

@@ -1,0 +1,387 @@
+"""Puts marks into the user's own source, as it is imported: before each statement, and where a function returns.
+
+The program stays what it is: no name is added to its modules or functions (the marks live in `builtins`), every line
+and column keeps its place, and library code is not touched. Statements that cannot make an autograd node get no mark.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+from outplace.runtime import record
+from outplace.runtime.usercode import own_files
+
+MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
+OUT, LEAF, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_caught__"
+
+class Statement(NamedTuple):
+    """A marked place: a statement, or an operation inside one that spans several lines."""
+
+    file: str
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    function: str
+
+
+STATEMENTS: list[Statement] = []
+
+
+def _pass_on(value: object) -> object:
+    return value
+
+
+def publish() -> None:
+    """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
+    for name, function in {MARK: record.mark, BACK: record.back, AT: record.at}.items():
+        setattr(builtins, name, function)
+    for name in (OUT, LEAF):
+        if not hasattr(builtins, name):
+            setattr(builtins, name, _pass_on)
+    if not hasattr(builtins, CAUGHT):
+        setattr(builtins, CAUGHT, lambda: None)
+
+
+def compile_marked(source: str | bytes, filename: str) -> CodeType:
+    """Compiles source with marks in it; source that cannot be parsed raises what `compile` raises."""
+    tree = ast.parse(source, filename, type_comments=False)
+    _Marker(filename).visit(tree)
+    code: CodeType = compile(tree, filename, "exec", dont_inherit=True)
+    return code
+
+
+def _is_idle(node: ast.expr | None) -> bool:
+    """Can evaluating this expression not make a node? Names, constants, and what is built of them."""
+    if node is None or isinstance(node, ast.Name | ast.Constant | ast.Lambda):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) and _is_idle(node.operand)
+    if isinstance(node, ast.BoolOp):
+        return all(_is_idle(value) for value in node.values)
+    if isinstance(node, ast.Compare):
+        identity = all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        return identity and all(_is_idle(value) for value in (node.left, *node.comparators))
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(_is_idle(value) for value in node.elts)
+    return False
+
+
+def _needs_mark(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.Pass | ast.Break | ast.Continue):
+        return False
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return bool(node.decorator_list)
+    if isinstance(node, ast.Assign):
+        return not (_is_idle(node.value) and all(isinstance(target, ast.Name) for target in node.targets))
+    if isinstance(node, ast.Expr | ast.Return):
+        return not _is_idle(node.value)
+    if isinstance(node, ast.If):
+        return not _is_idle(node.test)
+    return not isinstance(node, ast.Try)
+
+
+class _Marker(ast.NodeTransformer):
+    def __init__(self, filename: str) -> None:
+        self._file = filename
+        self._scope: list[str] = []
+        self._long_statement = False
+
+    # -- marks ------------------------------------------------------------------------------------------------
+
+    def _number(self, node: ast.stmt | ast.expr, line: int | None = None, column: int | None = None) -> ast.Constant:
+        function = ".".join(self._scope) if self._scope else "<module>"
+        line = node.lineno if line is None else line
+        column = node.col_offset if column is None else column
+        end_line, end_column = node.end_lineno or line, node.end_col_offset or column
+        if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith | ast.If | ast.While | ast.ClassDef):
+            header = _header_end(node)  # the mark is about the header; the body has marks of its own
+            end_line, end_column = header.end_lineno or line, header.end_col_offset or column
+        STATEMENTS.append(Statement(self._file, line, end_line, column, end_column, function))
+        return ast.copy_location(ast.Constant(len(STATEMENTS) - 1), node)
+
+    def _call(self, function: str, *arguments: ast.expr, where: ast.AST) -> ast.Call:
+        name = ast.copy_location(ast.Name(function, ast.Load()), where)
+        return ast.copy_location(ast.Call(name, list(arguments), []), where)
+
+    def _mark(self, node: ast.stmt | ast.expr) -> ast.Call:
+        return self._call(MARK, self._number(node), where=node)
+
+    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        marked: list[ast.stmt] = []
+        for statement in statements:
+            if _needs_mark(statement):
+                marked.append(ast.copy_location(ast.Expr(self._mark(statement)), statement))
+            if isinstance(statement, ast.Return) and statement.value is None:
+                # As a statement of its own: an async generator may not return a value.
+                marked.append(ast.copy_location(ast.Expr(self._call(BACK, where=statement)), statement))
+            marked.append(self._statement(statement))
+        return marked
+
+    def _statement(self, statement: ast.stmt) -> ast.stmt:
+        outer, self._long_statement = self._long_statement, _spans_lines(statement)
+        result: ast.stmt = self.visit(statement)
+        self._long_statement = outer
+        return result
+
+    # -- blocks -----------------------------------------------------------------------------------------------
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, field, self._body(value))
+            elif isinstance(value, list):
+                value[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, field, self.visit(value))
+        return node
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        head, rest = _docstring_and_futures(node.body)
+        node.body = head + self._body(rest)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self._scope.append(node.name)
+        head, rest = _docstring_and_futures(node.body)
+        node.decorator_list = [self.visit(item) for item in node.decorator_list]
+        node.body = head + self._body(rest)
+        self._scope.pop()
+        return node
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.decorator_list = [self.visit(item) for item in node.decorator_list]
+        self.visit(node.args)
+        self._scope.append(node.name)
+        head, rest = _docstring_and_futures(node.body)
+        node.body = head + self._body(rest)
+        if not (rest and isinstance(rest[-1], ast.Return | ast.Raise)):
+            where = rest[-1] if rest else head[-1]
+            end = ast.Expr(self._call(BACK, where=where))
+            node.body.append(ast.fix_missing_locations(ast.copy_location(end, where)))
+        self._scope.pop()
+        return node
+
+    visit_FunctionDef = _function
+    visit_AsyncFunctionDef = _function
+
+    def visit_While(self, node: ast.While) -> ast.While:
+        # The condition runs again after each round, when the last mark is one of the body's.
+        marked = not _is_idle(node.test)
+        mark = self._mark(node.test) if marked else None
+        self.generic_visit(node)
+        if mark is not None:
+            node.test = ast.copy_location(ast.BoolOp(ast.Or(), [mark, node.test]), node.test)
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
+        # A program that catches the error itself still gets the diagnosis, on the exception it caught.
+        self.generic_visit(node)
+        caught = ast.Expr(self._call(CAUGHT, where=node.body[0]))
+        node.body.insert(0, ast.copy_location(caught, node.body[0]))
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return node  # annotations are left as they are: they may be read as text
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    # -- where a function hands control back ------------------------------------------------------------------
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        if node.value is not None:
+            node.value = self._call(BACK, self.visit(node.value), where=node.value)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        if _is_idle(node.body):
+            return node
+        self._scope.append("<lambda>")
+        mark = self._mark(node.body)
+        self.generic_visit(node)
+        node.body = self._marked_then_back(mark, node.body)
+        self._scope.pop()
+        return node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.GeneratorExp:
+        # It may be consumed far from where it is written.
+        if _is_idle(node.elt):
+            self.generic_visit(node)
+            return node
+        mark = self._mark(node.elt)
+        self.generic_visit(node)
+        node.elt = self._marked_then_back(mark, node.elt)
+        return node
+
+    def _marked_then_back(self, mark: ast.expr, value: ast.expr) -> ast.expr:
+        # `back(mark=None, value)`: the mark is an argument, so it runs before the value is computed.
+        call = self._call(BACK, where=value)
+        call.keywords = [
+            ast.copy_location(ast.keyword("_mark", mark), value),
+            ast.copy_location(ast.keyword("value", value), value),
+        ]
+        return call
+
+    def visit_Yield(self, node: ast.Yield) -> ast.expr:
+        number = self._number(node)
+        value = self.visit(node.value) if node.value is not None else ast.copy_location(ast.Constant(None), node)
+        node.value = self._call(BACK, value, where=node)
+        return self._call(AT, node, number, where=node)
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
+        number = self._number(node)
+        self.generic_visit(node)
+        return self._call(AT, node, number, where=node)
+
+    def visit_Await(self, node: ast.Await) -> ast.expr:
+        number = self._number(node)
+        self.generic_visit(node)
+        return self._call(AT, node, number, where=node)
+
+    # -- operations -------------------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        number = self._operation(node)
+        makes_leaf = _makes_leaf(node)
+        self.generic_visit(node)
+        for keyword in node.keywords:
+            if keyword.arg == "out" and not isinstance(keyword.value, ast.Constant):
+                keyword.value = self._call(OUT, keyword.value, where=keyword.value)
+        if number is not None:
+            self._mark_last_operand(node, number)
+        return self._call(LEAF, node, where=node) if makes_leaf else node
+
+    def _mark_last_operand(self, node: ast.Call, number: ast.Constant) -> None:
+        if node.keywords and node.keywords[-1].arg is not None:
+            node.keywords[-1].value = self._call(AT, node.keywords[-1].value, number, where=node.keywords[-1].value)
+        elif node.args and not isinstance(node.args[-1], ast.Starred) and not node.keywords:
+            node.args[-1] = self._call(AT, node.args[-1], number, where=node.args[-1])
+        elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            node.func.value = self._call(AT, node.func.value, number, where=node.func.value)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
+        number = self._operation(node)
+        self.generic_visit(node)
+        if number is not None:
+            node.right = self._call(AT, node.right, number, where=node.right)
+        return node
+
+    def _operation(self, node: ast.Call | ast.BinOp) -> ast.Constant | None:
+        """Inside a statement of several lines each operation is marked: the line that counts is its own."""
+        if not self._long_statement:
+            return None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            line = node.func.end_lineno or node.lineno
+            column = (node.func.end_col_offset or 0) - len(node.func.attr)
+            return self._number(node, line, column if line != node.lineno else node.col_offset)
+        return self._number(node)
+
+
+def _spans_lines(statement: ast.stmt) -> bool:
+    """Does the statement itself (not the blocks inside it) go over several lines?"""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.While | ast.If):
+        return False
+    if isinstance(statement, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith):
+        return (_header_end(statement).end_lineno or 0) > statement.lineno
+    if hasattr(ast, "Match") and isinstance(statement, ast.Match):
+        return False
+    return (statement.end_lineno or 0) > statement.lineno
+
+
+def _header_end(node: ast.stmt) -> ast.expr | ast.stmt:
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return node.iter
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return node.items[-1].optional_vars or node.items[-1].context_expr
+    if isinstance(node, ast.If | ast.While):
+        return node.test
+    if isinstance(node, ast.ClassDef) and node.bases:
+        return node.bases[-1]
+    return ast.copy_location(ast.Pass(), node) if isinstance(node, ast.ClassDef) else node
+
+
+def _makes_leaf(node: ast.Call) -> bool:
+    """Is this a call that makes a leaf: `nn.Parameter(...)`, `torch.zeros(..., requires_grad=True)`?"""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "Parameter":
+        return True
+    for keyword in node.keywords:
+        if keyword.arg == "requires_grad":
+            return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
+    return False
+
+
+def _docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Splits off what must stay first: the docstring and `from __future__` imports."""
+    index = 0
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        index = 1
+    while index < len(body) and isinstance(future := body[index], ast.ImportFrom) and future.module == "__future__":
+        index += 1
+    return body[:index], body[index:]
+
+
+# -- imports ------------------------------------------------------------------------------------------------------
+
+
+class MarkingLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of the user's own with marks in it. Never reads or writes a .pyc: those hold the plain code."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The module's code, marked."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+    def source_to_code(self, data: object, path: object, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        """Compiles with marks; if the marks themselves are the trouble, without them."""
+        assert isinstance(data, str | bytes) and isinstance(path, str)
+        try:
+            return compile_marked(data, path)
+        except SyntaxError:
+            raise
+        except (RecursionError, ValueError):
+            return super().source_to_code(data, path)  # type: ignore[no-any-return, arg-type]
+
+
+class MarkingFinder:
+    """Finds the user's own modules and has them loaded with marks; leaves all others to the usual finders."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """As in importlib; None hands the module to the next finder."""
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader or spec.origin is None:
+            return None
+        if not own_files[spec.origin]:
+            return None
+        spec.loader = MarkingLoader(name, spec.origin)
+        spec.cached = None
+        return spec
+
+
+def install_finder() -> None:
+    """Puts the finder in front of the path finder (behind those for built-in and frozen modules)."""
+    if MarkingFinder not in sys.meta_path:
+        finders = sys.meta_path
+        path_finder = importlib.machinery.PathFinder
+        index = finders.index(path_finder) if path_finder in finders else len(finders)
+        finders.insert(index, MarkingFinder)
+
+
+def remove_finder() -> None:
+    """Takes the finder away; modules that are loaded keep their marks."""
+    if MarkingFinder in sys.meta_path:
+        sys.meta_path.remove(MarkingFinder)

@@ -1,0 +1,120 @@
+"""What the user calls a tensor: `net.fc2.weight`, `self.queue`, `outs[3]`.
+
+Looks through the local names of the user's own frames, and from there into modules, containers and attributes; it never
+runs the user's code (no properties, no `__getattr__`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from outplace.runtime.usercode import own_files
+
+_LOOKED_AT = 20_000
+_DEPTH = 4
+
+
+def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list[FrameType]:
+    """The user's own frames, innermost first: those the exception passed through, then those still running."""
+    passed = []
+    while traceback is not None:
+        passed.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    running = []
+    while frame is not None:
+        running.append(frame)
+        frame = frame.f_back
+    unique = dict.fromkeys([*reversed(passed), *running])
+    return [one for one in unique if own_files[one.f_code.co_filename]]
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """The storage's identity, None where the tensor has none."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType]) -> str | None:
+    """The shortest path from a name in these frames to the tensor itself, else to one with the same storage."""
+    storage = storage_of(wanted)
+    alias: str | None = None
+    for frame in frames:
+        for path, tensor in _tensors(frame):
+            if tensor is wanted:
+                return path
+            if alias is None and storage is not None and storage_of(tensor) == storage and _whole(tensor):
+                alias = path
+    return alias
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    return tensor._base is None
+
+
+def _tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that can be reached from a frame's names, nearest first."""
+    names = dict(frame.f_globals) if frame.f_code.co_name == "<module>" else {**frame.f_locals}
+    level = [(name, value) for name, value in names.items() if not name.startswith("__")]
+    if frame.f_code.co_name != "<module>":
+        level += [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.nn.Module)]
+    seen: set[int] = set()
+    for _ in range(_DEPTH):
+        deeper: list[tuple[str, Any]] = []
+        for path, value in level:
+            if id(value) in seen or len(seen) > _LOOKED_AT:
+                continue
+            seen.add(id(value))
+            if isinstance(value, torch.Tensor):
+                yield path, value
+            elif isinstance(value, torch.nn.Module):
+                yield from _module_tensors(path, value)
+                deeper.extend(_children(path, value))
+            else:
+                deeper.extend(_children(path, value))
+        level = deeper
+
+
+def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for prefix, child in module.named_modules():
+        for name, tensor in (*child._parameters.items(), *child._buffers.items()):
+            if tensor is not None:
+                yield path + _dotted(f"{prefix}.{name}" if prefix else name), tensor
+
+
+def _dotted(name: str) -> str:
+    """`layers.0.weight` as it is written: `.layers[0].weight`."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
+
+
+def _children(path: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, list | tuple):
+        return [(f"{path}[{index}]", item) for index, item in enumerate(value[:200])]
+    if type(value) is dict:
+        return [(f"{path}[{key!r}]", item) for key, item in list(value.items())[:200] if isinstance(key, str | int)]
+    if isinstance(value, type) or type(value).__module__ in ("builtins", "types") or isinstance(value, FrameType):
+        return []
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is not dict or not _is_own(type(value)):
+        return []
+    return [(f"{path}.{name}", item) for name, item in attributes.items() if not name.startswith("__")]
+
+
+def _is_own(kind: type) -> bool:
+    """Is it an object of a class that the user wrote (or a module, whose attributes are the user's)?"""
+    module = __import__("sys").modules.get(kind.__module__)
+    filename = getattr(module, "__file__", None) or ""
+    return kind.__module__ == "__main__" or (bool(filename) and own_files[filename])
+
+
+def live_tensors() -> Iterator[torch.Tensor]:
+    """All plain tensors that Python knows of."""
+    for thing in gc.get_objects():
+        if type(thing) is torch.Tensor or type(thing) is torch.nn.Parameter:
+            yield thing

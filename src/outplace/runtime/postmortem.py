@@ -1,0 +1,362 @@
+"""Diagnoses a backward that failed: every stale saved tensor of the graph, who saved it, and who wrote it since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.knowledge.errors import Match, VersionError, parse_version_error
+from outplace.knowledge.kinds import BY_NAME
+from outplace.knowledge.nodes import by_node, describe_saved
+from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
+from outplace.runtime import graph, names, record, sites, tags
+from outplace.runtime.graph import Slot
+from outplace.runtime.makers import narrow_to_maker
+from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.regions import written_apart
+from outplace.runtime.remedies import fixes_for
+from outplace.runtime.sites import Located
+
+_STEPS_OVER = {"embedding_renorm_"}
+"""Writes to a parameter that are part of a forward, not an update of it."""
+
+
+@dataclass
+class Hurt:
+    """One storage that was written after it was saved: its stale slots and the writes that made them so."""
+
+    slots: list[Slot]
+    writes: list[tuple[Write | Step | Backward, int]] = field(default_factory=list)
+    """Each write with the version it left behind."""
+    unseen: int = 0
+
+    def base(self) -> torch.Tensor | None:
+        """The tensor itself rather than a view of it."""
+        alias = self.slots[0].alias
+        return None if alias is None else alias if alias._base is None else alias._base
+
+
+def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
+    """All diagnoses of a failed backward; `frame` is torch's own, with the roots and inputs in its arguments."""
+    outputs, inputs = _arguments(frame)
+    roots = graph.roots_of(outputs)
+    needed = graph.needed_for(roots, inputs)
+    nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
+    slots = [slot for node in nodes for slot in graph.stale_slots(node)]
+    if not slots:
+        slots = _opaque_slots(nodes, str(error))
+    stack = names.own_frames(error.__traceback__, frame)
+    raised = record.frames_to_own_code(frame)
+    raised_at = sites.at_instruction(raised[-1]).site if raised else None
+    if not slots:
+        return [_without_slots(error, match, raised_at)]
+    hurts = [_hurt(group) for group in _by_storage(slots)]
+    found = [_diagnosis(error, group, raised_at, stack) for group in _by_cause(hurts)]
+    return sorted(found, key=lambda diagnosis: not _is_the_one(diagnosis, parse_version_error(str(error))))
+
+
+def _is_the_one(diagnosis: Diagnosis, error: VersionError | None) -> bool:
+    """Is this the bug that PyTorch stopped at? It is shown first."""
+    return error is not None and diagnosis.tensor.shape == error.sizes
+
+
+def _arguments(frame: FrameType) -> tuple[list[Any], list[Any]]:
+    """The outputs and inputs that torch's `_engine_run_backward` was called with."""
+    outputs = frame.f_locals.get("t_outputs", ())
+    args = frame.f_locals.get("args", ())
+    inputs = args[3] if len(args) > 3 and isinstance(args[3], list | tuple) else ()
+    return list(outputs), [tensor for tensor in inputs if tensor is not None]
+
+
+def _by_storage(slots: list[Slot]) -> list[list[Slot]]:
+    groups: dict[Any, list[Slot]] = {}
+    for slot in slots:
+        groups.setdefault(slot.storage if slot.storage is not None else slot.message, []).append(slot)
+    return list(groups.values())
+
+
+# -- who wrote it -----------------------------------------------------------------------------------------------------
+
+
+def _hurt(slots: list[Slot]) -> Hurt:
+    """The writes between the oldest save and now."""
+    hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
+    versions = [slot.error for slot in slots if slot.error is not None]
+    if not versions:  # detached in place: no version step, the call itself is in the record
+        hurt.writes = [(write, write.before or 0) for write in _writes_to(hurt) if write.operation == "detach_"]
+        return hurt
+    first, now = min(error.expected for error in versions), max(error.version for error in versions)
+    found = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
+    steps = list(_steps_of(hurt, first, now))
+    covered = {write.before for write, _ in found}
+    covered.update(version for step, before, after in steps for version in range(before, after))
+    missing = [version for version in range(first, now) if version not in covered]
+    hurt.writes = [*found, *((step, after) for step, _, after in steps)]
+    if missing:
+        hurt.writes.extend(_gradient_writes(hurt, missing))
+        hurt.unseen = len([version for version in missing if version + 1 not in {left for _, left in hurt.writes}])
+    hurt.writes.sort(key=lambda entry: entry[1])
+    return hurt
+
+
+def _oldest(hurt: Hurt) -> int:
+    return min((number for slot in hurt.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
+
+
+def _writes_to(hurt: Hurt) -> list[Write]:
+    """The writes to this storage since it was saved. Until then another storage may have had the same address."""
+    storage, oldest = hurt.slots[0].storage, _oldest(hurt)
+    mine, *others = record.all_threads()
+    found = [write for write in mine.writes if write.storage == storage and write.moment > oldest]
+    return found + [write for other in others for write in other.writes if write.storage == storage]
+
+
+def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
+    storage = hurt.slots[0].storage
+    for thread in record.all_threads():
+        for step in thread.steps:
+            for reference, before, after in zip(step.parameters, step.before, step.after, strict=True):
+                if before < now and after > first and before != after:
+                    parameter = reference()
+                    if parameter is not None and names.storage_of(parameter) == storage:
+                        yield step, max(before, first), min(after, now)
+
+
+def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[Backward, int]]:
+    """Backward itself writes: it adds to the `.grad` that is already there."""
+    storage, oldest = hurt.slots[0].storage, _oldest(hurt)
+    if not any(t.is_leaf and t.grad is not None and names.storage_of(t.grad) == storage for t in names.live_tensors()):
+        return []
+    later = [backward for backward in record.current().backwards[:-1] if backward.moment > oldest]
+    if len(later) < len(missing):
+        return []
+    return list(zip(later[-len(missing) :], [version + 1 for version in missing], strict=True))
+
+
+# -- nodes that hide what they save -------------------------------------------------------------------------------------
+
+
+def _opaque_slots(nodes: list[Any], message: str) -> list[Slot]:
+    """CopySlices and foreach nodes are run one by one; the tensor is the one live tensor that fits the message."""
+    error = parse_version_error(message)
+    if error is None:
+        return []
+    for node in nodes:
+        if graph.is_opaque(node):
+            own_message = graph.fails_alone(node) or ""
+            own_error = parse_version_error(own_message)
+            if own_error is not None:
+                return [Slot(node, "", own_error, own_message, _only_tensor_like(own_error))]
+    return []
+
+
+def _only_tensor_like(error: VersionError) -> torch.Tensor | None:
+    written = {write.storage for thread in record.all_threads() for write in thread.writes}
+    written |= {
+        names.storage_of(parameter) or 0
+        for thread in record.all_threads()
+        for step in thread.steps
+        for reference in step.parameters
+        if (parameter := reference()) is not None
+    }
+    fitting: dict[int, torch.Tensor] = {}
+    for tensor in names.live_tensors():
+        storage = names.storage_of(tensor)
+        if storage in written and tuple(tensor.shape) == error.sizes and not tensor.is_inference():
+            if tensor._version == error.version:
+                fitting.setdefault(storage, tensor)
+    return next(iter(fitting.values())) if len(fitting) == 1 else None
+
+
+# -- the diagnosis --------------------------------------------------------------------------------------------------------
+
+
+def _by_cause(hurts: list[Hurt]) -> list[list[Hurt]]:
+    """One bug each: storages that were written by the same lines belong together."""
+    groups: dict[Any, list[Hurt]] = {}
+    for hurt in hurts:
+        lines = frozenset((mutation.site.file, mutation.site.line) for mutation in _mutations([hurt]) if mutation.site)
+        cause = lines or frozenset(slot.message for slot in hurt.slots)
+        groups.setdefault((cause, _kind(hurt)), []).append(hurt)
+    return list(groups.values())
+
+
+def _kind(hurt: Hurt) -> str:
+    if all(slot.error is None for slot in hurt.slots):
+        return "detached"
+    if any(isinstance(write, Step) for write, _ in hurt.writes):
+        return "stepped"
+    base = hurt.base()
+    is_parameter = base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))
+    in_forward = any(isinstance(write, Write) and write.operation in _STEPS_OVER for write, _ in hurt.writes)
+    return "stepped" if is_parameter and hurt.writes and not in_forward else "saved"
+
+
+def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
+    """Each writing line once, in the order of the versions, with how often it wrote."""
+    found: dict[Any, Mutation] = {}
+    for hurt in hurts:
+        seen_here: dict[Any, int] = {}
+        for write, version in hurt.writes:
+            mutation = _mutation(write, version)
+            site = mutation.site
+            key = (mutation.operation, (site.file, site.line, site.column) if site else None)
+            seen_here[key] = seen_here.get(key, 0) + 1
+            known = found.get(key, mutation)
+            found[key] = replace(known, version=mutation.version, count=max(known.count, seen_here[key]))
+    return tuple(found.values())
+
+
+def _mutation(write: Write | Step | Backward, version: int) -> Mutation:
+    operation = "backward" if isinstance(write, Backward) else write.operation
+    if not write.frames:
+        return Mutation(operation, None, version)
+    own = sites.at_instruction(write.frames[-1], operation)
+    chain = tuple(sites.at_instruction(place).site for place in reversed(write.frames[:-1]))
+    return Mutation(operation, own.site, version, chain=chain if isinstance(write, Write) else ())
+
+
+def place_of(node: Any) -> Place:
+    """Where a node was made: by its tag, else by the mark that its number falls under."""
+    tag = tags.tag_of(node)
+    if tag is not None:
+        return tag.place
+    number = graph.number_of(node)
+    if number is None:
+        return None
+    mine, *others = record.all_threads()
+    if any(_could_be(other, number) for other in others):
+        return None  # several threads number their nodes from zero: better no line than a wrong one
+    return mine.place_of(number)
+
+
+def _could_be(thread: ThreadRecord, number: int) -> bool:
+    return max(thread.forgotten, 0) <= number < thread.starts[-1]
+
+
+def _saver(slot: Slot) -> tuple[SavedTensor, Located | None]:
+    located = sites.at_place(place_of(slot.node))
+    name = slot.node.name().removeprefix("torch::autograd::")
+    if located is not None:
+        located = narrow_to_maker(located, name)
+    version = slot.error.expected if slot.error else None
+    return SavedTensor(name, slot.saved_as, version, located.site if located else None), located
+
+
+def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, stack: list[FrameType]) -> Diagnosis:
+    kind = _kind(hurts[0])
+    hurt = hurts[0]
+    mutations = _mutations(hurts)
+    savers: dict[Any, SavedTensor] = {}
+    for slot in (slot for one in hurts for slot in one.slots):
+        saver, _ = _saver(slot)
+        savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
+    saved_by, *also = savers.values()
+    tensor = _tensor(hurt, kind, stack)
+    apart = _all_apart(hurts)
+    notes = _notes(hurts, apart, saved_by)
+    return Diagnosis(
+        kind=kind,
+        code=BY_NAME[kind].code,
+        error=str(error),
+        tensor=tensor,
+        why=_why(kind, tensor, saved_by, mutations, apart),
+        raised_at=raised_at,
+        saved_by=saved_by,
+        also_saved_by=tuple(also),
+        mutations=mutations,
+        fixes=fixes_for(kind, [_located(write) for one in hurts for write, _ in one.writes], apart),
+        notes=tuple(notes),
+    )
+
+
+def _located(write: Write | Step | Backward) -> tuple[str, Located | None]:
+    operation = "backward" if isinstance(write, Backward) else write.operation
+    return operation, sites.at_instruction(write.frames[-1], operation) if write.frames else None
+
+
+def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
+    alias, base = hurt.slots[0].alias, hurt.base()
+    name = None
+    if base is not None and base.is_leaf and base.requires_grad:
+        name = names.name_in_frames(base, stack)
+    for write, _ in reversed(hurt.writes):
+        if name is None and isinstance(write, Write) and len(write.frames) > 0:
+            located = sites.at_instruction(write.frames[-1], write.operation)
+            name = sites.target_text(located, write.operation)
+    if name is None and base is not None:
+        name = names.name_in_frames(base, stack)
+    shown = base if kind == "stepped" and base is not None else alias
+    if shown is None:
+        error = hurt.slots[0].error
+        return Tensor(name, error.sizes if error else None, None)
+    return Tensor(name, tuple(shown.shape), str(shown.dtype).removeprefix("torch."))
+
+
+def _all_apart(hurts: list[Hurt]) -> bool:
+    """Did no write reach the memory that was saved? Then only the version counter, one for all of it, complains."""
+    pairs = [(slot, write) for one in hurts for slot in one.slots for write, _ in one.writes]
+    return bool(pairs) and all(
+        isinstance(write, Write) and slot.alias is not None and written_apart(slot.alias, write.region)
+        for slot, write in pairs
+        if isinstance(write, Write) and (write.before or 0) >= (slot.error.expected if slot.error else 0)
+    )
+
+
+def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
+    notes = []
+    if apart:
+        notes.append(
+            "The writes touch other elements than the saved ones, so the mathematics is fine: autograd keeps one version "
+            "counter for the whole memory and cannot tell. Collect the parts in a list and torch.stack them."
+        )
+    unseen = sum(hurt.unseen for hurt in hurts)
+    if unseen:
+        notes.append(
+            f"{unseen} further change(s) of this tensor came from where outplace cannot look: C++ code, out= inside a "
+            "library, or a region compiled by torch.compile."
+        )
+    if saved_by.node.startswith("CompiledFunction"):
+        notes.append("It was saved inside a region compiled by torch.compile; the line shown is the call of that region.")
+    elif saved_by.site is None:
+        notes.append("The line that saved it is not known: the operation ran outside the code that outplace watches.")
+    return notes
+
+
+def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Mutation, ...], apart: bool) -> str:
+    name = tensor.name or "this tensor"
+    keeps = describe_saved(saved_by.node, saved_by.saved_as) if saved_by.saved_as else f"{by_node(saved_by.node).label} keeps it"
+    if kind == "detached":
+        return f"{keeps} for its backward, and detach_() cut that very tensor out of the graph before backward came for it."
+    if kind == "stepped":
+        return (
+            f"{keeps} for its backward. The parameters were updated in place before that backward ran, so the values the "
+            "gradient must be computed with are gone."
+        )
+    if apart:
+        return (
+            f"{keeps} for its backward. A later write to other elements of the same memory moved the version counter that "
+            f"all of {name} shares, and autograd takes that for a change of what was kept."
+        )
+    return f"{keeps} for its backward. It was overwritten after that, so the gradient would be computed from the wrong values."
+
+
+def _without_slots(error: BaseException, match: Match, raised_at: Site | None) -> Diagnosis:
+    """The graph gave nothing away: say so, rather than guess a line."""
+    version = parse_version_error(str(error))
+    kind = BY_NAME[match.entry.kind]
+    notes = ("The tensor behind this error is hidden inside a node that torch does not let be read.",) if version else ()
+    return Diagnosis(
+        kind=kind.name,
+        code=kind.code,
+        error=str(error),
+        tensor=Tensor(None, version.sizes if version else None),
+        why=match.cause,
+        raised_at=raised_at,
+        fixes=fixes_for(kind.name, [], False),
+        notes=notes,
+    )

@@ -1,0 +1,248 @@
+"""What is recorded while a program runs: which statement made which autograd nodes, and who wrote which storage.
+
+Autograd numbers the nodes of a thread in the order they are made. A *mark* before each statement of the user's own code
+notes the number that comes next, so the statement that made a node is found by bisection: about a fifth of a microsecond
+a statement, nothing inside library code. A *write* is noted when an in-place operation is called, with the storage,
+the version before it, and the frames from the operation out to the user's line. Nothing here keeps a tensor alive,
+and both lists are bounded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from outplace.runtime.usercode import own_files
+
+MARKS_KEPT = 200_000
+WRITES_KEPT = 50_000
+STEPS_KEPT = 1_000
+
+Instruction = tuple[CodeType, int]
+"""A place in running code: the code object and the offset of the instruction (`f_lasti`)."""
+
+Place = int | Instruction | None
+"""Where nodes were made: a statement (its number in `instrument.STATEMENTS`), an instruction, or nobody's own code."""
+
+
+WHOLE = ()
+"""The index of a write to the whole tensor."""
+
+
+class Region(NamedTuple):
+    """The part of a storage that a write reached: a tensor's geometry, and the index into it."""
+
+    index: tuple[Any, ...]
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Write(NamedTuple):
+    """One in-place operation that was called: `frames` go from the innermost frame out to the user's own."""
+
+    storage: int
+    before: int | None
+    moment: int
+    operation: str
+    frames: tuple[Instruction, ...]
+    region: Region | None
+    grad_enabled: bool
+
+
+class Step(NamedTuple):
+    """One optimizer step: the versions of its parameters before and after it."""
+
+    moment: int
+    operation: str
+    frames: tuple[Instruction, ...]
+    parameters: Sequence[Callable[[], Any]]
+    before: array[int]
+    after: array[int]
+
+
+class Backward(NamedTuple):
+    """One backward pass that was started."""
+
+    moment: int
+    frames: tuple[Instruction, ...]
+
+
+class ThreadRecord:
+    """The record of one thread. `moment` of an entry is the thread's autograd number when it was made."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = [-1]
+        self.places: list[Place] = [None]
+        self.writes: list[Write] = []
+        self.steps: list[Step] = []
+        self.backwards: list[Backward] = []
+        self.forgotten = -1
+        """Nodes numbered below this were made before the oldest mark that is kept."""
+
+    def place_of(self, number: int) -> Place:
+        """Where the node with this number was made; None where no own code made it or the mark is gone."""
+        if number < self.forgotten:
+            return None
+        return self.places[bisect_right(self.starts, number) - 1]
+
+    def nodes_at(self, number: int) -> tuple[int, int]:
+        """The numbers [first, last) of the nodes that were made by the same mark as this one."""
+        index = bisect_right(self.starts, number) - 1
+        after = self.starts[index + 1] if index + 1 < len(self.starts) else sys.maxsize
+        return self.starts[index], after
+
+    def forget_old_marks(self) -> None:
+        """Drops the older half of the marks."""
+        half = len(self.starts) // 2
+        del self.starts[:half]
+        del self.places[:half]
+        self.forgotten = self.starts[0]
+
+
+_main_thread = threading.main_thread().ident
+_main = ThreadRecord()
+_others: dict[int, ThreadRecord] = {}
+_get_ident = threading.get_ident
+_get_frame = sys._getframe
+
+# Bound to torch's functions by `connect`; before torch is imported there are no nodes and nothing is called.
+_next_number: Callable[[], int] = lambda: 0  # noqa: E731
+_is_traced: Callable[[], bool] = lambda: False  # noqa: E731
+_on_other_thread: Callable[[], None] = lambda: None  # noqa: E731
+
+
+def connect(next_number: Callable[[], int], is_traced: Callable[[], bool], on_other_thread: Callable[[], None]) -> None:
+    """Ties the record to torch: its node counter, and its sign that Dynamo is reading instead of running."""
+    global _next_number, _is_traced, _on_other_thread
+    _next_number, _is_traced, _on_other_thread = next_number, is_traced, on_other_thread
+
+
+def current() -> ThreadRecord:
+    """The record of the calling thread."""
+    ident = _get_ident()
+    if ident == _main_thread:
+        return _main
+    record = _others.get(ident)
+    if record is None:
+        record = _others[ident] = ThreadRecord()
+        if len(_others) > 256:  # threads come and go (DataParallel starts new ones at every forward)
+            alive = {thread.ident for thread in threading.enumerate()}
+            for gone in [other for other in _others if other not in alive]:
+                del _others[gone]
+    return record
+
+
+def all_threads() -> list[ThreadRecord]:
+    """The records of all threads, the calling thread's first."""
+    mine = current()
+    return [mine, *(record for record in (_main, *_others.values()) if record is not mine)]
+
+
+def reset() -> None:
+    """Forgets everything; a forked child starts with the parent's graphs, but tests want a clean slate."""
+    global _main
+    _main = ThreadRecord()
+    _others.clear()
+
+
+# The functions below are what instrumented code calls. Dynamo reads them too: it must see nothing but the first line.
+
+
+def mark(statement: int) -> None:
+    """A statement of the user's own code begins."""
+    if _is_traced():
+        return
+    number = _next_number()
+    if _get_ident() != _main_thread:
+        _mark_elsewhere(number, statement)
+        return
+    record = _main
+    if number == record.starts[-1]:
+        record.places[-1] = statement
+    else:
+        record.starts.append(number)
+        record.places.append(statement)
+        if len(record.starts) > MARKS_KEPT:
+            record.forget_old_marks()
+
+
+def back(value: Any = None, _mark: None = None) -> Any:
+    """A function of the user's own code returns or yields: what follows belongs to its caller's line again."""
+    if _is_traced():
+        return value
+    frame: FrameType | None = _get_frame(1).f_back
+    while frame is not None and not own_files[frame.f_code.co_filename]:
+        frame = frame.f_back
+    place = None if frame is None else (frame.f_code, frame.f_lasti)
+    number = _next_number()
+    if _get_ident() != _main_thread:
+        _mark_elsewhere(number, place)
+        return value
+    record = _main
+    if number == record.starts[-1]:
+        record.places[-1] = place
+    else:
+        record.starts.append(number)
+        record.places.append(place)
+    return value
+
+
+def at(value: Any, statement: int) -> Any:
+    """Marks in the middle of a statement, after `value` was computed and before it is used."""
+    if not _is_traced():
+        mark(statement)
+    return value
+
+
+def _mark_elsewhere(number: int, place: Place) -> None:
+    record = current()
+    if number != record.starts[-1]:
+        record.starts.append(number)
+        record.places.append(place)
+        _on_other_thread()
+        if len(record.starts) > MARKS_KEPT:
+            record.forget_old_marks()
+    else:
+        record.places[-1] = place
+
+
+def frames_to_own_code(frame: FrameType | None) -> tuple[Instruction, ...]:
+    """The instructions from this frame out to the first frame of the user's own code; empty where there is none."""
+    frames: list[Instruction] = []
+    while frame is not None:
+        code = frame.f_code
+        frames.append((code, frame.f_lasti))
+        if own_files[code.co_filename]:
+            return tuple(frames)
+        frame = frame.f_back
+    return ()
+
+
+def add_write(write: Write) -> None:
+    """Notes a write; the older half is dropped when there are too many."""
+    writes = current().writes
+    writes.append(write)
+    if len(writes) > WRITES_KEPT:
+        del writes[: WRITES_KEPT // 2]
+
+
+def add_step(step: Step) -> None:
+    """Notes an optimizer step."""
+    steps = current().steps
+    steps.append(step)
+    if len(steps) > STEPS_KEPT:
+        del steps[: STEPS_KEPT // 2]
+
+
+def add_backward(frame: FrameType | None) -> None:
+    """Notes that a backward pass starts."""
+    backwards = current().backwards
+    backwards.append(Backward(_next_number(), frames_to_own_code(frame)))
+    if len(backwards) > STEPS_KEPT:
+        del backwards[: STEPS_KEPT // 2]

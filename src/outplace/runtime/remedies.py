@@ -1,0 +1,84 @@
+"""What to write instead: a diff where the form is plain, advice where it is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from outplace.model import Fix
+from outplace.repair import plain
+from outplace.runtime.sites import Located, source_tree
+
+_ADVICE: dict[str, tuple[str, ...]] = {
+    "saved": ("Keep what was saved: write into a copy (`y = x.clone()`), or compute the new value out of place.",),
+    "stepped": (
+        "Run every backward that needs the old parameters before the optimizer steps.",
+        "Or run the forward again after the step, or detach what must not be trained by this loss.",
+    ),
+    "leaf": (
+        "For a value in the graph: compute a new tensor and use it from here on.",
+        "For an update or initialisation: do it under `with torch.no_grad():`.",
+    ),
+    "leaf-view": (
+        "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
+        "For an update or initialisation: do it under `with torch.no_grad():`.",
+    ),
+    "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write through an index of the base.",),
+    "nograd-view": ("Make the view and write it in the same mode: both inside the no_grad block or both outside.",),
+    "custom-view": ("Write out of place after the Function, or return a clone from its forward.",),
+    "inference": ("Clone the tensor outside inference_mode, or use torch.no_grad() instead.",),
+    "out-arg": ("Bind the result to a name instead of passing `out=`.",),
+    "expanded": ("Write out of place, or clone() the expanded tensor first.",),
+    "shape-dtype": ("Write out of place: a new tensor may have another shape or dtype.",),
+    "overlap": ("clone() the operand that shares the target's memory.",),
+    "detached": ("Use `y = y.detach()`, which leaves the graph's own tensor alone.",),
+}
+
+_ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
+_STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the end."
+_FLAG_ADVICE = "Build the module with `inplace=False`."
+
+
+def fixes_for(kind: str, writes: Iterable[tuple[str, Located | None]], apart: bool) -> tuple[Fix, ...]:
+    """The remedies, the most concrete first."""
+    fixes: dict[str, Fix] = {}
+    if apart:
+        fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
+    for operation, located in _once(writes):
+        for fix in _fixes_at(kind, operation, located):
+            fixes.setdefault(fix.diff or fix.title, fix)
+    for advice in _ADVICE.get(kind, ()):
+        if not (kind == "saved" and fixes):
+            fixes.setdefault(advice, Fix(advice, "suggestion"))
+    return tuple(fixes.values())
+
+
+def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Located]]:
+    return list({(located.filename, located.site): (op, located) for op, located in writes if located}.values())
+
+
+def _fixes_at(kind: str, operation: str, located: Located) -> list[Fix]:
+    statement = located.statement
+    if statement is None or kind == "stepped":
+        return []
+    lines = source_tree(located.filename).lines
+    source = "".join(lines)
+    rewrite = plain.out_of_place(statement, source)
+    found = []
+    if rewrite is not None:
+        safety = "unsafe" if kind in ("leaf", "leaf-view") else "safe"
+        diff = plain.diff(located.site.file, lines, statement, rewrite)
+        found.append(Fix(rewrite.title, safety, diff))  # type: ignore[arg-type]
+    if kind in ("leaf", "leaf-view") and (block := plain.under_no_grad(statement, lines)) is not None:
+        found.append(Fix(block.title, "unsafe", plain.diff(located.site.file, lines, statement, block)))
+    if rewrite is None and operation == "__setitem__" and kind == "saved":
+        found.append(Fix(_ITEM_ADVICE, "suggestion"))
+    if rewrite is None and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
+        found.append(Fix(_FLAG_ADVICE, "suggestion"))
+    return found
+
+
+_ACTIVATIONS = {
+    "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
+    "rrelu", "rrelu_with_noise", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+}  # fmt: skip

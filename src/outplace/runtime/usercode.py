@@ -1,0 +1,57 @@
+"""Which files are the user's own, as opposed to torch, other installed packages and the standard library."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+
+
+def _library_folders() -> tuple[str, ...]:
+    named = sysconfig.get_paths()
+    folders = {named[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders.update(site.getsitepackages())
+    folders.add(site.getusersitepackages())
+    folders.add(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    folders.update(os.path.join(prefix, "lib") for prefix in {sys.base_prefix, sys.prefix})
+    return tuple(sorted(os.path.realpath(folder) + os.sep for folder in folders if folder))
+
+
+class _OwnFiles(dict[str, bool]):
+    """File name -> is it the user's own. A dict, because it is asked at every write and every function return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._library = _library_folders()
+        self._claimed: tuple[str, ...] = ()
+
+    def __missing__(self, filename: str) -> bool:
+        own = self._decide(filename)
+        self[filename] = own
+        return own
+
+    def _decide(self, filename: str) -> bool:
+        if filename.startswith("<"):  # <string>, <frozen importlib._bootstrap>, code that torch generates
+            return False
+        path = os.path.realpath(filename)
+        if path.startswith(self._claimed) if self._claimed else False:
+            return True
+        return not path.startswith(self._library)
+
+    def claim(self, path: str) -> None:
+        """Counts a file, or a folder, as the user's own wherever it lies (the program that is being run)."""
+        if path.startswith("<"):
+            self[path] = True
+            return
+        real = os.path.realpath(path)
+        self._claimed += (real + os.sep if os.path.isdir(real) else real,)
+        self.clear()
+
+    def know_torch(self, folder: str) -> None:
+        """Counts torch's own folder as library, for a torch that was built in a checkout."""
+        self._library += (os.path.realpath(folder) + os.sep,)
+        self.clear()
+
+
+own_files = _OwnFiles()
