@@ -19,13 +19,15 @@ KINDS: tuple[Kind, ...] = (
     # OUT1xx: raised where the operation stands
     Kind("OUT101", "leaf", "a leaf that requires grad is modified in place"),
     Kind("OUT102", "leaf-view", "a view of a leaf that requires grad is modified in place"),
-    Kind("OUT103", "multi-view", "one of several views made by one call (unbind, split, chunk, iteration) is modified in place"),
+    Kind("OUT103", "multi-view", "one of several views that one call made (unbind, split, chunk) is modified in place"),
     Kind("OUT104", "nograd-view", "a view made under no_grad or inference_mode is modified in place with grad on"),
     Kind("OUT105", "custom-view", "a view returned by a custom autograd.Function is modified in place"),
     Kind("OUT106", "inference", "an inference tensor is modified or saved outside inference_mode"),
     Kind("OUT107", "out-arg", "out= is used with a tensor that requires grad"),
     Kind("OUT108", "expanded", "several elements of the written-to tensor share one memory location"),
-    Kind("OUT109", "shape-dtype", "the result of an in-place operation has another shape or dtype than its target"),
+    Kind(
+        "OUT109", "shape-dtype", "the result of an in-place operation does not fit its target: shape, dtype or layout"
+    ),
     Kind("OUT110", "overlap", "an in-place operation reads memory that it writes at another place"),
     Kind("OUT111", "autograd-state", "an in-place change of autograd state, size or storage that PyTorch refuses"),
     Kind("OUT112", "dirty", "a custom autograd.Function breaks the rules for inputs it modifies in place"),
