@@ -58,6 +58,10 @@ def examine(error: BaseException, engine_frame: FrameType | None = None) -> tupl
     match = recognise(str(error)) if isinstance(error, Exception) else None
     if match is None or not match.entry.certain:
         return ()
+    if match.raised == "backward":
+        engine_frame = engine_frame or _engine_frame(error.__traceback__)
+        if engine_frame is None:  # still on its way out of a Function's backward; the engine's hook will see it
+            return ()
     _busy = True  # reading the graph may run a backward of our own
     try:
         trim(error)
@@ -72,10 +76,20 @@ def examine(error: BaseException, engine_frame: FrameType | None = None) -> tupl
     return tuple(diagnoses)
 
 
+def _engine_frame(traceback: TracebackType | None) -> FrameType | None:
+    """The innermost frame of torch's backward that the exception passed through."""
+    frame = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "_engine_run_backward":
+            frame = traceback.tb_frame
+        traceback = traceback.tb_next
+    return frame
+
+
 def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None) -> list[Diagnosis]:
     from outplace.runtime import postmortem, refused  # they need torch
 
-    if engine_frame is not None and match.raised == "backward":
+    if match.raised == "backward" and engine_frame is not None:
         return postmortem.diagnose(error, match, engine_frame)
     return refused.diagnose(error, match)
 
