@@ -105,11 +105,19 @@ def stale_slots(node: Any) -> list[Slot]:
     """The saved tensors of this node that were modified since it saved them."""
     slots: list[Slot] = []
     for name in _saved_names(type(node)):
-        raw = getattr(node, "_raw" + name, None)
+        raw = _raw(node, "_raw" + name)
         slots.extend(_read(node, name[len("_saved_") :], lambda name=name: getattr(node, name), raw))  # type: ignore[misc]
     if isinstance(node, torch.autograd.function.BackwardCFunction):
-        slots.extend(_read(node, "saved_tensors", lambda: node.saved_tensors, node._raw_saved_tensors))
+        raw = _raw(node, "_raw_saved_tensors")
+        slots.extend(_read(node, "saved_tensors", lambda: node.saved_tensors, raw))
     return slots
+
+
+def _raw(node: Any, name: str) -> Any:
+    try:
+        return getattr(node, name, None)
+    except RuntimeError:  # freed: it ran before the failure
+        return None
 
 
 def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
