@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from outplace.knowledge import kinds
 from outplace.knowledge.errors import recognise
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 SECTIONS = ["What it finds", "Why it is wrong", "When it is fine", "Before", "After", "Remedies"]
 ALL = pytest.mark.parametrize("kind", kinds.KINDS, ids=[kind.code for kind in kinds.KINDS])
 
@@ -26,7 +27,7 @@ def run(kind: kinds.Kind, section: str) -> dict[str, object]:
     """Runs a section's code as a program of its own, and returns its names."""
     (source,) = re.findall(r"(?s)```python\n(.*?)```", sections(kind)[section])
     assert "import torch" in source
-    namespace: dict[str, object] = {"__name__": f"{kind.code}_{section}"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile(source, f"<{kind.code} {section}>", "exec"), namespace)
@@ -48,6 +49,8 @@ def test_before_goes_wrong(kind: kinds.Kind) -> None:
         return
     with pytest.raises(Exception) as raised:
         run(kind, "Before")
+    if kind.name == "compiled" and TORCH < (2, 8):
+        pytest.skip("the message does not name the reason up to 2.5 at least")
     match = recognise(str(raised.value))
     assert match is not None
     # An update of parameters is told from other writes by what wrote, not by the text.

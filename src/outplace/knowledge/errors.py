@@ -91,7 +91,10 @@ _LATER = (
 )
 _MULTI = r"This view is the output of a function that returns multiple views"
 _CUSTOM = r"This view was created inside a custom Function"
-_AMBIGUOUS = r"Given that this use case is ambiguous"
+_NOGRAD_VIEW = (
+    rf"(?:Output (?P<output>\d+) of {_OP} is a view of a view which|A view) "
+    r"was created in (?P<mode>no_grad|inference) mode"
+)
 
 _OUT_OF_PLACE = "Write out of place: `y = y + 1` instead of `y += 1`, `y = y.relu()` instead of `y.relu_()`."
 _NO_GRAD_UPDATE = "For an update or an initialisation, wrap the write: `with torch.no_grad(): w.add_(1)`."
@@ -142,19 +145,6 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         ),
     ),
     ErrorEntry(
-        "multi-view",
-        "multi-view",
-        _VIEW + _NOW + _MULTI,
-        "op",
-        "The tensor is one of several views that a single call returned (`unbind`, `split`, `chunk`, iterating over a "
-        "tensor, unpacking it) or a view of such a one. Autograd cannot follow a write into one of them.",
-        (
-            "Out of place: `a = a * 2` instead of `a.mul_(2)`.",
-            "If the write must reach the whole tensor, index it: `y[:2] *= 2`; in a loop `y[i] += 1`.",
-            "If it must not, copy: `a, b = (t.clone() for t in y.chunk(2))`.",
-        ),
-    ),
-    ErrorEntry(
         "multi-view-later",
         "multi-view",
         _VIEW + _LATER + _MULTI,
@@ -167,15 +157,16 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         ),
     ),
     ErrorEntry(
-        "custom-view",
-        "custom-view",
-        _VIEW + _NOW + _CUSTOM,
+        "multi-view",
+        "multi-view",
+        rf"(?:{_VIEW}{_NOW})?{_MULTI}",
         "op",
-        "The tensor came out of the custom autograd.Function {op} as a view of its input, or as the input itself. "
-        "Writing into it would bypass the Function's own backward.",
+        "The tensor is one of several views that a single call returned (`unbind`, `split`, `chunk`, iterating over a "
+        "tensor, unpacking it) or a view of such a one. Autograd cannot follow a write into one of them.",
         (
-            "Return a new tensor from forward: `return x.view(-1).clone()`, for an identity `return x.clone()`.",
-            "Or write out of place after the call: `v = v + 1`.",
+            "Out of place: `a = a * 2` instead of `a.mul_(2)`.",
+            "If the write must reach the whole tensor, index it: `y[:2] *= 2`; in a loop `y[i] += 1`.",
+            "If it must not, copy: `a, b = (t.clone() for t in y.chunk(2))`.",
         ),
     ),
     ErrorEntry(
@@ -183,7 +174,7 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         "custom-view",
         _VIEW + _LATER + _CUSTOM,
         "use",
-        "A view that the custom autograd.Function {op} returned is used here, but the tensor it views was written "
+        "A view that a custom autograd.Function returned is used here, but the tensor it views was written "
         "since. The culprit is that earlier write, not the line that raises.",
         (
             "Return a new tensor from forward: `return x.clone()`.",
@@ -191,9 +182,21 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         ),
     ),
     ErrorEntry(
+        "custom-view",
+        "custom-view",
+        rf"(?:{_VIEW}{_NOW})?{_CUSTOM}",
+        "op",
+        "The tensor came out of a custom autograd.Function as a view of its input, or as the input itself. "
+        "Writing into it would bypass the Function's own backward.",
+        (
+            "Return a new tensor from forward: `return x.view(-1).clone()`, for an identity `return x.clone()`.",
+            "Or write out of place after the call: `v = v + 1`.",
+        ),
+    ),
+    ErrorEntry(
         "nograd-view",
         "nograd-view",
-        _VIEW + _NOW + _AMBIGUOUS,
+        _NOGRAD_VIEW + r" and is being modified inplace",
         "op",
         "The view was made under `no_grad` or `inference_mode` and is written with grad mode on. "
         "Autograd cannot tell whether the write should be recorded.",
@@ -206,7 +209,7 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ErrorEntry(
         "nograd-view-later",
         "nograd-view",
-        _VIEW + _LATER + _AMBIGUOUS,
+        _NOGRAD_VIEW + r" and its base or another view of its base has been modified inplace",
         "use",
         "A view that was made under `no_grad` or `inference_mode` is used here, but the tensor it views was written "
         "since with grad mode on. The culprit is that earlier write, not the line that raises.",
@@ -219,8 +222,7 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ErrorEntry(
         "saved",
         "saved",
-        r"one of the variables needed for gradient computation has been modified by an in-?place operation"
-        rf"(?:: {_VERSION})?",
+        rf"modified by an in-?place operation(?:: {_VERSION})?",
         "backward",
         "An operation kept this tensor for its backward and it was written afterwards: the value it needs is gone. "
         "The culprit is any write between the operation and backward: an in-place operation, an assignment to an "
@@ -388,9 +390,9 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ErrorEntry(
         "out-grad",
         "out-arg",
-        r"(?P<op>\w+)\(\): functions with out=\.\.\. arguments don't support automatic differentiation",
+        r"(?:(?P<op>\w+)\(\): )?functions with out=\.\.\. arguments don't support automatic differentiation",
         "op",
-        "`{op}` was called with `out=` and one of its tensors requires grad. "
+        "The call has `out=` and one of its tensors requires grad. "
         "What is written into an `out=` tensor is never recorded.",
         (
             _NO_OUT,
