@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Safety = Literal["safe", "unsafe", "suggestion"]
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,19 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """The form outside tools rely on (`outplace run --json`)."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the source analysis has found on one writing line.
+
+    `error` means: this raises, or gives a wrong gradient, whenever it is reached in training.
+    """
+
+    kind: str
+    code: str
+    severity: Severity
+    site: Site
+    message: str
+    saved_by: Site | None = None
+    fix: Fix | None = None
