@@ -23,6 +23,7 @@ SETUPS = {
     "row": "x = torch.rand(2, 4, 8, requires_grad=True) * 0.8 + 0.1",
     "image": "x = torch.rand(2, 4, 8, 8, requires_grad=True) * 0.8 + 0.1",
     "cube": "x = torch.rand(2, 4, 6, 6, 6, requires_grad=True) * 0.8 + 0.1",
+    "definite": "x = torch.rand(4, 4, requires_grad=True)\nx = x @ x.mT + torch.eye(4)",
 }
 
 
@@ -65,6 +66,8 @@ def examples(op: Op) -> tuple[Example, ...]:
 
 
 def _why(op: Op, argument: str | None, raises: bool) -> str:
+    if raises and op.view == "multi":
+        return "views made several at once cannot be written" if argument is None else "its views would be lost"
     if argument is None or (op.writes is not None and argument == op.writes):
         when, what = op.results.get("0") or op.results.get("*"), "its result"
     else:

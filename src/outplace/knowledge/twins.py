@@ -23,8 +23,8 @@ _EXPRESSIONS = {
 }
 
 _COMPARISONS = frozenset(
-    ("eq_", "ge_", "greater_", "greater_equal_", "gt_", "le_", "less_", "less_equal_", "lt_", "ne_", "not_equal_")
-    + ("logical_and_", "logical_not_", "logical_or_", "logical_xor_")
+    {"eq_", "ge_", "greater_", "greater_equal_", "gt_", "le_", "less_", "less_equal_", "lt_", "ne_", "not_equal_"}
+    | {"logical_and_", "logical_not_", "logical_or_", "logical_xor_"}
 )
 _VIEWS = frozenset(("as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"))
 
