@@ -142,6 +142,11 @@ OTHER_WORDINGS = [
         "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass "
         "it to mark_dirty().",
     ),
+    (
+        "custom-op-alias",
+        "Tensors returned from custom ops (1) must not be inputs to the custom op and (2) may not alias any inputs",
+    ),
+    ("compile-requires-grad", "Unsupported Tensor.requires_grad_() call"),
     ("dirty-not-tensor", "mark_dirty can only accept variables, but argument 0 is of type int"),
     ("grad-dtype", "attempting to assign a gradient with dtype 'double' to a tensor with grad_dtype 'Float'."),
     ("higher-order-mutation", "torch.cond's true_fn might be modifying the input!"),

@@ -788,10 +788,9 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ErrorEntry(
         "compile-requires-grad",
         "compiled",
-        r"returning intermediate with requires_grad_\(\)",
+        r"returning intermediate with requires_grad_\(\)|Unsupported Tensor\.requires_grad_\(\) call",
         "compile",
-        "A tensor made inside the compiled function got `requires_grad_()` and is returned; "
-        "the compiled code would lose that flag.",
+        "A tensor made inside the compiled function got `requires_grad_()`; the compiled code would lose that flag.",
         (
             "Call `requires_grad_()` outside the compiled function.",
             "If only the values are wanted: `return y.detach()`.",
@@ -816,7 +815,8 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ErrorEntry(
         "custom-op-alias",
         "compiled",
-        r"The output of this custom operator \(1\) must not also be an input to this custom operator",
+        r"The output of this custom operator \(1\) must not also be an input to this custom operator"
+        r"|Tensors returned from custom ops \(1\) must not be inputs to the custom op",
         "op",
         "A `torch.library` operator returns one of its inputs, or a view of one.",
         ("Return a copy: `return x.clone()`.", "Or return nothing, and declare the write: `mutates_args=('x',)`."),

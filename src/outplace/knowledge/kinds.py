@@ -57,4 +57,4 @@ def find(word: str) -> Kind | None:
 
 def page(kind: Kind) -> str:
     """The Markdown page that explains a kind: the same text on the web, in `outplace explain` and in editors."""
-    return resources.files(__package__).joinpath("pages", f"{kind.code}.md").read_text("utf-8")
+    return (resources.files(__package__) / "pages" / f"{kind.code}.md").read_text("utf-8")
