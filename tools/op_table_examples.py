@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from outplace.knowledge.examples import PRELUDE, SETUPS
+from outplace.knowledge.examples import PRELUDE, SETUPS, written
 
 # Calls that no pattern finds: code, and which argument each variable is. `|` parts it from a set-up of its own.
 BY_HAND: dict[str, tuple[str, dict[str, str], str]] = {}
 
 
 def _hand(name: str, code: str, names: str, setup: str = "matrix") -> None:
-    pairs = dict(pair.split(":") for pair in names.split())
+    pairs = {variable: argument.replace("|", " ") for variable, argument in (p.split(":") for p in names.split())}
     BY_HAND[name] = (code, pairs, setup)
 
 
@@ -79,15 +79,14 @@ _hand(
 )
 _hand("lerp", "y = torch.lerp(x, other, 0.5)", "x:input other:end")
 _hand("pow", "y = x ** 2", "x:input")
-_hand("topk", "y, indices = x.topk(2)", "x:input indices:indices")
-_hand("sort", "y, indices = x.sort()", "x:input indices:indices")
+_hand("topk", "y, indices = x.topk(2)", "x:input indices:result|1")
+_hand("sort", "y, indices = x.sort()", "x:input indices:result|1")
 _hand("max", "y = x.max()", "x:input")
 _hand("min", "y = x.min()", "x:input")
 _hand("norm", "y = torch.norm(x)", "x:input")
 _hand("split", "y, rest = x.split(2)", "x:tensor")
 _hand("chunk", "y, rest = x.chunk(2)", "x:input")
 _hand("unbind", "y, *rest = x.unbind()", "x:input")
-_hand("detach", "y = x * 1; d = x.detach()", "x:input d:d")
 for inplace, args, names, setup in (
     ("masked_fill_", "mask, 0.0", "x:input mask:mask", _MASK),
     ("masked_scatter_", "mask, other", "x:input mask:mask other:source", _MASK),
@@ -219,7 +218,7 @@ def _runs(setup: str, code: str, out: str, write: str | None) -> bool | None:
             if not isinstance(scope[out], torch.Tensor) or not scope[out].numel() or scope[out].grad_fn is None:
                 return None
             if write is not None:
-                exec(f"{write}.add_(1)", scope)
+                exec(written(write), scope)
             exec(f"{out}.sum().backward()", scope)
     except RuntimeError as error:
         told = str(error)

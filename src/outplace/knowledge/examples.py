@@ -49,19 +49,23 @@ class Example:
         return f"{out}.sum().backward()"
 
 
+def written(variable: str) -> str:
+    """A write to a variable of an example."""
+    return f"{variable}.logical_not_()" if variable == "mask" else f"{variable}.add_(1)"
+
+
 def examples(op: Op) -> tuple[Example, ...]:
     """At most one example of a write that is fine and one of a write that is not."""
     if op.call is None:
         return ()
     call = op.call
     setup = SETUPS.get(call["setup"], call["setup"])
-    if "module" in call:
-        setup = f"m = {call['module']}\n{setup}"
+    code = call["code"].replace("m(", f"{call['module']}(") if "module" in call else call["code"]
     found = []
     for key, raises in (("may", False), ("not", True)):
         if variable := call.get(key):
             why = _why(op, call["vars"].get(variable), raises)
-            found.append(Example(setup, call["code"], f"{variable}.add_(1)", raises, why))
+            found.append(Example(setup, code, written(variable), raises, why))
     return tuple(found)
 
 
@@ -70,6 +74,8 @@ def _why(op: Op, argument: str | None, raises: bool) -> str:
         return "views made several at once cannot be written" if argument is None else "its views would be lost"
     if argument is None or (op.writes is not None and argument == op.writes):
         when, what = op.results.get("0") or op.results.get("*"), "its result"
+    elif argument.startswith("result "):
+        when, what = op.results.get(argument[7:]), f"output {argument[7:]}"
     else:
         when, what = op.saves.get(argument), "its input" if argument == "input" else argument
     if raises:

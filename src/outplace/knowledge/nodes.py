@@ -7,17 +7,15 @@ saved tensors come from). Nodes of other versions, custom Functions and generate
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from outplace.knowledge._table import table
 
 Origin = Literal["op", "backward", "function", "engine", "unknown"]
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """What made an autograd node.
 
     `op` is the name to look up in the op table ("mul", "nn.functional.batch_norm" as "batch_norm"), `label` what to

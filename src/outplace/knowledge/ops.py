@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from outplace.knowledge._table import table
 from outplace.knowledge.names import AUGMENTED, asks_in_place, spellings
@@ -49,8 +49,7 @@ __all__ = [
 How = Literal["view", "multi", "same", "detached", "untracked"]
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """An output that shares memory with an argument.
 
     `how`: a `view`; one of several views made by one call (`multi`: must not be written); the `same` object; `detached`
@@ -142,8 +141,7 @@ class Op:
         return ways[-1] if arg.tensor is False else ways[0]
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(NamedTuple):
     """What one call does. Keys are positions or keywords of the call, or names of a module's state.
 
     Values are True (surely) or None (perhaps); what surely does not happen is left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _FRESH = "torch.empty_like({t}).{method}({args})"
 
@@ -66,8 +66,7 @@ _AUGMENTED = {
 }
 
 
-@dataclass(frozen=True)
-class Twin:
+class Twin(NamedTuple):
     """The out-of-place form of an in-place operation.
 
     `name` is the twin method where there is one; `template` the expression to assign, with `{t}` for the target and

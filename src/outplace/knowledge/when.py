@@ -6,8 +6,9 @@ Answers are three-valued: True (surely), False (surely not), None (cannot be tol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 
 class _Unknown:
@@ -20,8 +21,7 @@ class _Unknown:
 UNKNOWN: Any = _Unknown()
 
 
-@dataclass(frozen=True)
-class Arg:
+class Arg(NamedTuple):
     """What is known of one argument: is it a tensor, does it require grad, its value if it is a constant."""
 
     tensor: bool | None = None
@@ -38,12 +38,11 @@ TENSOR = Arg(True, True)
 """A tensor that requires grad."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call, by formal names. Options not given have the operation's own defaults."""
 
     args: Mapping[str, Arg]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def option(self, name: str) -> Any:
         """The value of an option, UNKNOWN if nobody knows it."""
@@ -133,7 +132,7 @@ class When:
                 parts.append(f"if {self.option} is {_either(map(_shown, words))}")
         if self.some or self.maybe:
             parts.append("sometimes")
-        return " and ".join(parts)
+        return " and ".join([*parts[:1], *(part.removeprefix("if ") for part in parts[1:])])
 
 
 ALWAYS = When()
