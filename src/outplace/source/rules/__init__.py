@@ -1,0 +1,58 @@
+"""What a finding says, one file a rule. The page of each rule is in `knowledge/pages`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+
+from outplace.knowledge.kinds import BY_NAME
+from outplace.model import Finding, Site
+from outplace.source.tape import Hit, Place
+
+_MODULES: dict[str, Callable[[Hit], str]] = {}
+
+
+def finding_for(hit: Hit) -> Finding:
+    """Turns a hit into a finding, by the rule of its kind."""
+    kind = BY_NAME[hit.kind]
+    severity = "error" if hit.certain else "warning"
+    saved_by = site_of(hit.node.place) if hit.node is not None else None
+    return Finding(kind.name, kind.code, severity, site_of(hit.place), _message(hit), saved_by)  # type: ignore[arg-type]
+
+
+def _message(hit: Hit) -> str:
+    if hit.kind not in _MODULES:
+        _MODULES[hit.kind] = import_module(f"outplace.source.rules.{hit.kind.replace('-', '_')}").message
+    return _MODULES[hit.kind](hit)
+
+
+def site_of(place: Place) -> Site:
+    """A place as the model has it."""
+    node = place.node
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
+    if isinstance(node, ast.stmt) and hasattr(node, "body"):
+        end_line, end_column = line, len(_line(place, line).encode())
+    own = node.func.end_lineno if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if own is not None and own > line and isinstance(node, ast.Call):
+        line, column = own, (node.func.end_col_offset or 0) - len(node.func.attr.encode())  # type: ignore[attr-defined]
+    text = ast.get_source_segment(place.module.source, node) or _line(place, line).strip()
+    return Site(
+        place.module.path,
+        line,
+        end_line,
+        _characters(place, line, column),
+        _characters(place, end_line, end_column),
+        place.function,
+        text if line == getattr(node, "lineno", line) else _line(place, line).strip(),
+    )
+
+
+def _line(place: Place, number: int) -> str:
+    lines = place.module.lines
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def _characters(place: Place, line: int, column: int) -> int:
+    return len(_line(place, line).encode()[:column].decode(errors="replace"))

@@ -1,0 +1,10 @@
+"""A view returned by a custom Function is modified in place."""
+
+from __future__ import annotations
+
+from outplace.source.tape import Hit
+
+
+def message(hit: Hit) -> str:
+    """Why it is refused."""
+    return "the output of a custom autograd.Function (or of a module with a full backward hook) is a view and is modified in place"

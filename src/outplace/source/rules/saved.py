@@ -1,0 +1,14 @@
+"""A tensor that backward needs is modified after it was saved."""
+
+from __future__ import annotations
+
+from outplace.knowledge.nodes import describe_saved
+from outplace.source.tape import Hit
+
+
+def message(hit: Hit) -> str:
+    """What is kept, and what overwrites it."""
+    assert hit.write is not None and hit.node is not None and hit.save is not None
+    name = hit.write.target or "the tensor"
+    keeps = describe_saved(hit.node.operation, hit.save.saved_as)
+    return f"`{hit.write.operation}` overwrites {name}, which backward needs: {keeps}"

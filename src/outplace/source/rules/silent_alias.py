@@ -1,0 +1,10 @@
+"""Memory shared with numpy changes under autograd, silently."""
+
+from __future__ import annotations
+
+from outplace.source.tape import Hit
+
+
+def message(hit: Hit) -> str:
+    """What shares the memory."""
+    return "this numpy array shares its memory with a tensor that backward needs: the gradient is silently wrong"

@@ -1,0 +1,184 @@
+"""Autograd's books, kept while source is read: storages, nodes, what each node saves, and every write in order.
+
+Time is a counter. A write hurts a node if it comes after the node saved the storage, on a path of branches that both can
+lie on. Nothing is reported until a backward (or a return to unknown callers) needs the node.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from outplace.source.project import Module
+    from outplace.source.values import Tensor
+
+Path = tuple[tuple[int, int], ...]
+"""Which arm was taken at each undecided branch."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An expression or statement of a file, and the function it stands in."""
+
+    module: Module
+    node: ast.AST
+    function: str
+
+
+class Storage:
+    """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
+
+    __slots__ = ("leaf", "node", "since", "tensor_grad", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.node: Node | None = None
+        """The node of the latest recorded write, which all views then depend on."""
+        self.since = 0
+        self.tensor_grad: bool | None = False
+        self.leaf: Tensor | None = None
+        """The leaf that owns it, if it requires grad."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write of a storage."""
+
+    time: int
+    path: Path
+    place: Place
+    operation: str
+    certain: bool
+    tracked: bool = True
+    """False for writes that move no version: `.data`, numpy, fused optimizers."""
+    step: bool = False
+    """An update of parameters."""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Save:
+    """A storage that a node keeps."""
+
+    storage: Storage
+    time: int
+    saved_as: str
+    certain: bool
+    parameter: bool = False
+
+
+class Node:
+    """One operation that autograd recorded."""
+
+    __slots__ = ("inputs", "leaves", "operation", "path", "place", "saves", "time")
+
+    def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
+        self.operation, self.place, self.time, self.path = operation, place, time, path
+        self.inputs: list[Node] = []
+        self.leaves: list[Tensor] = []
+        self.saves: list[Save] = []
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A write that breaks, or would break, a backward: what a rule turns into a finding."""
+
+    kind: str
+    write: Write | None
+    place: Place
+    certain: bool
+    node: Node | None = None
+    save: Save | None = None
+    detail: str = ""
+
+
+@dataclass
+class Tape:
+    """The books of one run of the interpreter."""
+
+    clock: int = 0
+    path: Path = ()
+    hits: list[Hit] = field(default_factory=list)
+    _checked: set[int] = field(default_factory=set)
+
+    def tick(self) -> int:
+        """The next moment."""
+        self.clock += 1
+        return self.clock
+
+    def write(
+        self,
+        tensor: Tensor,
+        place: Place,
+        operation: str,
+        *,
+        tracked: bool = True,
+        step: bool = False,
+        certain: bool = True,
+        target: str = "",
+    ) -> Write:
+        """Notes a write to a tensor's storage."""
+        sure = certain and tensor.certain
+        write = Write(self.tick(), self.path, place, operation, sure, tracked and not tensor.untracked, step, target)
+        tensor.storage.writes.append(write)
+        return write
+
+    def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
+        """A backward from these nodes: every node on the way must find what it saved unchanged."""
+        for node in self._reached(list(roots), inputs):
+            for save in node.saves:
+                for write in save.storage.writes:
+                    if write.time > save.time and _compatible(write.path, node.path, self.path):
+                        self._hurt(node, save, write, certain)
+
+    def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
+        kind = "saved" if write.tracked else "silent-data"
+        if write.tracked and (write.step or save.parameter):
+            kind = "stepped"
+        if write.operation == "numpy":
+            kind = "silent-alias"
+        implied = all(arm in write.path for arm in node.path)
+        sure = certain and save.certain and write.certain and implied
+        self.hits.append(Hit(kind, write, write.place, sure, node, save))
+
+    def _reached(self, roots: list[Node], inputs: list[Tensor] | None) -> list[Node]:
+        seen: dict[int, Node] = {}
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen[id(node)] = node
+                stack.extend(node.inputs)
+        nodes = list(seen.values())
+        return nodes if inputs is None else _leading_to(nodes, inputs)
+
+
+def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
+    """Those nodes from which one of the inputs can be reached."""
+    wanted_leaves = {id(tensor) for tensor in inputs}
+    wanted_nodes = {id(tensor.node) for tensor in inputs if tensor.node is not None}
+    needed = {id(n) for n in nodes if id(n) in wanted_nodes or any(id(leaf) in wanted_leaves for leaf in n.leaves)}
+    users: dict[int, list[Node]] = {}
+    for node in nodes:
+        for before in node.inputs:
+            users.setdefault(id(before), []).append(node)
+    stack = list(needed)
+    while stack:
+        for user in users.get(stack.pop(), ()):
+            if id(user) not in needed:
+                needed.add(id(user))
+                stack.append(id(user))
+    return [node for node in nodes if id(node) in needed]
+
+
+def _compatible(*paths: Path) -> bool:
+    """Can all these lie on one way through the branches?"""
+    taken: dict[int, int] = {}
+    for path in paths:
+        for branch, arm in path:
+            if taken.setdefault(branch, arm) != arm:
+                return False
+    return True

@@ -1,0 +1,322 @@
+"""What a name can stand for while source is read: tensors above all, and as much of Python as leads to them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outplace.source.project import Module
+    from outplace.source.tape import Node, Storage
+
+
+class Value:
+    """Anything a name can stand for."""
+
+    __slots__ = ()
+
+
+class Unknown(Value):
+    """Could be anything; nothing is ever concluded from it."""
+
+    __slots__ = ()
+
+
+class Plain(Value):
+    """Surely no tensor: numpy arrays, numbers, strings, files."""
+
+    __slots__ = ("storage",)
+
+    def __init__(self, storage: Storage | None = None) -> None:
+        self.storage = storage
+        """The memory that a numpy array shares with a tensor."""
+
+
+class Const(Value):
+    """A known Python constant."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+UNKNOWN = Unknown()
+PLAIN = Plain()
+NONE = Const(None)
+
+
+class Tensor(Value):
+    """A tensor. Three-valued facts are True, False or None (not known)."""
+
+    __slots__ = (
+        "certain", "dtype", "expanded", "gradient", "inference", "known", "leaf", "made", "node", "parameter",
+        "requires_grad", "since", "storage", "untracked", "view", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        storage: Storage,
+        requires_grad: bool | None = False,
+        node: Node | None = None,
+        leaf: bool = False,
+        known: bool = True,
+        dtype: str | None = None,
+    ) -> None:
+        self.storage = storage
+        self.requires_grad = requires_grad
+        self.node = node
+        self.since = 0
+        self.leaf = leaf
+        self.known = known
+        """Surely a tensor? (A function's parameter may turn out to be a number.)"""
+        self.dtype = dtype
+        """"int", "bool", "float" or None."""
+        self.certain = True
+        """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
+        self.view: str | None = None
+        """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
+        self.whole = True
+        self.parameter = False
+        self.untracked = False
+        """Made by `.data`: writes through it are not seen by autograd."""
+        self.expanded = False
+        self.inference = False
+        self.gradient = False
+        """A gradient that autograd handed to a hook."""
+        self.made: ast.AST | None = None
+
+
+class Items(Value):
+    """A list, tuple or set. `rest` stands for further items whose number is not known."""
+
+    __slots__ = ("items", "kind", "rest")
+
+    def __init__(self, items: list[Value], kind: str = "list", rest: Value | None = None) -> None:
+        self.items, self.kind, self.rest = items, kind, rest
+
+    def any_item(self) -> Value:
+        """An item that stands for all of them."""
+        return join([*self.items, *([self.rest] if self.rest is not None else [])])
+
+
+class Dictionary(Value):
+    """A dict with constant keys; `rest` stands for what lies under unknown keys."""
+
+    __slots__ = ("items", "rest")
+
+    def __init__(self, items: dict[Any, Value] | None = None, rest: Value | None = None) -> None:
+        self.items: dict[Any, Value] = items or {}
+        self.rest = rest
+
+
+class StateDict(Dictionary):
+    """`module.state_dict()`: the parameters themselves, not copies."""
+
+    __slots__ = ("since",)
+
+    def __init__(self, items: dict[Any, Value], since: int) -> None:
+        super().__init__(items)
+        self.since = since
+
+
+class Torch(Value):
+    """Something of torch, by its full name: a module, a function, a class."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Outside(Value):
+    """Something of another library, by its full name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Namespace(Value):
+    """A module of the project."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+
+class Scope:
+    """Names of a running function or module, with the scope around it."""
+
+    __slots__ = ("names", "outer", "shared")
+
+    def __init__(self, outer: Scope | None = None, names: dict[str, Value] | None = None) -> None:
+        self.names: dict[str, Value] = {} if names is None else names
+        self.outer = outer
+        self.shared: dict[str, Scope] = {}
+        """Names declared `global` or `nonlocal`, with the scope they belong to."""
+
+    def get(self, name: str) -> Value | None:
+        """The value of a name, None where it is not bound."""
+        scope: Scope | None = self
+        while scope is not None:
+            value = scope.names.get(name)
+            if value is not None:
+                return value
+            scope = scope.outer
+        return None
+
+    def set(self, name: str, value: Value) -> None:
+        """Binds a name."""
+        self.shared.get(name, self).names[name] = value
+
+
+class Function(Value):
+    """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
+
+    __slots__ = ("defaults", "grad", "kind", "keyword_defaults", "module", "name", "node", "owner", "scope")
+
+    def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
+        self.node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = node
+        self.module, self.scope, self.name = module, scope, name
+        self.defaults: list[Value] = []
+        self.keyword_defaults: dict[str, Value] = {}
+        self.grad: str | None = None
+        self.kind = "function"
+        self.owner: Class | None = None
+
+
+class Class(Value):
+    """A class of the project."""
+
+    __slots__ = ("bases", "fields", "module", "name", "names", "node")
+
+    def __init__(self, node: ast.ClassDef, module: Module, bases: list[Value], name: str) -> None:
+        self.node, self.module, self.bases, self.name = node, module, bases, name
+        self.names: dict[str, Value] = {}
+        self.fields: list[str] | None = None
+        """Fields of a dataclass, in order."""
+
+    def lineage(self) -> list[Value]:
+        """The class, then its bases, depth first (project classes and torch's)."""
+        found: list[Value] = [self]
+        for base in self.bases:
+            found.extend(base.lineage() if isinstance(base, Class) else [base])
+        return found
+
+    def find(self, name: str) -> Value | None:
+        """An attribute of the class or its bases."""
+        for base in self.lineage():
+            if isinstance(base, Class) and name in base.names:
+                return base.names[name]
+        return None
+
+    def torch_base(self) -> str | None:
+        """The torch class it is built on, such as "torch.nn.Module"."""
+        return next((base.name for base in self.lineage() if isinstance(base, Torch)), None)
+
+
+class Instance(Value):
+    """An object of a project class."""
+
+    __slots__ = ("cls", "hooked", "names")
+
+    def __init__(self, cls: Class) -> None:
+        self.cls = cls
+        self.names: dict[str, Value] = {}
+        self.hooked = False
+        """Has a full backward hook: its output passes through a custom Function."""
+
+
+class Bound(Value):
+    """A method with its receiver, or any callable known by name with what it is called on."""
+
+    __slots__ = ("function", "receiver")
+
+    def __init__(self, function: Value | str, receiver: Value) -> None:
+        self.function, self.receiver = function, receiver
+
+
+class Super(Value):
+    """`super()`: the receiver, and the class after which lookup goes on."""
+
+    __slots__ = ("after", "receiver")
+
+    def __init__(self, receiver: Value, after: Class) -> None:
+        self.receiver, self.after = receiver, after
+
+
+class Layer(Value):
+    """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
+
+    __slots__ = ("children", "hooked", "kind", "options", "state", "training")
+
+    def __init__(self, kind: str, options: dict[str, Any]) -> None:
+        self.kind, self.options = kind, options
+        self.state: dict[str, Tensor] = {}
+        self.children: dict[str, Value] = {}
+        self.training: bool | None = True
+        self.hooked = False
+
+
+class Optimizer(Value):
+    """An optimizer with the parameters it steps."""
+
+    __slots__ = ("kind", "parameters")
+
+    def __init__(self, kind: str, parameters: list[Tensor]) -> None:
+        self.kind, self.parameters = kind, parameters
+
+
+class GradMode(Value):
+    """`torch.no_grad()` and its kin, as context manager or decorator: mode is "on", "off", "inference" or "unknown"."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+
+class Choice(Value):
+    """One of several values: what is left after branches joined."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: tuple[Value, ...]) -> None:
+        self.options = options
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The values it may be."""
+    return value.options if isinstance(value, Choice) else (value,)
+
+
+_MOST_OPTIONS = 4
+
+
+def join(values: list[Value]) -> Value:
+    """One of these. Equal constants are one; too many different values are nobody's guess."""
+    found: list[Value] = []
+    for value in values:
+        for option in options(value):
+            if not any(_same(option, other) for other in found):
+                found.append(option)
+    if not found:
+        return UNKNOWN
+    if len(found) == 1:
+        return found[0]
+    if len(found) > _MOST_OPTIONS:
+        return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
+    return Choice(tuple(found))
+
+
+def _same(one: Value, other: Value) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, Const) and isinstance(other, Const):
+        return type(one.value) is type(other.value) and one.value == other.value
+    return (isinstance(one, Plain) and isinstance(other, Plain)) or (
+        isinstance(one, Unknown) and isinstance(other, Unknown)
+    )
