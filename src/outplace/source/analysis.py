@@ -117,8 +117,10 @@ def _is_function_forward(owner: Class, function: Function) -> bool:
 def _receiver(interpreter: Interpreter, owner: Class) -> Value:
     """`self`: made by the class's own `__init__`, with unknown arguments."""
     made = Instance(owner)
-    if owner.torch_base() is not None:
+    base = owner.torch_base()
+    if base is not None:
         made.names["training"] = PLAIN
+        made.names.update(torch_model.own_state(interpreter, base, owner.node))
     init = owner.find("__init__")
     if isinstance(init, Function):
         unknown: list[Value] = [UNKNOWN] * (len(init.node.args.posonlyargs) + len(init.node.args.args) - 1)

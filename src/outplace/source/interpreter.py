@@ -38,7 +38,9 @@ from outplace.source.values import (
 
 DEEPEST_CALL = 16
 MOST_STEPS = 60_000
-ROUNDS = 2
+ROUNDS = 3
+"""How often a loop of unknown length is gone through: what one round saves the next may overwrite, and state that a
+round makes part of the graph is saved in the next. Loops inside loops: once less."""
 
 Arguments = tuple[list[Value], dict[str, Value]]
 
@@ -80,6 +82,7 @@ class Interpreter:
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
         """Told of each function that is run."""
         self._branches = 0
+        self._loops = 0
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
     # -- places -------------------------------------------------------------------------------------------------
@@ -241,7 +244,16 @@ class Interpreter:
 
     def _for(self, node: ast.For) -> int:
         iterable = self.eval(node.iter)
-        rounds = python_model.iterate(self, iterable, node)
+        rounds = python_model.iterate(self, iterable, node, least=self._rounds())
+        self._loops += 1
+        ended = self._run_rounds(node, rounds)
+        self._loops -= 1
+        return ended if ended or not node.orelse else self.block(node.orelse)
+
+    def _rounds(self) -> int:
+        return ROUNDS if self._loops == 0 else ROUNDS - 1
+
+    def _run_rounds(self, node: ast.For, rounds: list[Value]) -> int:
         path = self.tape.path
         for item in rounds:
             self.bind(node.target, item, node)
@@ -251,11 +263,11 @@ class Interpreter:
                 return ended
             if ended == Stop.BROKE:
                 break
-        return self.block(node.orelse) if node.orelse else Stop.RAN
+        return Stop.RAN
 
     def _while(self, node: ast.While) -> int:
         path = self.tape.path
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds()):
             if self.truth(self.eval(node.test)) is False:
                 break
             ended = self.block(node.body)
@@ -607,6 +619,7 @@ class Interpreter:
         made = Instance(cls)
         if base is not None:
             made.names["training"] = Const(True)
+            made.names.update(torch_model.own_state(self, base, node))
         init = cls.find("__init__")
         if isinstance(init, Function):
             self.call_function(init, [made, *args], keywords, node)

@@ -272,29 +272,29 @@ def is_exact(value: Value) -> bool:
     return isinstance(value, Dictionary | Layer)
 
 
-def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 4) -> list[Value]:
-    """What a loop variable stands for, round by round. Twice where the number of rounds is not known."""
+def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
+    """What a loop variable stands for, round by round; `least` rounds where their number is not known."""
     if isinstance(value, Items):
         items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
-        if value.rest is not None and len(items) < 2:
-            items = [*items, *[value.rest] * (2 - len(items))]
+        if value.rest is not None and len(items) < least:
+            items = [*items, *[value.rest] * (least - len(items))]
         return items
     if isinstance(value, Dictionary):
         keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
-        return keys or ([UNKNOWN] * 2 if value.rest is not None else [])
+        return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
         return list(value.children.values())[:most]
     if isinstance(value, Tensor):
         from outplace.source import torch_model
 
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
-        return iterate(interpreter, views, node, most) if isinstance(views, Items) else [views] * 2
+        return iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
     if isinstance(value, Instance):
         children = _module_children(value)
-        return children[:most] if children else [UNKNOWN] * 2
+        return children[:most] if children else [UNKNOWN] * least
     if isinstance(value, Choice):
         return [item for option in value.options for item in iterate(interpreter, option, node, 2)]
-    return [PLAIN if isinstance(value, Plain | Const) else UNKNOWN] * 2
+    return [PLAIN if isinstance(value, Plain | Const) else UNKNOWN] * least
 
 
 def _module_children(value: Instance) -> list[Value]:

@@ -73,13 +73,14 @@ class Save:
 class Node:
     """One operation that autograd recorded."""
 
-    __slots__ = ("inputs", "leaves", "operation", "path", "place", "saves", "time")
+    __slots__ = ("inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
         self.operation, self.place, self.time, self.path = operation, place, time, path
         self.inputs: list[Node] = []
         self.leaves: list[Tensor] = []
         self.saves: list[Save] = []
+        self.outputs: list[Storage] = []
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,6 @@ class Tape:
     clock: int = 0
     path: Path = ()
     hits: list[Hit] = field(default_factory=list)
-    _checked: set[int] = field(default_factory=set)
 
     def tick(self) -> int:
         """The next moment."""
@@ -133,6 +133,10 @@ class Tape:
                 for write in save.storage.writes:
                     if write.time > save.time and _compatible(write.path, node.path, self.path):
                         self._hurt(node, save, write, certain)
+            for storage in node.outputs:
+                for write in storage.writes:
+                    if write.operation == "numpy" and write.time > node.time and _compatible(write.path, self.path):
+                        self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
 
     def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
         kind = "saved" if write.tracked else "silent-data"
@@ -143,6 +147,11 @@ class Tape:
         implied = all(arm in write.path for arm in node.path)
         sure = certain and save.certain and write.certain and implied
         self.hits.append(Hit(kind, write, write.place, sure, node, save))
+        if kind == "silent-data":
+            # A value that is swapped and put back: the other half of the swap is part of the bug.
+            for other in save.storage.writes:
+                if not other.tracked and other is not write and other.place.function == write.place.function:
+                    self.hits.append(Hit(kind, other, other.place, sure, node, save))
 
     def _reached(self, roots: list[Node], inputs: list[Tensor] | None) -> list[Node]:
         seen: dict[int, Node] = {}

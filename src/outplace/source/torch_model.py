@@ -291,6 +291,8 @@ def _new_results(
         saved = effect.results.get(number, effect.results.get("*", False))
         if saved is not False and made is not None:
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
+        if made is not None and result.view is None:
+            made.outputs.append(result.storage)
         outputs.append(result)
     if not results:
         return UNKNOWN
@@ -347,7 +349,7 @@ def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
         return source.view
     if how == "multi":
         return "multi"
-    return "nograd" if interpreter.grad in ("off", "inference") and requires_grad(source) is not False else "view"
+    return "nograd" if interpreter.grad in ("off", "inference") else "view"
 
 
 def _result_dtype(op: ops.Op, inputs: list[Tensor], result: Tensor) -> str | None:
@@ -1136,17 +1138,34 @@ def _hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:
 def run_module(
     interpreter: Interpreter, module: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Calls a module of the project: its forward."""
+    """Calls a module of the project: its forward, or that of the torch class it is built on."""
     forward = module.cls.find("forward")
     if isinstance(forward, Function):
         made = interpreter.call_function(forward, [module, *args], keywords, node)
-        return _hooked(interpreter, made, node) if module.hooked else made
-    if module.cls.torch_base() == "torch.nn.Sequential":
+    else:
+        made = _base_forward(interpreter, module, args, keywords, node)
+    return _hooked(interpreter, made, node) if module.hooked else made
+
+
+def _base_forward(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """The forward of the torch class that a project class is built on."""
+    if not isinstance(module, Instance):
+        return UNKNOWN
+    base = module.cls.torch_base() or ""
+    if base == "torch.nn.Sequential":
         value: Value = args[0] if args else UNKNOWN
         for child in children_of(module).values():
             value = interpreter.call(child, [value], {}, node)
         return value
-    return UNKNOWN
+    layer = make_layer(interpreter, base, [], {}, node)
+    if not isinstance(layer, Layer) or base in _CONTAINERS or base == "torch.nn.Module":
+        return UNKNOWN
+    layer.state.update({name: own for name in layer.state if isinstance(own := module.names.get(name), Tensor)})
+    training = module.names.get("training")
+    layer.training = python_model.truth(training) if training is not None else None
+    return run_layer(interpreter, layer, args, keywords, node)
 
 
 def children_of(module: Value) -> dict[str, Value]:
@@ -1204,8 +1223,8 @@ def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: 
     """`super().name` where torch is next in line."""
     if name == "__init__" and base in _CONTAINERS and isinstance(receiver, Instance):
         return Bound("__init_container__", receiver)
-    if name == "forward" and base == "torch.nn.Sequential":
-        return Bound("__forward_sequential__", receiver)
+    if name in ("forward", "__call__") and base.startswith("torch.nn."):
+        return Bound("__forward__", receiver)
     return Bound(name, receiver)
 
 
@@ -1224,6 +1243,14 @@ def construct(
     if base.startswith("torch.optim.") and cls.find("step") is None:
         return _make_optimizer(interpreter, f"torch.optim.{cls.name}", args, keywords)
     return None
+
+
+def own_state(interpreter: Interpreter, base: str, node: ast.AST) -> dict[str, Value]:
+    """The parameters that a project class inherits from the torch class it is built on."""
+    if not base.startswith("torch.nn.") or base in _CONTAINERS or base == "torch.nn.Module":
+        return {}
+    layer = make_layer(interpreter, base, [], {}, node)
+    return dict(layer.state) if isinstance(layer, Layer) else {}
 
 
 def module_method(
@@ -1340,15 +1367,6 @@ def _init_container(
     return NONE
 
 
-def _forward_sequential(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
-    value: Value = args[0] if args else UNKNOWN
-    for child in children_of(module).values():
-        value = interpreter.call(child, [value], {}, node)
-    return value
-
-
 def _append(interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     holder = module.children if isinstance(module, Layer) else module.names if isinstance(module, Instance) else {}
     items = args[-1:] if args else []
@@ -1381,7 +1399,7 @@ _MODULE_METHODS: dict[str, Any] = {
     "train": _train, "eval": _eval, "requires_grad_": _module_requires_grad, "state_dict": _state_dict,
     "load_state_dict": _load_state_dict, "register_buffer": _register_buffer, "register_parameter": _register_parameter,
     "register_full_backward_hook": _hook, "add_module": _register_parameter, "register_module": _register_parameter,
-    "__init_container__": _init_container, "__forward_sequential__": _forward_sequential, "append": _append,
+    "__init_container__": _init_container, "__forward__": _base_forward, "append": _append,
     "extend": _append, "insert": _append,
     "register_forward_hook": lambda i, m, a, k, n: PLAIN,
     "register_forward_pre_hook": lambda i, m, a, k, n: PLAIN,
