@@ -12,6 +12,7 @@ from outplace import __version__
 from outplace.cli.errors import OutplaceError
 
 _COMMANDS = {
+    "check": "Find in-place bugs in source code, before anything runs.",
     "explain": "Explain a rule, a kind of bug, or an error message.",
     "op": "Say what an operation keeps for its backward, and so what may be overwritten after it.",
     "rules": "List all rules.",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from outplace import __version__
 from outplace.cli.errors import OutplaceError
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site
 from outplace.report.words import under_cwd
+from outplace.writing import reason, replace_text
 
 SCHEMA = 1
 
@@ -42,33 +41,9 @@ def write_data(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
     text = json.dumps(data, indent=2, ensure_ascii=True) + "\n"
     target = Path(path)
     try:
-        _replace(target, text)
+        replace_text(target, text)
     except OSError as error:
-        raise ReportError(f"cannot write the report to {target}: {_reason(target, error)}") from error
-
-
-def _replace(target: Path, text: str) -> None:
-    if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to replace
-        target.write_text(text, encoding="utf-8")
-        return
-    final = Path(os.path.realpath(target))  # a link keeps pointing where it did
-    scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(scratch, "x", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(scratch, final)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            scratch.unlink()
-        raise
-
-
-def _reason(target: Path, error: OSError) -> str:
-    if not target.parent.is_dir():
-        return f"there is no folder {target.parent}"
-    if target.is_dir():
-        return "it is a folder"
-    return (error.strerror or str(error)).lower()
+        raise ReportError(f"cannot write the report to {target}: {reason(target, error)}") from error
 
 
 def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _blocks(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> Iterator[list[T
     if told:
         yield told
     for nth, fix in enumerate(diagnosis.fixes):
-        yield list(_fix(fix, "or" if nth else "fix", width, glyphs))
+        yield list(fix_lines(fix, "or" if nth else "fix", width, glyphs))
 
 
 def _told(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> Iterator[Text]:
@@ -89,7 +89,8 @@ def _keyed(key: str, body: Text, width: int, style: str = "bold") -> list[Text]:
     return hanging(Text(key, style=style), body, width, KEYS)
 
 
-def _fix(fix: Fix, key: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
+def fix_lines(fix: Fix, key: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
+    """A fix under its `key`, with its diff where it has one."""
     title = Text.assemble(glyphs.clean(fix.title.strip()), (f" ({_SAFETY[fix.safety]})", "dim"))
     yield from _keyed(key, title, width, "bold green")
     if fix.diff and fix.diff.strip():

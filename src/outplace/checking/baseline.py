@@ -1,0 +1,93 @@
+"""Findings that are known and left for later: a file that `--write-baseline` makes and `--baseline` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from outplace import __version__
+from outplace.checking import fingerprint
+from outplace.checking.notebook import split_cell
+from outplace.cli.errors import OutplaceError
+from outplace.model import Finding
+from outplace.writing import reason, replace_text
+
+SCHEMA = 1
+
+_Key = tuple[str, str, str, str]
+"""File, rule, enclosing function, statement."""
+
+
+def write(path: str, findings: Iterable[Finding]) -> int:
+    """Write a baseline that knows these findings; returns how many they are."""
+    counts = Counter(_key(finding, path) for finding in findings)
+    names = ("file", "code", "function", "statement")
+    entries = [{**dict(zip(names, key, strict=True)), "count": counts[key]} for key in sorted(counts)]
+    text = json.dumps({"schema": SCHEMA, "outplace": __version__, "findings": entries}, indent=2) + "\n"
+    try:
+        replace_text(Path(path), text)
+    except OSError as error:
+        raise OutplaceError(f"cannot write the baseline to {path}: {reason(Path(path), error)}") from error
+    return counts.total()
+
+
+class Baseline:
+    """What a baseline file knows; each of its entries hides as many findings as it counts."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._left = _load(path)
+
+    def unknown(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings that are new."""
+        waiting = []
+        for finding in findings:
+            key = _key(finding, self._path)
+            if self._left[key] > 0:
+                self._left[key] -= 1
+            else:
+                waiting.append(finding)
+        return [finding for finding in waiting if not self._moved(finding)]
+
+    def stale(self) -> int:
+        """How many known findings were not met again."""
+        return self._left.total()
+
+    def _moved(self, finding: Finding) -> bool:
+        """Whether the finding came here with a file that had another name."""
+        own = fingerprint.key(finding)
+        for key, count in self._left.items():
+            if count > 0 and key[1:] == own and not os.path.exists(os.path.join(_home(self._path), key[0])):
+                self._left[key] -= 1
+                return True
+        return False
+
+
+def _home(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
+
+
+def _key(finding: Finding, path: str) -> _Key:
+    file = split_cell(finding.site.file)[0]
+    if os.path.isabs(file):
+        file = os.path.relpath(file, _home(path))
+    return (file.replace(os.sep, "/"), *fingerprint.key(finding))
+
+
+def _load(path: str) -> Counter[_Key]:
+    try:
+        data = json.loads(Path(path).read_bytes())
+        return Counter({_entry(entry): int(entry["count"]) for entry in data["findings"]})
+    except OSError as error:
+        raise OutplaceError(f"cannot read the baseline {path}: {(error.strerror or str(error)).lower()}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "outplace check --write-baseline makes one"
+        raise OutplaceError(f"{path} is no baseline; {hint}") from error
+
+
+def _entry(entry: dict[str, Any]) -> _Key:
+    return str(entry["file"]), str(entry["code"]), str(entry["function"]), str(entry["statement"])

@@ -1,0 +1,146 @@
+"""Results by content: what was found in a file holds until the file, or one that it rests on, changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from outplace import __version__
+from outplace.checking.outcome import Failure, Note, Outcome
+from outplace.model import Finding, Fix, Site
+from outplace.writing import replace_text
+
+FOLDER = ".outplace_cache"
+ABSENT = "-"
+"""The digest of a file that is not there: a dependency that appears makes a difference as well."""
+
+
+def digest(data: bytes) -> str:
+    """A short name for some content."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class Digests:
+    """The digests of files, each file read once a run."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def __getitem__(self, path: str) -> str:
+        if path not in self._known:
+            try:
+                with open(path, "rb") as stream:
+                    self._known[path] = digest(stream.read())
+            except OSError:
+                self._known[path] = ABSENT
+        return self._known[path]
+
+
+class Cache:
+    """A folder with one small JSON file for each file checked. Whatever is wrong with it counts as nothing found."""
+
+    def __init__(self, folder: str, roots: Sequence[str]) -> None:
+        self._folder = Path(folder)
+        self._era = _era(roots)
+        self._digests = Digests()
+        self._ready = False
+        self._broken = False
+
+    def get(self, path: str, own: str) -> Outcome | None:
+        """The outcome for this file with this digest, if it still holds."""
+        try:
+            entry = json.loads(self._entry(path).read_bytes())
+            if entry["era"] != self._era or entry["path"] != path or entry["digest"] != own:
+                return None
+            if any(self._digests[file] != known for file, known in entry["dependencies"].items()):
+                return None
+            return _outcome(entry)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def put(self, own: str, outcome: Outcome) -> None:
+        """Keep an outcome. A folder that cannot be written to is no reason to stop, nor to try a thousand times."""
+        if self._broken or (outcome.failure and outcome.failure.internal):
+            return
+        entry = {
+            "era": self._era,
+            "path": outcome.file,
+            "digest": own,
+            "dependencies": {file: self._digests[file] for file in outcome.dependencies},
+            "findings": [_plain(finding) for finding in outcome.findings],
+            "failure": astuple(outcome.failure) if outcome.failure else None,
+            "notes": [astuple(note) for note in outcome.notes],
+        }
+        try:
+            self._prepare()
+            replace_text(self._entry(outcome.file), json.dumps(entry, separators=(",", ":")))
+        except OSError:
+            self._broken = True
+
+    def _entry(self, path: str) -> Path:
+        return self._folder / f"{digest(path.encode('utf-8', 'surrogateescape'))}.json"
+
+    def _prepare(self) -> None:
+        """The folder keeps itself out of repositories and backups."""
+        if self._ready:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        signs = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
+        for name, text in signs.items():
+            if not (self._folder / name).exists():
+                replace_text(self._folder / name, text)
+        self._ready = True
+
+
+def _era(roots: Sequence[str]) -> str:
+    """Everything but the files that a result depends on: outplace as installed, Python's grammar, the settings."""
+    parts = [__version__, ".".join(map(str, sys.version_info[:2])), *roots]
+    package = Path(__file__).parent.parent
+    for folder in (package, package / "checking", package / "knowledge", package / "source", package / "source/rules"):
+        for entry in sorted(_files(folder), key=lambda entry: entry.name):
+            about = entry.stat()
+            parts.append(f"{entry.name} {about.st_size} {about.st_mtime_ns}")
+    return digest("\0".join(parts).encode("utf-8", "surrogateescape"))
+
+
+def _files(folder: Path) -> list[os.DirEntry[str]]:
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return [entry for entry in entries if entry.name.endswith((".py", ".json"))]
+
+
+def _plain(finding: Finding) -> list[Any]:
+    saved, fix = finding.saved_by, finding.fix
+    return [
+        finding.kind,
+        finding.code,
+        finding.severity,
+        astuple(finding.site),
+        finding.message,
+        astuple(saved) if saved else None,
+        astuple(fix) if fix else None,
+    ]
+
+
+def _outcome(entry: dict[str, Any]) -> Outcome:
+    failure = entry["failure"]
+    return Outcome(
+        entry["path"],
+        tuple(_finding(*plain) for plain in entry["findings"]),
+        Failure(*failure) if failure else None,
+        tuple(Note(*note) for note in entry["notes"]),
+        tuple(entry["dependencies"]),
+    )
+
+
+def _finding(kind: str, code: str, severity: Any, site: Any, message: str, saved: Any, fix: Any) -> Finding:
+    return Finding(
+        kind, code, severity, Site(*site), message, Site(*saved) if saved else None, Fix(*fix) if fix else None
+    )

@@ -1,0 +1,141 @@
+"""The configuration of a project: `[tool.outplace]` in the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from outplace.checking import rules, toml
+from outplace.cli.errors import OutplaceError
+
+FORMATS = ("text", "concise", "json", "sarif", "github")
+SEVERITIES = ("warning", "error")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the configuration says; paths and patterns in it count from `root`, the folder of its file."""
+
+    root: str
+    select: list[str] | None = None
+    extend_select: list[str] = field(default_factory=list)
+    ignore: list[str] = field(default_factory=list)
+    per_file_ignores: dict[str, list[str]] = field(default_factory=dict)
+    exclude: list[str] | None = None
+    extend_exclude: list[str] = field(default_factory=list)
+    respect_gitignore: bool = True
+    src: list[str] = field(default_factory=lambda: [".", "src"])
+    output_format: str = "text"
+    severity: str = "warning"
+    baseline: str | None = None
+    cache_dir: str | None = None
+
+
+def find(start: str) -> Config:
+    """The configuration for the folder `start`; where there is none, the defaults with the project's own folder."""
+    home = None
+    for folder in upwards(start):
+        path = os.path.join(folder, "pyproject.toml")
+        if os.path.isfile(path):
+            table = _section(toml.load(path))
+            if table is not None:
+                return _read(table, path, folder)
+            home = home or folder
+        if os.path.exists(os.path.join(folder, ".git")):
+            home = home or folder
+    return Config(home or os.getcwd())
+
+
+def load(path: str) -> Config:
+    """The configuration in a file of the user's choice: a pyproject.toml, or a TOML file of these keys."""
+    data = toml.load(path)
+    table = _section(data)
+    if table is None and os.path.basename(path) == "pyproject.toml":
+        raise OutplaceError(f"{path} has no section [tool.outplace]")
+    return _read(data if table is None else table, path, os.path.dirname(os.path.abspath(path)))
+
+
+def upwards(start: str) -> Iterator[str]:
+    """`start` and the folders above it."""
+    folder = os.path.abspath(start)
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _section(data: dict[str, Any]) -> dict[str, Any] | None:
+    tool = data.get("tool")
+    section = tool.get("outplace") if isinstance(tool, dict) else None
+    return section if isinstance(section, dict) else None
+
+
+def _read(table: dict[str, Any], path: str, root: str) -> Config:
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        where = f"{path}: {key}"
+        reader = _KEYS.get(key)
+        if reader is None:
+            near = difflib.get_close_matches(key.replace("_", "-"), _KEYS, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise OutplaceError(f"{where} is no key of [tool.outplace]; {hint}The keys are {', '.join(_KEYS)}")
+        values[key.replace("-", "_")] = reader(where, value)
+    return Config(root, **values)
+
+
+def _strings(where: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise OutplaceError(f"{where} must be a list of strings, not {value!r}")
+    return value
+
+
+def _rules(where: str, value: Any) -> list[str]:
+    return rules.require(_strings(where, value), where)
+
+
+def _table_of_rules(where: str, value: Any) -> dict[str, list[str]]:
+    if not isinstance(value, dict):
+        raise OutplaceError(f"{where} must be a table from file patterns to lists of rules, not {value!r}")
+    return {pattern: _rules(f"{where}.{pattern!r}", names) for pattern, names in value.items()}
+
+
+def _string(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise OutplaceError(f"{where} must be a string, not {value!r}")
+    return value
+
+
+def _flag(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OutplaceError(f"{where} must be true or false, not {value!r}")
+    return value
+
+
+def _one_of(*allowed: str) -> Callable[[str, Any], str]:
+    def read(where: str, value: Any) -> str:
+        if value not in allowed:
+            raise OutplaceError(f"{where} must be one of {', '.join(allowed)}, not {value!r}")
+        return str(value)
+
+    return read
+
+
+_KEYS: dict[str, Callable[[str, Any], Any]] = {
+    "select": _rules,
+    "extend-select": _rules,
+    "ignore": _rules,
+    "per-file-ignores": _table_of_rules,
+    "exclude": _strings,
+    "extend-exclude": _strings,
+    "respect-gitignore": _flag,
+    "src": _strings,
+    "output-format": _one_of(*FORMATS),
+    "severity": _one_of(*SEVERITIES),
+    "baseline": _string,
+    "cache-dir": _string,
+}

@@ -1,0 +1,167 @@
+"""Which files to check: paths, globs and folders from the command line, less what is excluded or ignored by git."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from outplace.checking.config import upwards
+from outplace.checking.patterns import Patterns
+from outplace.cli.errors import OutplaceError
+
+SUFFIXES = (".py", ".ipynb")
+
+DEFAULT_EXCLUDES = frozenset(
+    [
+        ".bzr",
+        ".direnv",
+        ".eggs",
+        ".git",
+        ".git-rewrite",
+        ".hg",
+        ".ipynb_checkpoints",
+        ".mypy_cache",
+        ".nox",
+        ".outplace_cache",
+        ".pants.d",
+        ".pyenv",
+        ".pytest_cache",
+        ".pytype",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        ".vscode",
+        "__pycache__",
+        "__pypackages__",
+        "_build",
+        "buck-out",
+        "build",
+        "dist",
+        "node_modules",
+        "site-packages",
+        "venv",
+    ]
+)
+"""Names of files and folders that are passed over wherever they stand; ruff's list and our own cache."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """What is left out when folders are walked."""
+
+    names: frozenset[str] = DEFAULT_EXCLUDES
+    patterns: tuple[Patterns, ...] = ()
+    gitignore: bool = True
+
+
+@dataclass
+class Found:
+    """The files to check, absolute and in order, and what could not be looked into."""
+
+    files: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def discover(arguments: Sequence[str], excluded: Excluded) -> Found:
+    """The files that the arguments stand for, each once. What is named itself is taken whatever excludes say."""
+    found = Found()
+    for argument in arguments:
+        for path in _expand(argument):
+            if os.path.isdir(path):
+                before = len(found.files)
+                found.files.extend(_Walk(os.path.abspath(path), excluded, found.notes).files())
+                if len(found.files) == before:
+                    found.notes.append(f"no Python files found in {path}")
+            else:
+                found.files.append(os.path.abspath(path))
+    found.files = sorted(set(found.files), key=lambda path: path.split(os.sep))
+    return found
+
+
+def _expand(argument: str) -> list[str]:
+    """The argument itself where it exists, the matches of a glob that no shell has expanded otherwise."""
+    if os.path.exists(argument):
+        return [argument]
+    if not glob.has_magic(argument):
+        raise OutplaceError(f"{argument}: no such file or folder")
+    matches = [path for path in glob.glob(argument, recursive=True) if os.path.isdir(path) or path.endswith(SUFFIXES)]
+    if not matches:
+        raise OutplaceError(f"{argument}: no Python file matches this pattern")
+    # With ** a folder is matched and so is all that is in it; the folders that hold others are enough.
+    folders = [path.rstrip(os.sep) + os.sep for path in matches if os.path.isdir(path)]
+    return [path for path in matches if not any(path != folder[:-1] and path.startswith(folder) for folder in folders)]
+
+
+class _Walk:
+    """One folder of the command line, gone through in order."""
+
+    def __init__(self, top: str, excluded: Excluded, notes: list[str]) -> None:
+        self._top = top
+        self._names = excluded.names
+        self._patterns = [patterns.without(top) for patterns in excluded.patterns]
+        self._gitignore = excluded.gitignore
+        self._notes = notes
+
+    def files(self) -> Iterator[str]:
+        above = [patterns.without(self._top) for patterns in _above(self._top)] if self._gitignore else []
+        # A stack of its own: no tree is too deep for it.
+        stack = [(self._top, above)]
+        while stack:
+            folder, ignored = stack.pop()
+            if self._gitignore:
+                ignored = [*ignored, *_own(folder)]
+            for entry in self._entries(folder):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not is_folder and not entry.name.endswith(SUFFIXES):
+                    continue
+                if self._skipped(entry, is_folder, ignored):
+                    continue
+                if is_folder:
+                    stack.append((entry.path, ignored))
+                elif _is_file(entry):
+                    yield entry.path
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                return list(entries)
+        except OSError as error:
+            self._notes.append(f"cannot look into {folder}: {(error.strerror or str(error)).lower()}")
+            return []
+
+    def _skipped(self, entry: os.DirEntry[str], is_folder: bool, ignored: Sequence[Patterns]) -> bool:
+        if entry.name in self._names:
+            return True
+        if any(patterns.verdict(entry.path, is_folder) for patterns in self._patterns):
+            return True
+        # The nearest .gitignore that has an opinion decides, be it to ignore or to keep.
+        verdicts = (patterns.verdict(entry.path, is_folder) for patterns in reversed(ignored))
+        return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _above(top: str) -> list[Patterns]:
+    """The .gitignore files of the repository above `top`, the outermost first; none outside of a repository."""
+    folders = []
+    for folder in upwards(top):
+        folders.append(folder)
+        if os.path.exists(os.path.join(folder, ".git")):
+            exclude = Patterns.of_file(folder, os.path.join(folder, ".git", "info", "exclude"))
+            own = [patterns for outer in reversed(folders[1:]) for patterns in _own(outer)]
+            return [exclude, *own] if exclude else own
+    return []
+
+
+def _own(folder: str) -> list[Patterns]:
+    path = os.path.join(folder, ".gitignore")
+    patterns = Patterns.of_file(folder, path) if os.path.isfile(path) else None
+    return [patterns] if patterns else []

@@ -1,0 +1,98 @@
+"""Comments that switch findings off: `# noqa`, `# noqa: OUT201, saved`, and for a file `# outplace: noqa`."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from outplace.checking import rules
+from outplace.knowledge.kinds import BY_CODE
+from outplace.model import Finding
+
+_LINE = re.compile(r"#\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?(?=\W|$)", re.IGNORECASE)
+_FILE = re.compile(r"#\s*outplace\s*:\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?\s*$", re.IGNORECASE)
+_NAMED = re.compile(r"#\s*outplace\s*:\s*noqa|noqa\s*:[^\n]*\bOUT\d", re.IGNORECASE)
+_FIRST = re.compile(r"[\w-]+")
+# After a comma anything may be a rule; after a mere blank only a code is one, the rest is somebody's remark.
+_NEXT = re.compile(r"\s*,\s*([\w-]+)|\s+([A-Z]+[0-9]+)\b")
+_EVERY = frozenset(BY_CODE)
+
+
+@dataclass(frozen=True)
+class Noqa:
+    """What the comments of one file switch off, and words in them that look like rules of ours and are none."""
+
+    everywhere: frozenset[str] = frozenset()
+    lines: dict[int, frozenset[str]] = field(default_factory=dict)
+    unknown: list[tuple[int, str]] = field(default_factory=list)
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether this finding is switched off: for the file, or on the first or last line of the statement."""
+        site = finding.site
+        off = self.lines.get(site.line, frozenset()) | self.lines.get(site.end_line, frozenset())
+        return finding.code in self.everywhere or finding.code in off
+
+
+def read(source: str, findings: Sequence[Finding]) -> Noqa:
+    """The comments of a source that can be parsed, as far as they matter to its findings or name a rule of ours."""
+    if not _matters(source, findings):
+        return Noqa()
+    noqa = Noqa()
+    everywhere: set[str] = set()
+    for number, comment in _comments(source):
+        whole = _FILE.match(comment)
+        match = whole or _LINE.search(comment)
+        if match is None:
+            continue
+        words = list(_words(match["words"] or "")) if match["list"] else []
+        codes = _EVERY if not words else frozenset().union(*map(rules.matching, words))
+        noqa.unknown.extend((number, word) for word in words if _ours(word) and not rules.matching(word))
+        if whole:
+            everywhere |= codes
+        else:
+            noqa.lines[number] = codes
+    return Noqa(frozenset(everywhere), noqa.lines, noqa.unknown)
+
+
+def _matters(source: str, findings: Sequence[Finding]) -> bool:
+    """Reading comments takes longer than the analysis, and most are for other linters."""
+    if "noqa" not in source.lower():
+        return False
+    if _NAMED.search(source):
+        return True
+    lines = source.split("\n")
+    numbers = {number for finding in findings for number in (finding.site.line, finding.site.end_line)}
+    return any("noqa" in lines[number - 1].lower() for number in numbers if number <= len(lines))
+
+
+def _words(text: str) -> Iterator[str]:
+    first = _FIRST.match(text.strip())
+    if first is None:
+        return
+    yield first[0]
+    rest, at = text.strip(), first.end()
+    while (match := _NEXT.match(rest, at)) is not None:
+        yield match[1] or match[2]
+        at = match.end()
+
+
+def _ours(word: str) -> bool:
+    return re.fullmatch(r"OUT\d+", word, re.IGNORECASE) is not None
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """The comments that speak of noqa; only real ones, not those in strings."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and "noqa" in token.string.lower():
+                yield token.start[0], token.string
+    except (tokenize.TokenError, SyntaxError):  # what follows cannot be told from code
+        return
+
+
+def unsuppressed(findings: Iterable[Finding], noqa: Noqa) -> tuple[Finding, ...]:
+    """The findings that no comment switches off."""
+    return tuple(finding for finding in findings if not noqa.covers(finding))

@@ -1,0 +1,159 @@
+"""Jupyter notebooks as one Python source, and the way back from its lines to cells."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outplace.checking.reading import Unreadable
+from outplace.model import Finding, Site
+
+SUFFIX = ".ipynb"
+
+# The magics whose cell is Python all the same; any other (%%bash, %%html, %%writefile) makes it something else.
+_PYTHON_MAGICS = frozenset(["capture", "memray_flamegraph", "prun", "python", "python3", "pypy", "time", "timeit"])
+_MAGIC = re.compile(r"(?P<indent>\s*)(?:[%!?]|\S.*\?\??\s*$)")
+_ASSIGNED = re.compile(r"(?P<target>\s*[\w.,\s\[\]]+=\s*)[%!]")
+_CELL = re.compile(r"(.*\.ipynb):cell (\d+)", re.DOTALL)
+
+
+def cell_name(path: str, cell: int) -> str:
+    """The file of a site in a notebook: `train.ipynb:cell 3`, cells counted from 1 with those of text among them."""
+    return f"{path}:cell {cell}"
+
+
+def split_cell(file: str) -> tuple[str, int | None]:
+    """The notebook and the cell behind the file of a site; any other file as it is."""
+    match = _CELL.fullmatch(file)
+    return (match[1], int(match[2])) if match else (file, None)
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """`source` is all Python cells; `lines[n - 1]` the cell of its line n and the line in that cell."""
+
+    source: str
+    lines: list[tuple[int, int]]
+
+    def locate(self, line: int) -> tuple[int, int]:
+        """The cell and its line behind a line of the source."""
+        return self.lines[min(max(line, 1), len(self.lines)) - 1] if self.lines else (1, 1)
+
+    def in_cell(self, finding: Finding, path: str) -> Finding:
+        """The finding with its places given by cell."""
+        saved = finding.saved_by
+        return replace(finding, site=self._site(finding.site, path), saved_by=saved and self._site(saved, path))
+
+    def _site(self, site: Site, path: str) -> Site:
+        if site.file != path:
+            return site
+        cell, line = self.locate(site.line)
+        return replace(site, file=cell_name(path, cell), line=line, end_line=line + site.end_line - site.line)
+
+
+def read(data: bytes) -> Notebook:
+    """The notebook in a file's bytes; one in another language has no source."""
+    cells = _load(data)
+    texts: list[str] = []
+    lines: list[tuple[int, int]] = []
+    for number, cell in enumerate(cells, 1):
+        source = _python(cell)
+        if source is None:
+            continue
+        cell_lines = python_lines(source)
+        texts += cell_lines
+        lines += [(number, line) for line in range(1, len(cell_lines) + 1)]
+    return Notebook("".join(f"{text}\n" for text in texts), lines)
+
+
+def cell_sources(data: bytes) -> dict[int, str]:
+    """The Python cells as their author wrote them, by number."""
+    sources = {number: _python(cell) for number, cell in enumerate(_load(data), 1)}
+    return {number: source for number, source in sources.items() if source is not None}
+
+
+def _load(data: bytes) -> list[Any]:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"not a notebook: {_why(data, error)}", getattr(error, "lineno", None)) from error
+    cells = _cells(content)
+    if not isinstance(cells, list):
+        raise Unreadable("not a notebook: it has no list of cells")
+    return cells if _is_python(content) else []
+
+
+def _why(data: bytes, error: Exception) -> str:
+    if not data.strip():
+        return "the file is empty"
+    return f"no valid JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else "no valid JSON"
+
+
+def _cells(content: Any) -> Any:
+    if not isinstance(content, dict):
+        return None
+    sheets = content.get("worksheets")  # version 3 and before
+    if isinstance(sheets, list) and "cells" not in content:
+        return [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells", [])]
+    return content.get("cells")
+
+
+def _is_python(content: dict[str, Any]) -> bool:
+    metadata = content.get("metadata")
+    for key, name in (("language_info", "name"), ("kernelspec", "language")):
+        info = metadata.get(key) if isinstance(metadata, dict) else None
+        language = info.get(name) if isinstance(info, dict) else None
+        if isinstance(language, str):
+            return "python" in language.lower()
+    return True
+
+
+def _python(cell: Any) -> str | None:
+    """The source of a code cell; None for text and for cells that a magic hands to another program."""
+    if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+        return None
+    source = cell.get("source", cell.get("input", ""))
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        raise Unreadable("not a notebook: a code cell has no source")
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    magic = re.match(r"\s*%%(\w+)", source)
+    return None if magic and magic[1] not in _PYTHON_MAGICS else source
+
+
+def python_lines(source: str) -> list[str]:
+    """A cell's lines with magics, shell commands and questions made harmless; the count of lines stays."""
+    lines = source.split("\n")
+    return lines if _parses(source) else list(_harmless(lines))
+
+
+def _parses(source: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _harmless(lines: list[str]) -> Iterator[str]:
+    continued = False
+    for line in lines:
+        magic, assigned = _MAGIC.match(line), _ASSIGNED.match(line)
+        if continued or line.lstrip().startswith("%%"):
+            yield f"# {line}"
+        elif assigned:
+            yield f"{assigned['target']}None  # {line.lstrip()}"
+        elif magic and not line.lstrip().startswith("#"):
+            yield f"{magic['indent']}pass  # {line.lstrip()}"
+        else:
+            yield line
+            continue
+        continued = line.rstrip().endswith("\\")

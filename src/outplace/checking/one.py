@@ -1,0 +1,93 @@
+"""One file checked: read, analysed, its noqa comments heeded."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from outplace.checking import noqa, notebook, reading, rules
+from outplace.checking.cache import digest
+from outplace.checking.outcome import Failure, Note, Outcome
+
+if TYPE_CHECKING:
+    from outplace.source.project import Project
+
+_LINE = re.compile(r"\s*\(line (\d+)\)$")
+
+
+def check_path(path: str, project: Project) -> tuple[Outcome, str]:
+    """What is found in a file, and the digest of what was read."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError as error:
+        return Outcome(path, failure=unreadable(path, error)), ""
+    return check_data(path, data, project), digest(data)
+
+
+def unreadable(path: str, error: OSError) -> Failure:
+    """The failure of a file that the system does not hand out."""
+    return Failure(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
+
+
+def check_data(path: str, data: bytes, project: Project) -> Outcome:
+    """What is found in a file with this content; never raises, whatever the file and the analysis do."""
+    book = None
+    try:
+        if path.endswith(notebook.SUFFIX):
+            book = notebook.read(data)
+        source = book.source if book else reading.decode(data)
+        outcome = _analyse(path, source, project)
+    except reading.Unreadable as error:
+        return Outcome(path, failure=Failure(path, str(error), error.line))
+    except Exception as error:
+        return Outcome(path, failure=_internal(path, error))
+    return _by_cell(outcome, book) if book else outcome
+
+
+def _analyse(path: str, source: str, project: Project) -> Outcome:
+    from outplace.source.analysis import check_file
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those that parsing gives are not for us to pass on
+        checked = check_file(path, source, project)
+    failure = _failure(path, checked.error) if checked.error else None
+    comments = noqa.read(source, checked.findings)
+    notes = tuple(
+        Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
+    )
+    return Outcome(path, noqa.unsuppressed(checked.findings, comments), failure, notes, checked.dependencies)
+
+
+def _failure(path: str, error: str) -> Failure:
+    line = _LINE.search(error)
+    return Failure(path, error[: line.start()], int(line[1])) if line else Failure(path, error)
+
+
+def _internal(path: str, error: BaseException) -> Failure:
+    """A fault of ours: one line for the report, with the place in our code."""
+    trace, spot = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        spot = f" at {os.path.basename(code.co_filename)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    text = " ".join(str(error).split())[:200]
+    message = f"internal error of outplace, please report it: {type(error).__name__}: {text}{spot}"
+    return Failure(path, message, internal=True)
+
+
+def _by_cell(outcome: Outcome, book: notebook.Notebook) -> Outcome:
+    failure = outcome.failure
+    if failure and failure.line:
+        failure = replace(failure, **_place(failure, book))
+    findings = tuple(book.in_cell(finding, outcome.file) for finding in outcome.findings)
+    notes = tuple(replace(note, **_place(note, book)) for note in outcome.notes)
+    return Outcome(outcome.file, findings, failure, notes, outcome.dependencies)
+
+
+def _place(about: Failure | Note, book: notebook.Notebook) -> dict[str, Any]:
+    cell, line = book.locate(about.line or 1)
+    return {"file": notebook.cell_name(about.file, cell), "line": line}

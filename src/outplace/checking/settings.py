@@ -1,0 +1,111 @@
+"""The configuration and the command line made into one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from outplace.checking import rules
+from outplace.checking.cache import FOLDER
+from outplace.checking.config import Config
+from outplace.checking.discovery import DEFAULT_EXCLUDES, Excluded
+from outplace.checking.notebook import split_cell
+from outplace.checking.patterns import Patterns
+from outplace.model import Finding
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says about things that the configuration can say too; patterns count from `folder`."""
+
+    folder: str
+    select: Sequence[str] = ()
+    extend_select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    extend_exclude: Sequence[str] = ()
+    respect_gitignore: bool | None = None
+    severity: str | None = None
+    cache_dir: str | None = None
+    no_cache: bool = False
+    baseline: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for this run."""
+
+    root: str
+    codes: frozenset[str]
+    per_file_ignores: tuple[tuple[Patterns, frozenset[str]], ...]
+    errors_only: bool
+    excluded: Excluded
+    roots: tuple[str, ...]
+    cache_dir: str | None
+    baseline: str | None
+
+    def keep(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings that are asked for."""
+        return [finding for finding in findings if self._wanted(finding)]
+
+    def _wanted(self, finding: Finding) -> bool:
+        if finding.code not in self.codes or (self.errors_only and finding.severity != "error"):
+            return False
+        file = split_cell(finding.site.file)[0]
+        return not any(finding.code in codes and patterns.verdict(file) for patterns, codes in self.per_file_ignores)
+
+
+def resolve(config: Config, given: Overrides) -> Settings:
+    """The settings of a run: what the command line says goes before what the configuration says."""
+    cache_dir = given.cache_dir or (config.cache_dir and os.path.join(config.root, config.cache_dir))
+    return Settings(
+        root=config.root,
+        codes=_codes(config, given),
+        per_file_ignores=tuple(
+            (
+                Patterns.of(config.root, [pattern], "per-file-ignores"),
+                frozenset().union(*map(rules.matching, names)),
+            )
+            for pattern, names in config.per_file_ignores.items()
+        ),
+        errors_only=(given.severity or config.severity) == "error",
+        excluded=_excluded(config, given),
+        roots=_roots(config),
+        cache_dir=None if given.no_cache else os.path.abspath(cache_dir or os.path.join(config.root, FOLDER)),
+        baseline=given.baseline or (config.baseline and os.path.join(config.root, config.baseline)),
+    )
+
+
+def _codes(config: Config, given: Overrides) -> frozenset[str]:
+    """`--select` starts afresh; without it the options add to the configuration."""
+    select = rules.require(given.select, "--select")
+    extend = rules.require(given.extend_select, "--extend-select")
+    ignore = rules.require(given.ignore, "--ignore")
+    if select:
+        return rules.choose([*select, *extend], ignore)
+    chosen = [rules.ALL] if config.select is None else config.select
+    return rules.choose([*chosen, *config.extend_select, *extend], [*config.ignore, *ignore])
+
+
+def _excluded(config: Config, given: Overrides) -> Excluded:
+    sources = [
+        (config.root, config.extend_exclude, "extend-exclude"),
+        (given.folder, given.extend_exclude, "--extend-exclude"),
+    ]
+    names = DEFAULT_EXCLUDES
+    if given.exclude:
+        names = frozenset()
+        sources.append((given.folder, given.exclude, "--exclude"))
+    elif config.exclude is not None:
+        names = frozenset()
+        sources.append((config.root, config.exclude, "exclude"))
+    patterns = tuple(Patterns.of(base, lines, origin) for base, lines, origin in sources if lines)
+    respect = config.respect_gitignore if given.respect_gitignore is None else given.respect_gitignore
+    return Excluded(names, patterns, respect)
+
+
+def _roots(config: Config) -> tuple[str, ...]:
+    """The folders that imports start from, as far as they exist."""
+    folders = [os.path.normpath(os.path.join(config.root, folder)) for folder in config.src]
+    return tuple(folder for folder in dict.fromkeys(folders) if os.path.isdir(folder))

@@ -1,0 +1,284 @@
+"""`outplace check`: in-place bugs found in the source, before anything runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from outplace.checking import config as configs
+from outplace.checking.config import FORMATS, SEVERITIES, Config
+from outplace.checking.outcome import Outcome, Result
+from outplace.checking.settings import Overrides, resolve
+from outplace.cli.errors import OutplaceError
+
+if TYPE_CHECKING:
+    from outplace.checking.baseline import Baseline
+    from outplace.checking.outcome import Failure, Note
+
+STDIN = "-"
+
+
+_Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+
+
+def _many(name: str, metavar: str, text: str) -> _Decorator:
+    """An option whose values may be given one by one or with commas between them."""
+    return click.option(name, multiple=True, metavar=metavar, help=text)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The command line as it was given."""
+
+    paths: tuple[str, ...]
+    select: tuple[str, ...]
+    extend_select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    severity: str | None
+    exclude: tuple[str, ...]
+    extend_exclude: tuple[str, ...]
+    respect_gitignore: bool | None
+    stdin_filename: str | None
+    output_format: str | None
+    output_file: str | None
+    statistics: bool
+    baseline: str | None
+    write_baseline: str | None
+    config: str | None
+    isolated: bool
+    no_cache: bool
+    cache_dir: str | None
+    jobs: int | None
+    exit_zero: bool
+    quiet: bool
+
+
+@click.command(short_help="Find in-place bugs in source code.")
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@_many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
+@_many("--extend-select", "RULES", "Rules to check besides those selected.")
+@_many("--ignore", "RULES", "Rules not to check.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="The least severity to show; error hides warnings.")
+@_many("--exclude", "PATTERNS", "Files and folders to leave out, as in .gitignore, instead of the usual ones.")
+@_many("--extend-exclude", "PATTERNS", "Files and folders to leave out besides.")
+@click.option("--respect-gitignore/--no-respect-gitignore", default=None, help="Leave out what git ignores, or not.")
+@click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
+@click.option("--output-format", type=click.Choice(FORMATS), help="How to write the findings. Default: text.")
+@click.option("-o", "--output-file", metavar="FILE", help="Where to write the findings. Default: stdout.")
+@click.option("--statistics", is_flag=True, help="Only count the findings of each rule.")
+@click.option("--baseline", metavar="FILE", help="Hide the findings that this file knows.")
+@click.option("--write-baseline", metavar="FILE", help="Write all findings to this file, for --baseline, and exit 0.")
+@click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
+@click.option("--isolated", is_flag=True, help="Use no configuration.")
+@click.option("-n", "--no-cache", is_flag=True, help="Neither use nor write the cache.")
+@click.option("--cache-dir", metavar="FOLDER", help="Where the cache is. Default: .outplace_cache.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes to use. Default: one a core.")
+@click.option("-e", "--exit-zero", is_flag=True, help="Exit 0 even with findings.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the findings and nothing else.")
+def check(**given: Any) -> int:
+    """Find in-place bugs in source code, before anything runs.
+
+    PATHS are files, folders, globs, or - for stdin; the working folder where none is given. The code is neither
+    imported nor run, and torch need not be installed.
+
+    Exit codes: 0 nothing found, 1 findings or files that could not be analysed, 2 could not run.
+    """
+    return _Check(_Options(**given)).run()
+
+
+class _Check:
+    """One run of the command."""
+
+    def __init__(self, options: _Options) -> None:
+        self.options = options
+        self.paths = options.paths or (".",)
+        self.stdin = STDIN in self.paths
+        _consistent(options, self.paths)
+        self.start = _common_folder([options.stdin_filename or "."] if self.stdin else self.paths)
+        self.config = _configuration(options, self.start)
+        self.settings = resolve(self.config, _overrides(options))
+        self.format = options.output_format or self.config.output_format
+        if options.statistics and self.format in ("sarif", "github"):
+            raise OutplaceError(f"--statistics has no {self.format} form; use the format text, concise or json")
+        self._said: set[str] = set()
+
+    def run(self) -> int:
+        """Check, report, and say by the exit code how it went."""
+        baseline = self._baseline()
+        self._warn_of_ruff()
+        outcomes = self._outcomes()
+        findings = self.settings.keep(finding for outcome in outcomes for finding in outcome.findings)
+        failures = [outcome.failure for outcome in outcomes if outcome.failure]
+        for note in (note for outcome in outcomes for note in outcome.notes):
+            self._say(_message(note))
+        if self.options.write_baseline:
+            self._write_baseline(self.options.write_baseline, Result(findings, failures))
+            return 2 if any(failure.internal for failure in failures) else 0
+        if baseline is not None:
+            findings = baseline.unknown(findings)
+            self._say_stale(baseline)
+        result = Result(findings, failures)
+        self._report(result)
+        if any(failure.internal for failure in failures):
+            return 2
+        return 1 if (findings or failures) and not self.options.exit_zero else 0
+
+    def _outcomes(self) -> list[Outcome]:
+        return self._from_stdin() if self.stdin else self._from_files()
+
+    def _from_stdin(self) -> list[Outcome]:
+        from outplace.checking import one, reading
+        from outplace.source.project import Project
+
+        name = self.options.stdin_filename
+        path = os.path.abspath(name) if name else "<stdin>"
+        data = sys.stdin.buffer.read()
+        if reading.WORD not in data:
+            return []
+        if self.format == "text":
+            from outplace.report.findings.text import show_data
+
+            show_data(path, data)
+        return [one.check_data(path, data, Project(self.settings.roots))]
+
+    def _from_files(self) -> list[Outcome]:
+        from outplace.checking import discovery, progress, runner
+        from outplace.checking.cache import Cache
+
+        found = discovery.discover(self.paths, self.settings.excluded)
+        for note in found.notes:
+            self._say(note)
+        roots, folder = self.settings.roots, self.settings.cache_dir
+        cache = Cache(folder, roots) if folder else None
+        with progress.bar(self.options.quiet) as tell:
+            return runner.check(found.files, roots, cache, self.options.jobs, tell)
+
+    def _baseline(self) -> Baseline | None:
+        if self.settings.baseline is None or self.options.write_baseline:
+            return None
+        from outplace.checking.baseline import Baseline
+
+        return Baseline(self.settings.baseline)
+
+    def _write_baseline(self, path: str, result: Result) -> None:
+        from outplace.checking import baseline
+
+        count = baseline.write(path, result.findings)
+        for failure in result.failures:
+            self._say(_message(failure), always=True)
+        self._say(f"wrote {count} {'finding' if count == 1 else 'findings'} to {path}")
+
+    def _say_stale(self, baseline: Baseline) -> None:
+        stale = baseline.stale()
+        if stale and not self.options.select:
+            few = "1 finding of the baseline is" if stale == 1 else f"{stale} findings of the baseline are"
+            self._say(f"{few} gone; --write-baseline makes a new one")
+
+    def _warn_of_ruff(self) -> None:
+        from outplace.checking import ruffs
+
+        text = None if self.options.isolated else ruffs.warning(self.start)
+        if text:
+            self._say(text)
+
+    def _report(self, result: Result) -> None:
+        if self.options.output_file:
+            self._write(self.options.output_file, result)
+        else:
+            self._print(result)
+        # The other formats hold these themselves.
+        if self.options.statistics or self.format in ("json", "sarif"):
+            for failure in result.failures:
+                self._say(_message(failure), always=True)
+
+    def _print(self, result: Result) -> None:
+        if self.format == "text" and not self.options.statistics:
+            from outplace.report.console import for_stream
+            from outplace.report.findings import text
+
+            text.render(result, for_stream(), self.options.quiet)
+        else:
+            click.echo(self._plain(result), nl=False)
+
+    def _write(self, path: str, result: Result) -> None:
+        from outplace.writing import reason, replace_text
+
+        try:
+            replace_text(Path(path), self._plain(result))
+        except OSError as error:
+            raise OutplaceError(f"cannot write the findings to {path}: {reason(Path(path), error)}") from error
+
+    def _plain(self, result: Result) -> str:
+        from outplace.report import findings
+
+        if self.options.statistics:
+            return findings.statistics(result, self.format)
+        return findings.render(result, self.format, self.options.quiet)
+
+    def _say(self, text: str, always: bool = False) -> None:
+        """A remark, once, on stderr: stdout belongs to the findings."""
+        if text not in self._said and (always or not self.options.quiet):
+            self._said.add(text)
+            click.echo(f"outplace: {text}", err=True)
+
+
+def _message(about: Failure | Note) -> str:
+    from outplace.report.findings.places import message
+
+    return message(about)
+
+
+def _consistent(options: _Options, paths: Iterable[str]) -> None:
+    paths = list(paths)
+    if STDIN in paths and len(paths) > 1:
+        raise OutplaceError("- (stdin) cannot be checked together with other paths")
+    if options.stdin_filename and STDIN not in paths:
+        raise OutplaceError("--stdin-filename is for the path -: outplace check --stdin-filename FILE -")
+    if options.config and options.isolated:
+        raise OutplaceError("--config and --isolated exclude each other")
+
+
+def _configuration(options: _Options, start: str) -> Config:
+    if options.isolated:
+        return Config(os.getcwd())
+    return configs.load(options.config) if options.config else configs.find(start)
+
+
+def _common_folder(paths: Iterable[str]) -> str:
+    """The folder that all paths lie in; patterns count by the part before their first wildcard."""
+    folders = []
+    for path in paths:
+        whole = os.path.abspath(path)
+        while not os.path.isdir(whole) and whole != os.path.dirname(whole):
+            whole = os.path.dirname(whole)
+        folders.append(whole)
+    try:
+        return os.path.commonpath(folders)
+    except ValueError:  # several drives
+        return os.getcwd()
+
+
+def _overrides(options: _Options) -> Overrides:
+    return Overrides(
+        folder=os.getcwd(),
+        select=_flat(options.select),
+        extend_select=_flat(options.extend_select),
+        ignore=_flat(options.ignore),
+        exclude=_flat(options.exclude),
+        extend_exclude=_flat(options.extend_exclude),
+        respect_gitignore=options.respect_gitignore,
+        severity=options.severity,
+        cache_dir=options.cache_dir,
+        no_cache=options.no_cache,
+        baseline=options.baseline,
+    )
+
+
+def _flat(values: Iterable[str]) -> list[str]:
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]

@@ -1,0 +1,51 @@
+"""`--output-format json`: the list that outside tools rely on. Fields are added, never renamed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outplace.checking.notebook import split_cell
+from outplace.checking.outcome import Result
+from outplace.model import Finding, Site
+from outplace.report.words import under_cwd
+
+
+def render(result: Result) -> str:
+    """One object for each writing line."""
+    return json.dumps([plain(finding) for finding in result.findings], indent=2) + "\n"
+
+
+def plain(finding: Finding) -> dict[str, Any]:
+    """A finding as the contract has it; a place in a notebook also carries its cell."""
+    site, fix = finding.site, finding.fix
+    return {
+        "kind": finding.kind,
+        "code": finding.code,
+        "severity": finding.severity,
+        **_file(site),
+        "line": site.line,
+        "end_line": site.end_line,
+        "column": site.column,
+        "end_column": site.end_column,
+        "message": finding.message,
+        "saved_by": _site(finding.saved_by) if finding.saved_by else None,
+        "fix": {"title": fix.title, "safety": fix.safety} if fix else None,
+    }
+
+
+def _site(site: Site) -> dict[str, Any]:
+    return {
+        **_file(site),
+        "line": site.line,
+        "end_line": site.end_line,
+        "column": site.column,
+        "end_column": site.end_column,
+        "function": site.function,
+        "text": site.text,
+    }
+
+
+def _file(site: Site) -> dict[str, Any]:
+    path, cell = split_cell(site.file)
+    return {"file": under_cwd(path)} | ({} if cell is None else {"cell": cell})

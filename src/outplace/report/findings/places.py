@@ -1,0 +1,25 @@
+"""Where a finding stands, for people: `src/model.py:12:9`, `train.ipynb:cell 3:2:1`."""
+
+from __future__ import annotations
+
+from outplace.checking.notebook import split_cell
+from outplace.checking.outcome import Failure, Note
+from outplace.model import Site
+from outplace.report.words import under_cwd
+
+
+def file(name: str) -> str:
+    """The file relative to the working folder where it lies under it, with its cell."""
+    path, cell = split_cell(name)
+    return under_cwd(path) if cell is None else f"{under_cwd(path)}:cell {cell}"
+
+
+def start(site: Site) -> str:
+    """Where the site begins; editors count columns from 1."""
+    return f"{file(site.file)}:{site.line}:{site.column + 1}"
+
+
+def message(about: Failure | Note) -> str:
+    """`model.py:3: SyntaxError: invalid syntax`."""
+    line = "" if about.line is None else f"{about.line}:"
+    return f"{file(about.file)}:{line} {about.message}"
