@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from outplace.cli.errors import OutplaceError
+
+if TYPE_CHECKING:
+    from outplace.model import Diagnosis
 
 
 class _Program(click.Command):
@@ -77,25 +80,20 @@ def _launch(words: list[str], json_path: str | None) -> Any:
         program = Program(ways[words[0]], words[1], tuple(words[2:]))  # type: ignore[arg-type]
     else:
         program = Program("script", words[0], tuple(words[1:]))
-    return execute(program, json_path, _Shower().show)
+    return execute(program, json_path, _show)
 
 
-class _Shower:
-    """Prints each diagnosis once: under the traceback it belongs to, or at the end if the program kept it to itself."""
+def _show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
+    """Prints diagnoses under the traceback they belong to, or at the end those that the program kept to itself."""
+    if not diagnoses or sys.stderr is None:
+        return
+    from outplace.report.console import for_stream
+    from outplace.report.terminal import render
+    from outplace.runtime.usercode import known_sources
 
-    def __init__(self) -> None:
-        self._shown = 0
-
-    def show(self, error: BaseException | None, at_end: bool) -> None:
-        from outplace.runtime import diagnose
-
-        new = diagnose.found[self._shown :]
-        self._shown = len(diagnose.found)
-        if not new:
-            return
-        from outplace.report.console import for_stream
-        from outplace.report.terminal import render
-
-        if at_end:
-            print("\noutplace: the program caught this in-place error itself:", file=sys.stderr)
-        render(new, for_stream(sys.stderr))
+    print(file=sys.stderr)
+    if kept:
+        word = "this in-place error" if len(diagnoses) == 1 else "these in-place errors"
+        print(f"outplace: the program caught {word} itself:", file=sys.stderr)
+    with known_sources():
+        render(diagnoses, for_stream(sys.stderr))

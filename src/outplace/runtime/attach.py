@@ -9,58 +9,64 @@ import builtins
 import functools
 import importlib.abc
 import importlib.machinery
-import importlib.util
+import inspect
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from outplace.model import Diagnosis
 from outplace.runtime import diagnose, instrument, record
 from outplace.runtime.usercode import own_files
 
 Way = Literal["marks", "tags"]
-"""How the places of nodes are known: marks in the source (nearly free), or a tag on each node (for code already loaded)."""
+"""How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _way: Way | None = None
+_lock = threading.RLock()
 
 
 def attach(way: Way) -> None:
     """Starts recording in this process."""
     global _way
-    if _way is None:
-        _watch_errors()
-    _way = way if _way is None else _way
-    if way == "marks":
-        instrument.publish()
-        instrument.install_finder()
-    if "torch" in sys.modules and hasattr(sys.modules["torch"], "Tensor"):
-        _connect()
-        if way == "tags":
-            from outplace.runtime import tags
+    with _lock:
+        if _way is None:
+            _watch_errors(way)
+        if _way is None or not _torch_is_here():
+            _way = way  # a process that tags, and that now runs a program with marks (or the other way round)
+        instrument.publish()  # also for tags: a function with marks may come out of a pickle
+        if way == "marks":
+            instrument.install_finder()
+        if _torch_is_here():
+            _connect()
+        elif _torch_comes not in sys.meta_path:
+            sys.meta_path.insert(0, _torch_comes)
 
-            tags.install()
-    elif _TorchComes not in [type(finder) for finder in sys.meta_path]:
-        sys.meta_path.insert(0, _TorchComes())
+
+def _torch_is_here() -> bool:
+    return hasattr(sys.modules.get("torch"), "Tensor")
 
 
 def detach() -> None:
     """Stops recording and puts torch back as it was."""
     global _way
-    _way = None
-    instrument.remove_finder()
-    _unwatch_errors()
-    if "torch" in sys.modules:
-        from outplace.runtime import engine, tags, writes
+    with _lock:
+        _way = None
+        instrument.remove_finder()
+        if _torch_comes in sys.meta_path:
+            sys.meta_path.remove(_torch_comes)
+        _unwatch_errors()
+        if _torch_is_here():
+            from outplace.runtime import engine, tags, writes
 
-        tags.uninstall()
-        writes.uninstall()
-        engine.uninstall()
+            tags.uninstall()
+            writes.uninstall()
+            engine.uninstall()
 
 
 def attached() -> bool:
@@ -74,29 +80,38 @@ def attach_to_process() -> None:
 
     attach("tags")
     session.start_in_child()
+    session.start_in_forks()
 
 
-# -- torch --------------------------------------------------------------------------------------------------------------
+# -- torch --------------------------------------------------------------------------------------------------------
 
 
 class _TorchComes(importlib.abc.MetaPathFinder):
-    """Waits for `import torch` and then connects; takes itself away."""
+    """Waits for `import torch` and then connects. A mere look (`importlib.util.find_spec("torch")`) is no import."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            spec.loader = _ThenConnect(spec.loader)
-        return spec
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _ThenConnect(spec.loader)
+                return spec
+        return None
+
+
+_torch_comes = _TorchComes()
 
 
 class _ThenConnect(importlib.abc.Loader):
     def __init__(self, loader: Any) -> None:
         self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         created: ModuleType | None = self._loader.create_module(spec)
@@ -106,19 +121,22 @@ class _ThenConnect(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        _connect()
-        if _way == "tags":
-            from outplace.runtime import tags
-
-            tags.install()
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            diagnose.trim(error)
+            raise
+        if _torch_comes in sys.meta_path:
+            sys.meta_path.remove(_torch_comes)
+        if attached():
+            _connect()
 
 
 def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import engine, writes
+    from outplace.runtime import engine, tags, writes
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, torch.compiler.is_dynamo_compiling, _graph_on_other_thread)
@@ -127,6 +145,8 @@ def _connect() -> None:
     setattr(builtins, instrument.OUT, writes.note_out)
     setattr(builtins, instrument.LEAF, writes.note_leaf)
     setattr(builtins, instrument.CAUGHT, _caught)
+    if _way == "tags":
+        tags.install()
 
 
 def _graph_on_other_thread() -> None:
@@ -148,16 +168,16 @@ def _backward_failed(frame: FrameType) -> None:
 def _caught() -> None:
     """The program caught an exception itself (called at the beginning of each handler in marked code)."""
     error = sys.exc_info()[1]
-    if isinstance(error, RuntimeError | NotImplementedError | TypeError | ValueError):
+    if isinstance(error, Exception):
         diagnose.examine(error)
 
 
-# -- where errors surface -----------------------------------------------------------------------------------------------
+# -- where errors surface -----------------------------------------------------------------------------------------
 
 _undo: list[Callable[[], None]] = []
 
 
-def _watch_errors() -> None:
+def _watch_errors(way: Way) -> None:
     """Examines exceptions wherever Python shows them: uncaught, in threads, or formatted by a logger or a worker."""
     old_init = traceback.TracebackException.__init__
     old_thread_hook, old_hook = threading.excepthook, sys.excepthook
@@ -165,29 +185,50 @@ def _watch_errors() -> None:
     @functools.wraps(old_init)
     def formatting(self: Any, exc_type: Any, exc_value: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(exc_value, BaseException):
-            trimmed = exc_value.__traceback__
+            untrimmed = exc_value.__traceback__
             diagnose.examine(exc_value)
             diagnose.trim(exc_value)
-            if args and args[0] is trimmed:  # the caller passed the traceback as it was before
+            if args and args[0] is untrimmed:  # the caller passed the traceback as it was before
                 args = (exc_value.__traceback__, *args[1:])
+            elif kwargs.get("exc_traceback") is untrimmed and "exc_traceback" in kwargs:
+                kwargs["exc_traceback"] = exc_value.__traceback__
         old_init(self, exc_type, exc_value, *args, **kwargs)
+        if diagnose.of(exc_value) and not hasattr(exc_value, "add_note"):  # Python 3.10 has no notes
+            self._str = f"{self._str}\n{diagnose.as_note(exc_value)}"
 
     def in_thread(details: threading.ExceptHookArgs) -> None:
-        if details.exc_value is not None:
-            diagnose.examine(details.exc_value)
-        old_thread_hook(details)
+        error = details.exc_value
+        if error is None:
+            old_thread_hook(details)
+            return
+        diagnose.examine(error)
+        diagnose.trim(error)
+        trimmed = (details.exc_type, error, error.__traceback__, details.thread)
+        old_thread_hook(threading.ExceptHookArgs(trimmed))
+        _tell(error)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         diagnose.examine(error)
         diagnose.trim(error)
         old_hook(kind, error, error.__traceback__)
+        _tell(error)
 
     traceback.TracebackException.__init__ = formatting  # type: ignore[method-assign]
     threading.excepthook = in_thread
-    sys.excepthook = uncaught
     _undo.append(lambda: setattr(traceback.TracebackException, "__init__", old_init))
-    _undo.append(lambda: setattr(threading, "excepthook", old_thread_hook))
-    _undo.append(lambda: setattr(sys, "excepthook", old_hook) if sys.excepthook is uncaught else None)
+    _undo.append(
+        lambda: setattr(threading, "excepthook", old_thread_hook) if threading.excepthook is in_thread else None
+    )
+    if way == "tags":  # a program with marks is run by us: its uncaught errors come by without a hook
+        sys.excepthook = uncaught
+        _undo.append(lambda: setattr(sys, "excepthook", old_hook) if sys.excepthook is uncaught else None)
+
+
+def _tell(error: BaseException) -> None:
+    """A traceback has just been printed, with the diagnosis as its note (Python 3.10 has no notes)."""
+    diagnose.told(error)
+    if not hasattr(error, "add_note") and diagnose.of(error) and sys.stderr is not None:
+        print(diagnose.as_note(error), file=sys.stderr)
 
 
 def _unwatch_errors() -> None:
@@ -195,56 +236,93 @@ def _unwatch_errors() -> None:
         _undo.pop()()
 
 
-# -- the library ----------------------------------------------------------------------------------------------------------
+# -- the library ----------------------------------------------------------------------------------------------------
 
 
-class watch:  # noqa: N801
+_watchers = 0
+_started_by_watch = False
+
+
+class Watch:
+    """A block that is watched: `with outplace.watch() as watched:`; `watched.diagnoses` is what was found in it."""
+
+    def __init__(self) -> None:
+        self.diagnoses: list[Diagnosis] = []
+
+    def __enter__(self) -> Watch:
+        """Starts recording."""
+        global _watchers, _started_by_watch
+        with _lock:
+            _watchers += 1
+            if not attached():
+                attach("tags")
+                _started_by_watch = True
+            diagnose.collectors.append(self.diagnoses)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Diagnoses what leaves the block; the last block to end stops recording, if a block started it."""
+        global _watchers, _started_by_watch
+        if error is not None:
+            diagnose.examine(error)
+        with _lock:
+            diagnose.collectors[:] = [one for one in diagnose.collectors if one is not self.diagnoses]
+            _watchers -= 1
+            if _watchers == 0 and _started_by_watch:
+                _started_by_watch = False
+                detach()
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Decorates a function: `@outplace.watch()`."""
+        return watch(function)
+
+
+def _watched(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch():
+                return await function(*args, **kwargs)
+
+    elif inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch():
+                return (yield from function(*args, **kwargs))
+
+    else:
+
+        @functools.wraps(function)
+        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch():
+                return function(*args, **kwargs)
+
+    return watched  # type: ignore[return-value]
+
+
+@overload
+def watch() -> Watch: ...
+@overload
+def watch(function: Callable[_P, _R]) -> Callable[_P, _R]: ...
+def watch(function: Any = None) -> Any:
     """Watches a block or a function, in a program that was started without `outplace run`.
 
     Use it as `with outplace.watch():` or `@outplace.watch`. An in-place error that leaves the block carries its
     diagnosis as a note and in its attribute `outplace_diagnoses`.
     """
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        self._function = function
-        self._first = 0
-        self._owner = False
-        if function is not None:
-            functools.update_wrapper(self, function)
-
-    def __enter__(self) -> watch:
-        """Starts recording."""
-        self._owner = not attached()
-        self._first = len(diagnose.found)
-        attach("tags")
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Diagnoses what leaves the block, and stops recording if this block started it."""
-        if error is not None:
-            diagnose.examine(error)
-        if self._owner:
-            detach()
-
-    @property
-    def diagnoses(self) -> list[Diagnosis]:
-        """What was found since the block began."""
-        return diagnose.found[self._first :]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the decorated function under watch."""
-        if self._function is None:
-            if len(args) == 1 and callable(args[0]) and not kwargs:  # @outplace.watch()
-                return type(self)(args[0])
-            raise TypeError("outplace.watch() is a context manager or a decorator; it was called as neither")
-        with self:
-            return self._function(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Makes the decorator work on methods."""
-        return self if instance is None else functools.partial(self, instance)
+    if function is None:
+        return Watch()
+    if not callable(function):
+        raise TypeError(f"outplace.watch takes a function, or nothing; not {type(function).__name__!r}")
+    return _watched(function)
 
 
 def install() -> None:
     """Starts recording for the rest of the program; in-place errors then carry their diagnoses."""
-    attach("tags")
+    global _started_by_watch
+    with _lock:
+        if not attached():
+            attach("tags")
+        _started_by_watch = False

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from outplace.knowledge.errors import Match, recognise
 from outplace.model import Diagnosis
+from outplace.runtime.usercode import known_sources
 
 ATTRIBUTE = "outplace_diagnoses"
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 found: list[Diagnosis] = []
-"""All diagnoses of this process, in the order they were made."""
+"""All diagnoses of this process, each bug once, in the order they were made."""
+
+untold: list[Diagnosis] = []
+"""Those of them that have not been shown to anybody yet."""
 
 listeners: list[Callable[[], None]] = []
 """Called after each new diagnosis (the JSON report is kept up to date, whatever becomes of the program)."""
 
+collectors: list[list[Diagnosis]] = []
+"""Lists that want all diagnoses from now on, each once (those of `outplace.watch()`)."""
+
+_known: set[tuple[Any, ...]] = set()
+_one_at_a_time = threading.RLock()
 _busy = False
+
+
+def start_afresh() -> None:
+    """Forgets all diagnoses and listeners (in a child process, where they are the parent's)."""
+    global _one_at_a_time, _busy
+    found.clear()
+    untold.clear()
+    listeners.clear()
+    _known.clear()
+    _one_at_a_time, _busy = threading.RLock(), False
 
 
 def trim(error: BaseException) -> None:
@@ -52,28 +74,46 @@ def examine(error: BaseException, engine_frame: FrameType | None = None) -> tupl
 
     `engine_frame` is torch's own frame, given while a backward is failing: the graph can then still be read.
     """
-    global _busy
-    if hasattr(error, ATTRIBUTE) or _busy or "torch" not in sys.modules:
+    if "torch" not in sys.modules or not isinstance(error, Exception):
         return of(error)
-    match = recognise(str(error)) if isinstance(error, Exception) else None
+    if hasattr(error, ATTRIBUTE):
+        _keep(of(error))  # it may come from another process
+        return of(error)
+    for member in getattr(error, "exceptions", ()):
+        examine(member)
+    match = recognise(_message(error))
     if match is None or not match.entry.certain:
         return ()
     if match.raised == "backward":
         engine_frame = engine_frame or _engine_frame(error.__traceback__)
         if engine_frame is None:  # still on its way out of a Function's backward; the engine's hook will see it
             return ()
+    with _one_at_a_time:
+        return _examine(error, match, engine_frame)
+
+
+def _message(error: BaseException) -> str:
+    """What the exception says, without a call of its own `__str__`, which may be the user's."""
+    return " ".join(argument for argument in error.args if isinstance(argument, str))
+
+
+def _examine(error: Exception, match: Match, engine_frame: FrameType | None) -> tuple[Diagnosis, ...]:
+    global _busy
+    if _busy or hasattr(error, ATTRIBUTE):
+        return of(error)
     _busy = True  # reading the graph may run a backward of our own
     try:
         trim(error)
-        diagnoses = _diagnose(error, match, engine_frame)
+        with known_sources():
+            diagnoses = tuple(_diagnose(error, match, engine_frame))
+            if diagnoses:
+                _attach(error, diagnoses)
     except Exception as trouble:  # a fault of ours must never hide the user's error
         _report_fault(trouble)
         return ()
     finally:
         _busy = False
-    if diagnoses:
-        _attach(error, tuple(diagnoses))
-    return tuple(diagnoses)
+    return diagnoses
 
 
 def _engine_frame(traceback: TracebackType | None) -> FrameType | None:
@@ -105,26 +145,52 @@ def _report_fault(trouble: Exception) -> None:
 
 
 def _attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
+    setattr(error, ATTRIBUTE, diagnoses)
+    if hasattr(error, "add_note"):
+        error.add_note(as_note(error))
+    _keep(diagnoses)
+
+
+def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
+    new = [diagnosis for diagnosis in diagnoses if _essence(diagnosis) not in _known]
+    _known.update(map(_essence, new))
+    found.extend(new)
+    untold.extend(new)
+    for collector in collectors:
+        collector += [diagnosis for diagnosis in diagnoses if diagnosis not in collector]
+    for listener in listeners if new else ():
+        with contextlib.suppress(Exception):  # a report that cannot be written now may not stop the program
+            listener()
+
+
+def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:
+    """What makes two diagnoses the same bug: a loop that fails, and goes on, at every step has one."""
+    saver = diagnosis.saved_by
+    writers = tuple(mutation.site for mutation in diagnosis.mutations)
+    return diagnosis.kind, diagnosis.tensor.name, writers, diagnosis.raised_at, saver and saver.site
+
+
+def told(error: BaseException) -> None:
+    """The diagnoses of this exception have been shown."""
+    shown = set(map(_essence, of(error)))
+    untold[:] = [diagnosis for diagnosis in untold if _essence(diagnosis) not in shown]
+
+
+class Note(str):
+    """Our note among an exception's notes."""
+
+
+def as_note(error: BaseException) -> Note:
+    """What an exception carries, set off from its message."""
     from outplace.report.terminal import as_text
 
-    setattr(error, ATTRIBUTE, diagnoses)
-    found.extend(diagnoses)
-    if hasattr(error, "add_note"):
-        error.add_note(note_text(as_text(list(diagnoses))))
-    for listener in listeners:
-        listener()
-
-
-def note_text(report: str) -> str:
-    """The note, set off from the error it is attached to."""
-    return "\n" + report
+    return Note("\n" + as_text(list(of(error))))
 
 
 def take_note_off(error: BaseException) -> None:
     """Removes our note, for a caller that shows the diagnosis in its own way."""
-    from outplace.report.terminal import as_text
-
     notes = getattr(error, "__notes__", None)
     if notes and of(error):
-        ours = note_text(as_text(list(of(error))))
-        error.__notes__ = [note for note in notes if note != ours]
+        error.__notes__ = [  # type: ignore[attr-defined]
+            note for note in notes if not isinstance(note, Note)
+        ]

@@ -21,6 +21,7 @@ from outplace.runtime.usercode import own_files
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
 OUT, LEAF, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_caught__"
 
+
 class Statement(NamedTuple):
     """A marked place: a statement, or an operation inside one that spans several lines."""
 
@@ -58,6 +59,16 @@ def compile_marked(source: str | bytes, filename: str) -> CodeType:
     return code
 
 
+def compile_main(source: str | bytes, filename: str) -> CodeType:
+    """Compiles the program itself: source that Python refuses is refused in Python's own words, all other runs."""
+    try:
+        return compile_marked(source, filename)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Python's own words for an error; and where the marks are too much (expressions of great depth), no marks.
+        code: CodeType = compile(source, filename, "exec", dont_inherit=True)
+        return code
+
+
 def _is_idle(node: ast.expr | None) -> bool:
     """Can evaluating this expression not make a node? Names, constants, and what is built of them."""
     if node is None or isinstance(node, ast.Name | ast.Constant | ast.Lambda):
@@ -74,11 +85,16 @@ def _is_idle(node: ast.expr | None) -> bool:
     return False
 
 
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+
+
 def _needs_mark(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.Pass | ast.Break | ast.Continue):
         return False
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return bool(node.decorator_list)
+        defaults = (*node.args.defaults, *node.args.kw_defaults)
+        return bool(node.decorator_list) or not all(map(_is_idle, defaults))
     if isinstance(node, ast.Assign):
         return not (_is_idle(node.value) and all(isinstance(target, ast.Name) for target in node.targets))
     if isinstance(node, ast.Expr | ast.Return):
@@ -92,7 +108,10 @@ class _Marker(ast.NodeTransformer):
     def __init__(self, filename: str) -> None:
         self._file = filename
         self._scope: list[str] = []
+        self._in_class_body = False
         self._long_statement = False
+        self._loops: list[ast.For | ast.AsyncFor | None] = []
+        """The loops around, innermost last; None for one that needs no mark before its next round."""
 
     # -- marks ------------------------------------------------------------------------------------------------
 
@@ -108,8 +127,22 @@ class _Marker(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(len(STATEMENTS) - 1), node)
 
     def _call(self, function: str, *arguments: ast.expr, where: ast.AST) -> ast.Call:
-        name = ast.copy_location(ast.Name(function, ast.Load()), where)
-        return ast.copy_location(ast.Call(name, list(arguments), []), where)
+        callee: ast.expr = ast.copy_location(ast.Name(function, ast.Load()), where)
+        if self._in_class_body:
+            callee = self._as_global(callee, arguments, where)
+        return ast.copy_location(ast.Call(callee, list(arguments), []), where)
+
+    def _as_global(self, name: ast.expr, arguments: Sequence[ast.expr], where: ast.AST) -> ast.expr:
+        # A class body looks names up in its own namespace first, and a metaclass may make that a strange one.
+        # A lambda has no such namespace.
+        letters = [f"v{index}" for index, _ in enumerate(arguments)]
+        inner = ast.Call(name, [ast.Name(letter, ast.Load()) for letter in letters], [])
+        parameters = ast.arguments([], [ast.arg(letter) for letter in letters], None, [], [], None, [])
+        function = ast.Lambda(parameters, inner)
+        for node in ast.walk(function):
+            if isinstance(node, ast.expr | ast.arg):
+                ast.copy_location(node, where)
+        return function
 
     def _mark(self, node: ast.stmt | ast.expr) -> ast.Call:
         return self._call(MARK, self._number(node), where=node)
@@ -122,6 +155,8 @@ class _Marker(ast.NodeTransformer):
             if isinstance(statement, ast.Return) and statement.value is None:
                 # As a statement of its own: an async generator may not return a value.
                 marked.append(ast.copy_location(ast.Expr(self._call(BACK, where=statement)), statement))
+            if isinstance(statement, ast.Continue):
+                marked += self._next_round(statement)
             marked.append(self._statement(statement))
         return marked
 
@@ -149,10 +184,12 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        self._scope.append(node.name)
-        head, rest = _docstring_and_futures(node.body)
         node.decorator_list = [self.visit(item) for item in node.decorator_list]
+        self._scope.append(node.name)
+        outer, self._in_class_body = self._in_class_body, True
+        head, rest = _docstring_and_futures(node.body)
         node.body = head + self._body(rest)
+        self._in_class_body = outer
         self._scope.pop()
         return node
 
@@ -160,23 +197,44 @@ class _Marker(ast.NodeTransformer):
         node.decorator_list = [self.visit(item) for item in node.decorator_list]
         self.visit(node.args)
         self._scope.append(node.name)
+        outer, self._in_class_body = self._in_class_body, False
         head, rest = _docstring_and_futures(node.body)
         node.body = head + self._body(rest)
         if not (rest and isinstance(rest[-1], ast.Return | ast.Raise)):
             where = rest[-1] if rest else head[-1]
             end = ast.Expr(self._call(BACK, where=where))
             node.body.append(ast.fix_missing_locations(ast.copy_location(end, where)))
+        self._in_class_body = outer
         self._scope.pop()
         return node
 
     visit_FunctionDef = _function
     visit_AsyncFunctionDef = _function
 
+    def _for(self, node: ast.For | ast.AsyncFor) -> ast.For | ast.AsyncFor:
+        node.target, node.iter = self.visit(node.target), self.visit(node.iter)
+        self._loops.append(None if _is_range(node.iter) else node)
+        ends_itself = isinstance(node.body[-1], ast.Return | ast.Raise | ast.Break | ast.Continue)
+        node.body = self._body(node.body) + ([] if ends_itself else self._next_round(node))
+        self._loops.pop()
+        node.orelse = self._body(node.orelse)
+        return node
+
+    visit_For = _for
+    visit_AsyncFor = _for
+
+    def _next_round(self, where: ast.stmt) -> list[ast.stmt]:
+        # The iterator runs again, and may make nodes: `for y in map(torch.exp, xs)`.
+        loop = self._loops[-1]
+        return [] if loop is None else [ast.copy_location(ast.Expr(self._mark(loop)), where)]
+
     def visit_While(self, node: ast.While) -> ast.While:
         # The condition runs again after each round, when the last mark is one of the body's.
         marked = not _is_idle(node.test)
         mark = self._mark(node.test) if marked else None
+        self._loops.append(None)
         self.generic_visit(node)
+        self._loops.pop()
         if mark is not None:
             node.test = ast.copy_location(ast.BoolOp(ast.Or(), [mark, node.test]), node.test)
         return node
@@ -190,6 +248,9 @@ class _Marker(ast.NodeTransformer):
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return node  # annotations are left as they are: they may be read as text
+
+    def visit_TypeAlias(self, node: ast.AST) -> ast.AST:
+        return node  # it is evaluated when somebody asks for it
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
         if node.value is not None:
@@ -206,10 +267,12 @@ class _Marker(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
         if _is_idle(node.body):
             return node
+        self.visit(node.args)
         self._scope.append("<lambda>")
+        outer, self._in_class_body = self._in_class_body, False
         mark = self._mark(node.body)
-        self.generic_visit(node)
-        node.body = self._marked_then_back(mark, node.body)
+        node.body = self._marked_then_back(mark, self.visit(node.body))
+        self._in_class_body = outer
         self._scope.pop()
         return node
 
@@ -218,9 +281,11 @@ class _Marker(ast.NodeTransformer):
         if _is_idle(node.elt):
             self.generic_visit(node)
             return node
+        outer, self._in_class_body = self._in_class_body, False
         mark = self._mark(node.elt)
-        self.generic_visit(node)
-        node.elt = self._marked_then_back(mark, node.elt)
+        node.elt = self._marked_then_back(mark, self.visit(node.elt))
+        self._in_class_body = outer
+        node.generators = [self.visit(part) for part in node.generators]
         return node
 
     def _marked_then_back(self, mark: ast.expr, value: ast.expr) -> ast.expr:
@@ -335,23 +400,17 @@ def _docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[a
 # -- imports ------------------------------------------------------------------------------------------------------
 
 
-class MarkingLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module of the user's own with marks in it. Never reads or writes a .pyc: those hold the plain code."""
+def _load_with_marks(loader: importlib.machinery.SourceFileLoader) -> None:
+    """Has this loader compile with marks. It never reads or writes a .pyc then: those hold the plain code.
 
-    def get_code(self, fullname: str) -> CodeType | None:
-        """The module's code, marked."""
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+    The loader stays what it is, a SourceFileLoader, since programs may look at it (`__loader__`, `__spec__`).
+    """
 
-    def source_to_code(self, data: object, path: object, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
-        """Compiles with marks; if the marks themselves are the trouble, without them."""
-        assert isinstance(data, str | bytes) and isinstance(path, str)
-        try:
-            return compile_marked(data, path)
-        except SyntaxError:
-            raise
-        except (RecursionError, ValueError):
-            return super().source_to_code(data, path)  # type: ignore[no-any-return, arg-type]
+    def get_code(fullname: str) -> CodeType:
+        path = loader.get_filename(fullname)
+        return compile_main(loader.get_data(path), path)
+
+    loader.get_code = get_code  # type: ignore[method-assign]
 
 
 class MarkingFinder:
@@ -367,8 +426,7 @@ class MarkingFinder:
             return None
         if not own_files[spec.origin]:
             return None
-        spec.loader = MarkingLoader(name, spec.origin)
-        spec.cached = None
+        _load_with_marks(spec.loader)
         return spec
 
 

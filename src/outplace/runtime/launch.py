@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.machinery
-import linecache
 import os
+import pkgutil
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Literal
 
 from outplace.cli.errors import OutplaceError
+from outplace.model import Diagnosis
 from outplace.runtime import attach, diagnose, instrument
 from outplace.runtime.session import Session
-from outplace.runtime.usercode import own_files
+from outplace.runtime.usercode import own_files, remember_source
 
 
 @dataclass(frozen=True)
@@ -27,94 +29,117 @@ class Program:
     arguments: tuple[str, ...]
 
 
-Show = Callable[[BaseException | None, bool], None]
-"""Shows the diagnoses of an exception; with True those that were found but that the program has kept to itself."""
+Show = Callable[[Sequence[Diagnosis], bool], None]
+"""Shows diagnoses; with True those that the program has kept to itself."""
 
 
-def execute(program: Program, json_path: str | None, show: Show) -> Any:
+def execute(program: Program, json_path: str | None, show: Show) -> int:
     """Runs the program to its end and leaves the way it left: by its exit code, or, after Ctrl-C, by the signal."""
     session = Session(json_path)
-    attach.attach("marks")
     try:
-        _run_as_main(program)
+        start, way = _prepare(program)
+    except OutplaceError:
+        session.close()
+        raise
+    attach.attach(way)
+    atexit.register(_finish, session, show)  # registered first, so it comes after all the program's own
+    try:
+        start()
     except SystemExit as stop:
         stop.__traceback__ = None
         raise
     except BaseException as error:
         _show_uncaught(error, show)
         if isinstance(error, KeyboardInterrupt):
-            sys.excepthook = lambda *_: None  # it has been shown; Python now ends the process as it always does
-            raise
+            _show_no_more()
+            raise  # Python now ends the process as it always does
         return 1
-    finally:
-        session.close()
-        show(None, True)
     return 0
 
 
-def _run_as_main(program: Program) -> Any:
-    if program.way == "module":
-        return _run_module(program)
-    if program.way == "code":
-        return _run_code(program)
-    return _run_script(program)
-
-
-# -- three ways to name a program -----------------------------------------------------------------------------------------
-
-
-def _run_script(program: Program) -> None:
-    path = program.target
-    if os.path.isdir(path):
-        inner = os.path.join(path, "__main__.py")
-        if not os.path.isfile(inner):
-            raise OutplaceError(f"can't find '__main__' module in '{path}'", 1)
-        path, folder = inner, os.path.abspath(path)
-    else:
-        folder = os.path.dirname(os.path.realpath(path))
+def _finish(session: Session, show: Show) -> None:
     try:
-        with open(path, "rb") as file:
-            source = file.read()
+        show(diagnose.untold, True)
+    finally:
+        session.close()
+
+
+# -- ways to name a program -----------------------------------------------------------------------------------------
+
+
+def _prepare(program: Program) -> tuple[Callable[[], object], attach.Way]:
+    """What starts the program, and how its places are to be known."""
+    target = program.target
+    if program.way == "module":
+        way = _claim_package(target)
+        return lambda: _run_module(program), way
+    if program.way == "code":
+        return lambda: _run_source("-c", program, "<string>", target), "marks"
+    if target == "-":
+        source = sys.stdin.buffer.read()
+        return lambda: _run_source("-", program, "<stdin>", source), "marks"
+    if os.path.isdir(target) or _is_archive(target):
+        own_files.claim(target)
+        return lambda: _run_folder(program), "marks" if os.path.isdir(target) else "tags"
+    absolute = os.path.abspath(target)
+    try:
+        with open(target, "rb") as file:
+            script = file.read()
     except OSError as error:
-        raise OutplaceError(f"can't open file '{path}': {error.strerror}", 2) from None
-    absolute = os.path.abspath(path)
-    own_files.claim(absolute)
-    _set_up(program.target, program.arguments, folder)
-    main = _new_main(__file__=absolute, __loader__=importlib.machinery.SourceFileLoader("__main__", absolute))
-    exec(instrument.compile_marked(source, absolute), main.__dict__)
+        reason = f"[Errno {error.errno}] {error.strerror}"
+        raise OutplaceError(f"can't open file '{absolute}': {reason}", 2) from None
+    return lambda: _run_script(program, absolute, script), "marks"
 
 
-def _run_code(program: Program) -> None:
-    filename = "<string>"
+def _is_archive(path: str) -> bool:
+    """Is it a zip file, which Python runs by the `__main__` inside it?"""
+    return os.path.isfile(path) and pkgutil.get_importer(path) is not None
+
+
+_RUNNERS = {"IPython", "accelerate", "coverage", "debugpy", "deepspeed", "ipykernel", "lightning", "pytest", "torch"}
+"""Packages that are run in order to run somebody else's code: that code is the user's own, not theirs."""
+
+
+def _claim_package(name: str) -> attach.Way:
+    """The package named with -m is the user's own, even if installed; a runner is not, and has its own ways to load."""
+    package = name.split(".")[0]
+    spec = importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path[1:]])
+    if package in _RUNNERS or package in sys.stdlib_module_names or spec is None:
+        return "tags"
+    if spec.submodule_search_locations:
+        for folder in spec.submodule_search_locations:
+            own_files.claim(folder)
+    elif spec.origin is not None:
+        own_files.claim(spec.origin)
+    return "marks"
+
+
+def _run_script(program: Program, path: str, source: bytes) -> None:
+    own_files.claim(path)
+    _set_up(program.target, program.arguments, os.path.dirname(os.path.realpath(path)))
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main = _new_main(loader, __file__=path, __cached__=None)
+    exec(instrument.compile_main(source, path), main.__dict__)
+
+
+def _run_source(name: str, program: Program, filename: str, source: str | bytes) -> None:
     own_files.claim(filename)
-    lines = program.target.splitlines(keepends=True)
-    linecache.cache[filename] = (len(program.target), None, lines, filename)
-    _set_up("-c", program.arguments, "")
-    main = _new_main(__loader__=importlib.machinery.BuiltinImporter)
-    exec(instrument.compile_marked(program.target, filename), main.__dict__)
+    remember_source(filename, source)
+    _set_up(name, program.arguments, "")
+    main = _new_main(importlib.machinery.BuiltinImporter)
+    exec(instrument.compile_main(source, filename), main.__dict__)
+
+
+def _run_folder(program: Program) -> None:
+    _set_up(program.target, program.arguments, os.path.abspath(program.target))
+    _new_main(importlib.machinery.BuiltinImporter)
+    runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
 
 
 def _run_module(program: Program) -> None:
-    _set_up(program.target, program.arguments, os.getcwd())
-    sys.argv[0] = "-m"
-    package = program.target.split(".")[0]
-    top = importlib.machinery.PathFinder.find_spec(package)
-    if top is not None and top.origin is not None and top.origin.endswith(".py"):
-        own_files.claim(top.origin if not top.submodule_search_locations else os.path.dirname(top.origin))
-    try:
-        _, spec, code = runpy._get_module_details(program.target)  # type: ignore[attr-defined]
-    except ImportError as error:
-        raise OutplaceError(str(error), 1) from None
-    sys.argv[0] = spec.origin
-    main = _new_main(
-        __file__=spec.origin,
-        __cached__=spec.cached,
-        __loader__=spec.loader,
-        __package__=spec.parent,
-        __spec__=spec,
-    )
-    assert isinstance(code, CodeType)
-    exec(code, main.__dict__)
+    _set_up("-m", program.arguments, os.getcwd())
+    _new_main(importlib.machinery.BuiltinImporter)
+    runpy._run_module_as_main(program.target)  # type: ignore[attr-defined]
 
 
 def _set_up(name: str, arguments: tuple[str, ...], folder: str) -> None:
@@ -123,44 +148,72 @@ def _set_up(name: str, arguments: tuple[str, ...], folder: str) -> None:
         sys.path[0] = folder
 
 
-def _new_main(**attributes: Any) -> ModuleType:
+def _new_main(loader: Any, **attributes: Any) -> ModuleType:
     main = ModuleType("__main__")
-    main.__dict__.update({"__builtins__": sys.modules["builtins"], "__package__": None, "__spec__": None})
-    main.__dict__.update({"__annotations__": {}, "__cached__": None, **attributes})
+    main.__loader__ = loader
+    main.__dict__.update({"__annotations__": {}, "__builtins__": sys.modules["builtins"], **attributes})
     sys.modules["__main__"] = main
     return main
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 def _show_uncaught(error: BaseException, show: Show) -> None:
     """The traceback as Python prints it, without a frame of ours, and the diagnosis below it."""
     diagnose.examine(error)
-    diagnose.trim(error)
-    _drop_launching_frames(error)
+    carried: list[Diagnosis] = []
     for link in _chain(error):
+        diagnose.trim(link)
         diagnose.take_note_off(link)
-    sys.excepthook(type(error), error, error.__traceback__)
-    sys.stderr.flush()
-    show(error, False)
+        diagnose.told(link)
+        carried += [diagnosis for diagnosis in diagnose.of(link) if diagnosis not in carried]
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    _call_hook(error)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    show(carried, False)
 
 
-def _drop_launching_frames(error: BaseException) -> None:
-    """The frames that lead to the program (runpy's while a module is looked up) are none of the user's."""
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in _LAUNCHING:
-        trace = trace.tb_next
-    error.__traceback__ = trace
+def _call_hook(error: BaseException) -> None:
+    """Calls the program's sys.excepthook, which may fail, or be gone."""
+    try:
+        if not hasattr(sys, "excepthook"):
+            print("sys.excepthook is missing", file=sys.stderr)
+            sys.__excepthook__(type(error), error, error.__traceback__)
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as trouble:
+        diagnose.trim(trouble)
+        trouble.__context__ = None
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(trouble), trouble, trouble.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-_LAUNCHING = {"<frozen runpy>", runpy.__file__}
+def _show_no_more() -> None:
+    """The error has been shown; the next call of the hook, Python's own, stays quiet."""
+    previous = sys.excepthook
+
+    def quiet(*_: object) -> None:
+        sys.excepthook = previous
+
+    sys.excepthook = quiet
 
 
 def _chain(error: BaseException) -> list[BaseException]:
+    """The exception, those that led to it, and the members of groups."""
     links: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in links:
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is None or any(link is known for known in links):
+            continue
         links.append(link)
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        waiting += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
     return links

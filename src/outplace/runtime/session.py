@@ -1,19 +1,85 @@
-"""One run of `outplace run` with its child processes: where diagnoses are gathered, and the report that is left behind."""
+"""One run of `outplace run` with its child processes: where diagnoses are gathered, and the report that is left behind.
+
+Each process of a session leaves the report of its own diagnoses in the session's folder, and then puts the reports of
+all of them together into the file that was asked for. So that file is true at every moment, whichever process dies.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from typing import Any
 
+from outplace.cli.errors import OutplaceError
 from outplace.report import json as json_report
 from outplace.runtime import diagnose
 
 FOLDER = "OUTPLACE_SESSION"
-"""Environment variable: the folder where the processes of a session leave their reports for the one that started it."""
+"""Environment variable: the folder where the processes of a session leave their reports."""
+
+_TARGET = "target"
+
+
+class Session:
+    """The process that `outplace run` started."""
+
+    def __init__(self, json_path: str | None) -> None:
+        self._pid = os.getpid()
+        self._folder: str | None = None
+        self._report: _Report | None = None
+        os.environ["OUTPLACE"] = "1"
+        if json_path is not None:
+            self._start_report(json_path)
+        start_in_forks()
+
+    def _start_report(self, json_path: str) -> None:
+        self._folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="outplace-")
+        with open(os.path.join(self._folder, _TARGET), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(json_path)
+        self._report = _Report(self._folder)
+        try:
+            self._report.leave()
+        except OutplaceError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        diagnose.listeners.append(self._report.leave)
+
+    def close(self) -> None:
+        """Writes the last report and clears up. A forked child that comes here leaves that to its parent."""
+        if self._report is None or self._folder is None or os.getpid() != self._pid:
+            return
+        try:
+            self._report.leave(last=True)
+        except OutplaceError as error:  # the program's exit code counts for more
+            print(f"outplace: {error}", file=sys.stderr)
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Report:
+    """What this process leaves in the session's folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        # In the order of starting: the diagnoses of the first process come first.
+        self._own = os.path.join(folder, f"{time.time_ns():020}-{os.getpid()}.json")
+
+    def leave(self, last: bool = False) -> None:
+        """Writes the report of this process and puts all of them together."""
+        if not os.path.isdir(self._folder):  # the session is over
+            return
+        json_report.write(self._own, diagnose.found, _torch_version())
+        with open(os.path.join(self._folder, _TARGET), encoding="utf-8", errors="surrogateescape") as file:
+            target = file.read()
+        if last or not os.path.exists(target) or os.path.isfile(target):  # a pipe is written once, at the end
+            with _alone(self._folder):
+                json_report.write_data(target, _together(self._folder))
 
 
 def _torch_version() -> str | None:
@@ -21,55 +87,20 @@ def _torch_version() -> str | None:
     return getattr(torch, "__version__", None)
 
 
-class Session:
-    """The process that `outplace run` started; keeps the JSON report true at every moment."""
-
-    def __init__(self, json_path: str | None) -> None:
-        self._json_path = json_path
-        self._pid = os.getpid()
-        self.folder = tempfile.mkdtemp(prefix="outplace-")
-        os.environ[FOLDER] = self.folder
-        os.environ["OUTPLACE"] = "1"
-        self.update()
-        diagnose.listeners.append(self._on_diagnosis)
-        os.register_at_fork(after_in_child=start_in_child)
-
-    def _on_diagnosis(self) -> None:
-        if os.getpid() == self._pid:
-            self.update()
-
-    def update(self) -> None:
-        """Writes the report as it stands now."""
-        if self._json_path is not None:
-            json_report.write_data(self._json_path, self.report())
-
-    def report(self) -> dict[str, Any]:
-        """The diagnoses of this process and of its children, each bug once."""
-        report = json_report.report(diagnose.found, _torch_version())
-        known = [_essence(entry) for entry in report["diagnoses"]]
-        for child in self.children():
-            report["torch"] = report["torch"] or child.get("torch")
-            for entry in child.get("diagnoses", ()):
-                if _essence(entry) not in known:
-                    known.append(_essence(entry))
-                    report["diagnoses"].append(entry)
-        return report
-
-    def children(self) -> list[dict[str, Any]]:
-        """The reports that child processes left."""
-        found = []
-        for name in sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else []:
-            try:
-                with open(os.path.join(self.folder, name), encoding="utf-8") as file:
-                    found.append(json.load(file))
-            except (OSError, ValueError):  # a child that was killed while it wrote: its temporary file
-                continue
-        return found
-
-    def close(self) -> None:
-        """Writes the last report and clears up."""
-        self.update()
-        shutil.rmtree(self.folder, ignore_errors=True)
+def _together(folder: str) -> dict[str, Any]:
+    """The diagnoses of all processes, each bug once."""
+    whole = json_report.report((), None)
+    known = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".json"):
+            continue
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            part = json.load(file)
+        whole["torch"] = whole["torch"] or part["torch"]
+        mine = [entry for entry in part["diagnoses"] if _essence(entry) not in known]
+        whole["diagnoses"] += mine
+        known += [_essence(entry) for entry in mine]
+    return whole
 
 
 def _essence(entry: dict[str, Any]) -> tuple[Any, ...]:
@@ -78,12 +109,33 @@ def _essence(entry: dict[str, Any]) -> tuple[Any, ...]:
     return entry["kind"], lines, (raised["file"], raised["line"]) if raised else None
 
 
-def start_in_child() -> None:
-    """In a forked or spawned child: diagnoses go to a report of its own in the session's folder."""
-    folder = os.environ.get(FOLDER)
-    diagnose.found.clear()
-    diagnose.listeners.clear()
-    if folder is None or not os.path.isdir(folder):
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Keeps the other processes of the session from writing at the same time."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last to write wins
+        yield
         return
-    path = os.path.join(folder, f"{os.getpid()}.json")
-    diagnose.listeners.append(lambda: json_report.write(path, diagnose.found, _torch_version()))
+    with open(os.path.join(folder, "lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def start_in_child() -> None:
+    """In a forked or spawned child: its diagnoses are its own."""
+    folder = os.environ.get(FOLDER)
+    diagnose.start_afresh()
+    if folder is not None and os.path.isdir(folder):
+        diagnose.listeners.append(_Report(folder).leave)
+
+
+_forks_watched = False
+
+
+def start_in_forks() -> None:
+    """From now on every forked child does that by itself."""
+    global _forks_watched
+    if not _forks_watched and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=start_in_child)
+        _forks_watched = True

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import linecache
 import os
 import site
 import sys
 import sysconfig
+from collections.abc import Iterator
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -55,3 +58,33 @@ class _OwnFiles(dict[str, bool]):
 
 
 own_files = _OwnFiles()
+
+
+# -- source that is in no file (`-c`, standard input) --------------------------------------------------------------
+
+_sources: dict[str, str] = {}
+
+
+def remember_source(filename: str, source: str | bytes) -> None:
+    """Keeps the source of `<string>` or `<stdin>`, so that diagnoses can show it."""
+    _sources[filename] = source if isinstance(source, str) else source.decode(errors="replace")
+    if sys.version_info >= (3, 13) and filename == "<string>":  # Python itself shows it in tracebacks
+        _put_into_linecache(filename)
+
+
+def _put_into_linecache(filename: str) -> None:
+    text = _sources[filename]
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+
+
+@contextlib.contextmanager
+def known_sources() -> Iterator[None]:
+    """While it lasts linecache has that source; at other times the user's tracebacks are what they always are."""
+    missing = [filename for filename in _sources if filename not in linecache.cache]
+    for filename in missing:
+        _put_into_linecache(filename)
+    try:
+        yield
+    finally:
+        for filename in missing:
+            linecache.cache.pop(filename, None)
