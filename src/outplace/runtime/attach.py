@@ -5,7 +5,6 @@ torch is never imported here. If the program has not imported it yet, the hooks 
 
 from __future__ import annotations
 
-import builtins
 import functools
 import importlib.abc
 import importlib.machinery
@@ -142,9 +141,7 @@ def _connect() -> None:
     record.connect(torch._C._autograd._get_sequence_nr, torch.compiler.is_dynamo_compiling, _graph_on_other_thread)
     writes.install()
     engine.install(_backward_failed)
-    setattr(builtins, instrument.OUT, writes.note_out)
-    setattr(builtins, instrument.LEAF, writes.note_leaf)
-    setattr(builtins, instrument.CAUGHT, _caught)
+    instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, CAUGHT=_caught)
     if _way == "tags":
         tags.install()
 

@@ -7,13 +7,16 @@ and column keeps its place, and library code is not touched. Statements that can
 from __future__ import annotations
 
 import ast
+import atexit
 import builtins
+import contextlib
+import functools
+import gc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Sequence
 from types import CodeType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from outplace.runtime import record
 from outplace.runtime.usercode import own_files
@@ -36,19 +39,46 @@ class Statement(NamedTuple):
 STATEMENTS: list[Statement] = []
 
 
-def _pass_on(value: object) -> object:
+def _pass_on(value: object = None, *_: object, **__: object) -> object:
     return value
+
+
+def _nothing(*_: object) -> None:
+    return None
 
 
 def publish() -> None:
     """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
-    for name, function in {MARK: record.mark, BACK: record.back, AT: record.at}.items():
-        setattr(builtins, name, function)
-    for name in (OUT, LEAF):
-        if not hasattr(builtins, name):
-            setattr(builtins, name, _pass_on)
-    if not hasattr(builtins, CAUGHT):
-        setattr(builtins, CAUGHT, lambda: None)
+    if not hasattr(builtins, MARK):
+        put(OUT=_pass_on, LEAF=_pass_on, CAUGHT=_nothing)
+        atexit.register(_retire)
+    put(MARK=record.mark, BACK=record.back, AT=record.at)
+
+
+def put(**functions: Any) -> None:
+    """Binds marks: `put(MARK=...)`."""
+    for namespace in _namespaces():
+        namespace.update({globals()[name]: function for name, function in functions.items()})
+
+
+def _retire() -> None:
+    """Python is about to end: from here on the marks are functions that need no module.
+
+    Objects are still deleted, and their `__del__` run, while modules are being emptied.
+    """
+    put(MARK=_nothing, BACK=_pass_on, AT=_pass_on, OUT=_pass_on, LEAF=_pass_on, CAUGHT=_nothing)
+
+
+@functools.cache
+def _namespaces() -> tuple[dict[str, Any], ...]:
+    """The built-in names; and the copy that Python made of them when it began and goes back to when it ends."""
+    now = vars(builtins)
+    copies = (
+        namespace
+        for namespace in gc.get_referrers(builtins.__build_class__)
+        if type(namespace) is dict and namespace is not now and namespace.get("__name__") == "builtins"
+    )
+    return (now, *copies)
 
 
 def compile_marked(source: str | bytes, filename: str) -> CodeType:
@@ -61,12 +91,11 @@ def compile_marked(source: str | bytes, filename: str) -> CodeType:
 
 def compile_main(source: str | bytes, filename: str) -> CodeType:
     """Compiles the program itself: source that Python refuses is refused in Python's own words, all other runs."""
-    try:
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return compile_marked(source, filename)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Python's own words for an error; and where the marks are too much (expressions of great depth), no marks.
-        code: CodeType = compile(source, filename, "exec", dont_inherit=True)
-        return code
+    # Python's own words for an error; and where the marks are too much (expressions of great depth), no marks.
+    code: CodeType = compile(source, filename, "exec", dont_inherit=True)
+    return code
 
 
 def _is_idle(node: ast.expr | None) -> bool:
@@ -400,19 +429,6 @@ def _docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[a
 # -- imports ------------------------------------------------------------------------------------------------------
 
 
-def _load_with_marks(loader: importlib.machinery.SourceFileLoader) -> None:
-    """Has this loader compile with marks. It never reads or writes a .pyc then: those hold the plain code.
-
-    The loader stays what it is, a SourceFileLoader, since programs may look at it (`__loader__`, `__spec__`).
-    """
-
-    def get_code(fullname: str) -> CodeType:
-        path = loader.get_filename(fullname)
-        return compile_main(loader.get_data(path), path)
-
-    loader.get_code = get_code  # type: ignore[method-assign]
-
-
 class MarkingFinder:
     """Finds the user's own modules and has them loaded with marks; leaves all others to the usual finders."""
 
@@ -426,8 +442,13 @@ class MarkingFinder:
             return None
         if not own_files[spec.origin]:
             return None
-        _load_with_marks(spec.loader)
-        return spec
+        # It never reads or writes a .pyc: those hold the plain code. The loader stays what it is, a SourceFileLoader,
+        # since programs may look at it. A module that cannot be compiled is left to it: the error is Python's own.
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            code = compile_marked(spec.loader.get_data(spec.origin), spec.origin)
+            spec.loader.get_code = lambda fullname: code  # type: ignore[method-assign]
+            return spec
+        return None
 
 
 def install_finder() -> None:

@@ -126,7 +126,11 @@ def _run_source(name: str, program: Program, filename: str, source: str | bytes)
     own_files.claim(filename)
     remember_source(filename, source)
     _set_up(name, program.arguments, "")
-    main = _new_main(importlib.machinery.BuiltinImporter)
+    if filename == "<stdin>":
+        loader = importlib.machinery.SourceFileLoader("__main__", filename)
+        main = _new_main(loader, __file__=filename, __cached__=None)
+    else:
+        main = _new_main(importlib.machinery.BuiltinImporter)
     exec(instrument.compile_main(source, filename), main.__dict__)
 
 
@@ -146,6 +150,27 @@ def _set_up(name: str, arguments: tuple[str, ...], folder: str) -> None:
     sys.argv = [name, *arguments]
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = folder
+        _forget_shadowed(folder)
+
+
+def _forget_shadowed(folder: str) -> None:
+    """A module beside the program comes before an installed one of the same name, even if we have that one loaded."""
+    try:
+        beside = {entry.partition(".")[0] for entry in os.listdir(folder or ".")}
+    except OSError:
+        return
+    for name in beside & sys.modules.keys() - {"outplace", "encodings", "__main__"}:
+        loaded = sys.modules[name].__spec__
+        spec = importlib.machinery.PathFinder.find_spec(name, [folder or os.getcwd()])
+        if (
+            spec is None
+            or spec.loader is None
+            or loaded is None
+            or loaded.origin in ("built-in", "frozen", spec.origin)
+        ):
+            continue
+        for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
+            del sys.modules[known]
 
 
 def _new_main(loader: Any, **attributes: Any) -> ModuleType:
