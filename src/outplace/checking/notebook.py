@@ -145,15 +145,18 @@ def _parses(source: str) -> bool:
 
 def _harmless(lines: list[str]) -> Iterator[str]:
     continued = False
+    depth = 0  # of open brackets, by which `% b` on a line of its own is known for Python
     for line in lines:
+        bare = line.lstrip()
         magic, assigned = _MAGIC.match(line), _ASSIGNED.match(line)
-        if continued or line.lstrip().startswith("%%"):
+        if depth <= 0 and (continued or bare.startswith("%%")):
             yield f"# {line}"
-        elif assigned:
-            yield f"{assigned['target']}None  # {line.lstrip()}"
-        elif magic and not line.lstrip().startswith("#"):
-            yield f"{magic['indent']}pass  # {line.lstrip()}"
+        elif depth <= 0 and assigned:
+            yield f"{assigned['target']}None  # {bare}"
+        elif depth <= 0 and magic and not bare.startswith("#"):
+            yield f"{magic['indent']}pass  # {bare}"
         else:
+            depth += sum(line.count(sign) for sign in "([{") - sum(line.count(sign) for sign in ")]}")
             yield line
             continue
         continued = line.rstrip().endswith("\\")

@@ -46,6 +46,3 @@ class Result:
 
     findings: list[Finding] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    files: int = 0
-    """How many files were looked at, those without the word torch included."""

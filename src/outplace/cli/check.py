@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-_Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def _many(name: str, metavar: str, text: str) -> _Decorator:
@@ -81,7 +81,8 @@ class _Options:
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes to use. Default: one a core.")
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit 0 even with findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the findings and nothing else.")
-def check(**given: Any) -> int:
+@click.pass_context
+def check(ctx: click.Context, /, **given: Any) -> None:
     """Find in-place bugs in source code, before anything runs.
 
     PATHS are files, folders, globs, or - for stdin; the working folder where none is given. The code is neither
@@ -89,7 +90,7 @@ def check(**given: Any) -> int:
 
     Exit codes: 0 nothing found, 1 findings or files that could not be analysed, 2 could not run.
     """
-    return _Check(_Options(**given)).run()
+    ctx.exit(_Check(_Options(**given)).run())
 
 
 class _Check:

@@ -81,23 +81,25 @@ def _result(finding: Finding, name: str) -> dict[str, Any]:
         "ruleIndex": _INDEX[finding.code],
         "level": finding.severity,
         "message": {"text": finding.message},
-        "locations": [_location(finding.site)],
+        "locations": [_location(finding.site, "")],
         "partialFingerprints": {"outplace/v1": name},
     }
     if saved:
-        result["relatedLocations"] = [{"id": 1, **_location(saved), "message": {"text": "saved for backward here"}}]
+        result["relatedLocations"] = [{"id": 1, **_location(saved, "saved for backward here")}]
     if fix:
         result["properties"] = {"fix": {"title": fix.title, "safety": fix.safety}}
     return result
 
 
-def _location(site: Site) -> dict[str, Any]:
+def _location(site: Site, message: str) -> dict[str, Any]:
     path, cell = split_cell(site.file)
     location: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(path)}}
     if cell is None:
         location["physicalLocation"]["region"] = _region(site)
     else:  # lines of a cell are not lines of the file
-        location["message"] = {"text": f"cell {cell}, line {site.line}"}
+        message = f"{message} (cell {cell}, line {site.line})".strip()
+    if message:
+        location["message"] = {"text": message}
     if site.function not in ("", "<module>"):
         location["logicalLocations"] = [{"fullyQualifiedName": site.function, "kind": "function"}]
     return location
