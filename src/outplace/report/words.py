@@ -114,10 +114,14 @@ def path(file: str) -> str:
     return file
 
 
+working_folder: str | None = None
+"""The folder that paths are shown relative to; None means the present one. A program that is run may change that one."""
+
+
 def under_cwd(file: str) -> str:
     """The file relative to the working folder where it lies under it, unchanged otherwise."""
     try:
-        relative = os.path.relpath(file)
+        relative = os.path.relpath(file, working_folder or os.curdir)
     except (ValueError, OSError):  # another drive, or the working folder is gone
         return file
     return relative if os.path.isabs(file) and relative.split(os.sep)[0] != os.pardir else file

@@ -26,6 +26,9 @@ untold: list[Diagnosis] = []
 listeners: list[Callable[[], None]] = []
 """Called after each new diagnosis (the JSON report is kept up to date, whatever becomes of the program)."""
 
+_QUOTED = "Traceback (most recent call last)"
+"""An exception that quotes a traceback tells of an error in another process or thread, which was examined there."""
+
 collectors: list[list[Diagnosis]] = []
 """Lists that want all diagnoses from now on, each once (those of `outplace.watch()`)."""
 
@@ -81,7 +84,10 @@ def examine(error: BaseException, engine_frame: FrameType | None = None) -> tupl
         return of(error)
     for member in getattr(error, "exceptions", ()):
         examine(member)
-    match = recognise(_message(error))
+    text = _message(error)
+    if _QUOTED in text:
+        return ()
+    match = recognise(text)
     if match is None or not match.entry.certain:
         return ()
     if match.raised == "backward":

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from outplace.model import Fix
 from outplace.repair import plain
+from outplace.report.words import under_cwd
 from outplace.runtime.sites import Located, source_tree
 
 _ADVICE: dict[str, tuple[str, ...]] = {
@@ -23,7 +24,7 @@ _ADVICE: dict[str, tuple[str, ...]] = {
         "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
         "For an update or initialisation: do it under `with torch.no_grad():`.",
     ),
-    "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write through an index of the base.",),
+    "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write by an index of the base.",),
     "nograd-view": ("Make the view and write it in the same mode: both inside the no_grad block or both outside.",),
     "custom-view": ("Write out of place after the Function, or return a clone from its forward.",),
     "inference": ("Clone the tensor outside inference_mode, or use torch.no_grad() instead.",),
@@ -67,10 +68,10 @@ def _fixes_at(kind: str, operation: str, located: Located) -> list[Fix]:
     found = []
     if rewrite is not None:
         safety = "unsafe" if kind in ("leaf", "leaf-view") else "safe"
-        diff = plain.diff(located.site.file, lines, statement, rewrite)
+        diff = plain.diff(under_cwd(located.site.file), lines, statement, rewrite)
         found.append(Fix(rewrite.title, safety, diff))  # type: ignore[arg-type]
     if kind in ("leaf", "leaf-view") and (block := plain.under_no_grad(statement, lines)) is not None:
-        found.append(Fix(block.title, "unsafe", plain.diff(located.site.file, lines, statement, block)))
+        found.append(Fix(block.title, "unsafe", plain.diff(under_cwd(located.site.file), lines, statement, block)))
     if rewrite is None and operation == "__setitem__" and kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
     if rewrite is None and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:

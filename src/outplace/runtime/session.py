@@ -18,10 +18,14 @@ from typing import Any
 
 from outplace.cli.errors import OutplaceError
 from outplace.report import json as json_report
+from outplace.report import words
 from outplace.runtime import diagnose
 
 FOLDER = "OUTPLACE_SESSION"
 """Environment variable: the folder where the processes of a session leave their reports."""
+
+STARTED_IN = "OUTPLACE_STARTED_IN"
+"""Environment variable: the working folder at the start, which reports show paths relative to."""
 
 _TARGET = "target"
 
@@ -34,6 +38,7 @@ class Session:
         self._folder: str | None = None
         self._report: _Report | None = None
         os.environ["OUTPLACE"] = "1"
+        words.working_folder = os.environ[STARTED_IN] = os.getcwd()
         if json_path is not None:
             self._start_report(json_path)
         start_in_forks()
@@ -125,6 +130,7 @@ def _alone(folder: str) -> Iterator[None]:
 def start_in_child() -> None:
     """In a forked or spawned child: its diagnoses are its own."""
     folder = os.environ.get(FOLDER)
+    words.working_folder = os.environ.get(STARTED_IN)
     diagnose.start_afresh()
     if folder is not None and os.path.isdir(folder):
         diagnose.listeners.append(_Report(folder).leave)

@@ -1,7 +1,8 @@
 """From recorded places to places in the source: the file, the line, and the very expression.
 
-A mark knows its statement; an instruction knows, through the positions that Python 3.11 and later keep, the expression it
-belongs to. The syntax tree of the file then tells the whole operation (`x.add_(1)`, `x[i] = v`, `h += y`) and its target.
+A mark knows its statement; an instruction knows, through the positions that Python 3.11 and later keep, the expression
+it belongs to. The syntax tree of the file then tells the whole operation (`x.add_(1)`, `x[i] = v`, `h += y`) and its
+target.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from typing import Any, NamedTuple
 from outplace.model import Site
 from outplace.runtime.instrument import STATEMENTS
 from outplace.runtime.record import Instruction, Place
-
-_START_FOLDER = os.getcwd()
 
 
 class Span(NamedTuple):
@@ -94,12 +93,9 @@ def source_tree(filename: str) -> SourceTree:
     return SourceTree(filename)
 
 
-def shown_path(filename: str) -> str:
-    """Relative to the folder the program was started in, where it lies under it."""
-    if filename.startswith("<"):
-        return filename
-    absolute = os.path.abspath(filename)
-    return os.path.relpath(absolute, _START_FOLDER) if absolute.startswith(_START_FOLDER + os.sep) else absolute
+def full_path(filename: str) -> str:
+    """The file's absolute path: the program may have changed its working folder by the time somebody reads it."""
+    return filename if filename.startswith("<") else os.path.abspath(filename)
 
 
 def span_of(node: ast.AST) -> Span:
@@ -119,7 +115,7 @@ def _site(filename: str, span: Span, function: str) -> Site:
     tree = source_tree(filename)
     column = _characters(tree, span.line, span.column)
     end_column = _characters(tree, span.end_line, span.end_column)
-    return Site(shown_path(filename), span.line, span.end_line, column, end_column, function, tree.text(span))
+    return Site(full_path(filename), span.line, span.end_line, column, end_column, function, tree.text(span))
 
 
 def site_of(filename: str, node: ast.AST, function: str) -> Site:
@@ -168,7 +164,9 @@ def _own_span(node: ast.AST) -> Span:
 
 
 def _operation_around(around: list[ast.expr | ast.stmt], operation: str | None) -> ast.AST | None:
-    """The innermost call or assignment; for `x.add_` that is looked up, the call of it."""
+    """The innermost call or assignment; for `x.add_` that is looked up, the call of it; for `a * b`, just that."""
+    if around and isinstance(around[-1], ast.BinOp | ast.UnaryOp | ast.Compare):
+        return around[-1]
     for node in reversed(around):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Call | ast.Delete):
             return node
@@ -194,7 +192,7 @@ def _line_of(code: Any, offset: int) -> int:
 
 
 def at_line(filename: str, line: int, function: str, operation: str | None = None) -> Located:
-    """Where only a line is known (Python 3.10, texts of torch.compile): the statement on the line, or the one call in it that names the operation."""
+    """Where only a line is known (Python 3.10, texts of torch.compile): its statement, or the call in it."""
     tree = source_tree(filename)
     text = tree.lines[line - 1] if 0 < line <= len(tree.lines) else ""
     start = len(text.encode()) - len(text.lstrip().encode())
