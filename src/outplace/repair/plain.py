@@ -6,7 +6,7 @@ import ast
 import difflib
 from dataclasses import dataclass
 
-_SYMBOLS = {
+SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
@@ -52,7 +52,7 @@ def _segment(source: str, node: ast.expr) -> str:
 def _augmented(statement: ast.AugAssign, source: str) -> Rewrite | None:
     if isinstance(statement.target, ast.Subscript) and not _is_constant_key(statement.target):
         return None  # x[i] += v writes into x; binding a name does not help
-    symbol = _SYMBOLS[type(statement.op)]
+    symbol = SYMBOLS[type(statement.op)]
     target, value = _segment(source, statement.target), _segment(source, statement.value)
     simple = isinstance(statement.value, ast.Name | ast.Constant | ast.Attribute | ast.Subscript | ast.Call)
     multiline = "\n" in value
@@ -75,7 +75,8 @@ def _method(call: ast.Call, source: str) -> Rewrite | None:
         return None
     whole = _segment(source, call)
     rest = whole[len(target) + 1 + len(function.attr) :]
-    return Rewrite(f"Use `{function.attr[:-1]}`, which makes a new tensor", f"{target} = {target}.{function.attr[:-1]}{rest}")
+    twin = function.attr[:-1]
+    return Rewrite(f"Use `{twin}`, which makes a new tensor", f"{target} = {target}.{twin}{rest}")
 
 
 def _out_argument(call: ast.Call, source: str) -> Rewrite | None:
@@ -84,8 +85,8 @@ def _out_argument(call: ast.Call, source: str) -> Rewrite | None:
         return None
     kept = [_segment(source, argument) for argument in call.args]
     kept += [f"{item.arg}={_segment(source, item.value)}" for item in call.keywords if item is not out and item.arg]
-    function = _segment(source, call.func)
-    return Rewrite("Bind the result instead of writing into `out=`", f"{_segment(source, out.value)} = {function}({', '.join(kept)})")
+    function, target = _segment(source, call.func), _segment(source, out.value)
+    return Rewrite("Bind the result instead of writing into `out=`", f"{target} = {function}({', '.join(kept)})")
 
 
 def _inplace_flag(statement: ast.stmt, source: str) -> Rewrite | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +16,10 @@ _FIRST_LEAF_NUMBER = 2**63
 """AccumulateGrad nodes carry the largest number there is; they save nothing."""
 
 
+CHECKPOINTED = "checkpoint"
+"""What a tensor is saved as that a checkpoint keeps to run its block again."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """A saved tensor that is not what it was: `alias` shares its memory (None where torch does not hand it out)."""
@@ -25,16 +29,25 @@ class Slot:
     error: VersionError | None
     message: str
     alias: torch.Tensor | None
+    known_storage: int | None = None
 
     @property
     def storage(self) -> int | None:
         """The storage it lies in, as `writes` identifies it."""
-        if self.alias is None:
-            return None
+        if self.known_storage is not None or self.alias is None:
+            return self.known_storage
+        tensor = unwrapped(self.alias)
         try:
-            return self.alias.untyped_storage()._cdata
+            return int(tensor.untyped_storage()._cdata)
         except (RuntimeError, NotImplementedError):
-            return -self.alias._cdata
+            return -int(tensor._cdata)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, out of the wrappers that `torch.func` puts around it."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def roots_of(outputs: Iterable[Any]) -> list[Any]:
@@ -96,20 +109,39 @@ def number_of(node: Any) -> int | None:
     return None if number >= _FIRST_LEAF_NUMBER else number
 
 
-@cache
-def _saved_names(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_saved_"))
+_names: dict[Any, tuple[str, ...]] = {}
+
+
+def _saved_names(node: Any) -> tuple[str, ...]:
+    """The getters of its saved tensors, the same for all nodes of a kind."""
+    kind = type(node)
+    if kind not in _names:
+        _names[kind] = tuple(name for name in dir(kind) if name.startswith("_saved_"))
+    return _names[kind]
 
 
 def stale_slots(node: Any) -> list[Slot]:
     """The saved tensors of this node that were modified since it saved them."""
     slots: list[Slot] = []
-    for name in _saved_names(type(node)):
+    for name in _saved_names(node):
         raw = _raw(node, "_raw" + name)
-        slots.extend(_read(node, name[len("_saved_") :], lambda name=name: getattr(node, name), raw))  # type: ignore[misc]
+        slots.extend(_read(node, name[len("_saved_") :], partial(getattr, node, name), raw))
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         raw = _raw(node, "_raw_saved_tensors")
         slots.extend(_read(node, "saved_tensors", lambda: node.saved_tensors, raw))
+    return slots
+
+
+def detached_slots(node: Any) -> list[Slot]:
+    """The inputs this node saved that `detach_()` may have cut off since; its getters do not tell, unpacking does.
+
+    Its own results always answer so, detached or not: they are left out.
+    """
+    slots: list[Slot] = []
+    for name in _saved_names(node):
+        saved_as, raw = name[len("_saved_") :], _raw(node, "_raw" + name)
+        if not saved_as.startswith(("result", "output")) and hasattr(raw, "unpack"):
+            slots.extend(_stale(node, saved_as, _message_of(raw), raw))
     return slots
 
 
@@ -171,28 +203,14 @@ def _alias(raw: Any) -> torch.Tensor | None:
 
 
 def _checkpointed(node: Any, saved_as: str, hooked: list[Any]) -> list[Slot]:
-    """Non-reentrant checkpoint keeps its arguments in a node of its own, which the graph does not lead to."""
+    """Non-reentrant checkpoint keeps its arguments beside the graph: in its frame, or (older) in a node of its own."""
     slots: list[Slot] = []
     for raw in hooked[:1]:
         for cell in getattr(raw.unpack_hook, "__closure__", None) or ():
             saver = getattr(cell.cell_contents, "input_saver", None)
             if saver is not None:
                 slots.extend(stale_slots(saver))
+            for argument in getattr(cell.cell_contents, "saved_args", None) or ():
+                if hasattr(argument, "unpack"):
+                    slots.extend(_stale(node, CHECKPOINTED, _message_of(argument), argument))
     return slots
-
-
-def fails_alone(node: Any) -> str | None:
-    """Runs one opaque node by itself (CopySlices and foreach nodes do not show what they save): its error, if it fails."""
-    following = [GradientEdge(after, number) for after, number in node.next_functions if after is not None]
-    try:
-        gradients = [torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device) for meta in node._input_metadata]
-        edges = [GradientEdge(node, number) for number in range(len(gradients))]
-        torch.autograd.grad(edges, following, gradients, retain_graph=True, allow_unused=True)
-    except Exception as error:
-        return str(error)
-    return None
-
-
-def is_opaque(node: Any) -> bool:
-    """Does this node hide what it saves?"""
-    return type(node).__name__ in ("CopySlices", "CppFunction")

@@ -77,4 +77,5 @@ def _called(call: ast.Call) -> str:
 
 def _may_be_module(call: ast.Call) -> bool:
     """Could this call run a module or a helper, rather than a mere `range` or `len`?"""
-    return bool(call.args or call.keywords) and _called(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}
+    given = bool(call.args or call.keywords)
+    return given and _called(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}

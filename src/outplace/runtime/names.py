@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from outplace.runtime.graph import unwrapped
 from outplace.runtime.usercode import own_files
 
 _LOOKED_AT = 20_000
@@ -36,7 +37,7 @@ def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list
 def storage_of(tensor: torch.Tensor) -> int | None:
     """The storage's identity, None where the tensor has none."""
     try:
-        return tensor.untyped_storage()._cdata
+        return int(unwrapped(tensor).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
         return None
 
@@ -73,6 +74,8 @@ def _tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
             seen.add(id(value))
             if isinstance(value, torch.Tensor):
                 yield path, value
+                if value.is_leaf and value.grad is not None:
+                    yield f"{path}.grad", value.grad
             elif isinstance(value, torch.nn.Module):
                 yield from _module_tensors(path, value)
                 deeper.extend(_children(path, value))
@@ -85,7 +88,10 @@ def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, t
     for prefix, child in module.named_modules():
         for name, tensor in (*child._parameters.items(), *child._buffers.items()):
             if tensor is not None:
-                yield path + _dotted(f"{prefix}.{name}" if prefix else name), tensor
+                full = path + _dotted(f"{prefix}.{name}" if prefix else name)
+                yield full, tensor
+                if tensor.is_leaf and tensor.grad is not None:
+                    yield f"{full}.grad", tensor.grad
 
 
 def _dotted(name: str) -> str:

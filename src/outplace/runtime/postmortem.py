@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -13,7 +14,7 @@ from outplace.knowledge.errors import Match, VersionError, parse_version_error
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import by_node, describe_saved
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
-from outplace.runtime import graph, names, record, sites, tags
+from outplace.runtime import graph, hidden, names, record, sites, tags
 from outplace.runtime.graph import Slot
 from outplace.runtime.makers import narrow_to_maker
 from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
@@ -47,8 +48,9 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     needed = graph.needed_for(roots, inputs)
     nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
     slots = [slot for node in nodes for slot in graph.stale_slots(node)]
-    if not slots:
-        slots = _opaque_slots(nodes, str(error))
+    slots += hidden.stale_slots(nodes)
+    if not slots and match.entry.kind == "detached":
+        slots = [slot for node in nodes for slot in graph.detached_slots(node) if _detaching(slot)]
     stack = names.own_frames(error.__traceback__, frame)
     raised = record.frames_to_own_code(frame)
     raised_at = sites.at_instruction(raised[-1]).site if raised else None
@@ -76,7 +78,14 @@ def _by_storage(slots: list[Slot]) -> list[list[Slot]]:
     groups: dict[Any, list[Slot]] = {}
     for slot in slots:
         groups.setdefault(slot.storage if slot.storage is not None else slot.message, []).append(slot)
-    return list(groups.values())
+    return [_ends_of_checkpoints(group) for group in groups.values()]
+
+
+def _ends_of_checkpoints(slots: list[Slot]) -> list[Slot]:
+    """Every node of a checkpointed block leads to the argument that the block is to be run with: two will do."""
+    inside = sorted((s for s in slots if s.saved_as == graph.CHECKPOINTED), key=lambda s: graph.number_of(s.node) or 0)
+    ends = {id(slot) for slot in (*inside[:1], *inside[-1:])}
+    return [slot for slot in slots if slot.saved_as != graph.CHECKPOINTED or id(slot) in ends]
 
 
 # -- who wrote it -----------------------------------------------------------------------------------------------------
@@ -87,7 +96,7 @@ def _hurt(slots: list[Slot]) -> Hurt:
     hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
     versions = [slot.error for slot in slots if slot.error is not None]
     if not versions:  # detached in place: no version step, the call itself is in the record
-        hurt.writes = [(write, write.before or 0) for write in _writes_to(hurt) if write.operation == "detach_"]
+        hurt.writes = [(write, write.before or 0) for slot in slots for write in _detaching(slot)]
         return hurt
     first, now = min(error.expected for error in versions), max(error.version for error in versions)
     found = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
@@ -101,6 +110,10 @@ def _hurt(slots: list[Slot]) -> Hurt:
         hurt.unseen = len([version for version in missing if version + 1 not in {left for _, left in hurt.writes}])
     hurt.writes.sort(key=lambda entry: entry[1])
     return hurt
+
+
+def _detaching(slot: Slot) -> list[Write]:
+    return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
 
 
 def _oldest(hurt: Hurt) -> int:
@@ -137,50 +150,15 @@ def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[Backward, int
     return list(zip(later[-len(missing) :], [version + 1 for version in missing], strict=True))
 
 
-# -- nodes that hide what they save -------------------------------------------------------------------------------------
-
-
-def _opaque_slots(nodes: list[Any], message: str) -> list[Slot]:
-    """CopySlices and foreach nodes are run one by one; the tensor is the one live tensor that fits the message."""
-    error = parse_version_error(message)
-    if error is None:
-        return []
-    for node in nodes:
-        if graph.is_opaque(node):
-            own_message = graph.fails_alone(node) or ""
-            own_error = parse_version_error(own_message)
-            if own_error is not None:
-                return [Slot(node, "", own_error, own_message, _only_tensor_like(own_error))]
-    return []
-
-
-def _only_tensor_like(error: VersionError) -> torch.Tensor | None:
-    written = {write.storage for thread in record.all_threads() for write in thread.writes}
-    written |= {
-        names.storage_of(parameter) or 0
-        for thread in record.all_threads()
-        for step in thread.steps
-        for reference in step.parameters
-        if (parameter := reference()) is not None
-    }
-    fitting: dict[int, torch.Tensor] = {}
-    for tensor in names.live_tensors():
-        storage = names.storage_of(tensor)
-        if storage in written and tuple(tensor.shape) == error.sizes and not tensor.is_inference():
-            if tensor._version == error.version:
-                fitting.setdefault(storage, tensor)
-    return next(iter(fitting.values())) if len(fitting) == 1 else None
-
-
-# -- the diagnosis --------------------------------------------------------------------------------------------------------
+# -- the diagnosis -----------------------------------------------------------------------------------------------------
 
 
 def _by_cause(hurts: list[Hurt]) -> list[list[Hurt]]:
     """One bug each: storages that were written by the same lines belong together."""
     groups: dict[Any, list[Hurt]] = {}
     for hurt in hurts:
-        lines = frozenset((mutation.site.file, mutation.site.line) for mutation in _mutations([hurt]) if mutation.site)
-        cause = lines or frozenset(slot.message for slot in hurt.slots)
+        sites_of = [mutation.site for mutation in _mutations([hurt]) if mutation.site]
+        cause: Any = frozenset((site.file, site.line) for site in sites_of) or hurt.slots[0].message
         groups.setdefault((cause, _kind(hurt)), []).append(hurt)
     return list(groups.values())
 
@@ -238,13 +216,19 @@ def _could_be(thread: ThreadRecord, number: int) -> bool:
     return max(thread.forgotten, 0) <= number < thread.starts[-1]
 
 
-def _saver(slot: Slot) -> tuple[SavedTensor, Located | None]:
-    located = sites.at_place(place_of(slot.node))
-    name = slot.node.name().removeprefix("torch::autograd::")
-    if located is not None:
-        located = narrow_to_maker(located, name)
+def _saver(slot: Slot) -> SavedTensor:
+    name, saved_as = slot.node.name().removeprefix("torch::autograd::"), slot.saved_as
+    if saved_as == graph.CHECKPOINTED:
+        name, saved_as = "checkpoint", "input"
     version = slot.error.expected if slot.error else None
-    return SavedTensor(name, slot.saved_as, version, located.site if located else None), located
+    return SavedTensor(name, saved_as, version, _made_at(place_of(slot.node), name))
+
+
+@lru_cache(maxsize=4096)
+def _made_at(place: Place, node: str) -> Site | None:
+    """The expression that made a node (a loop makes thousands of them at one place)."""
+    located = sites.at_place(place)
+    return None if located is None else narrow_to_maker(located, node).site
 
 
 def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, stack: list[FrameType]) -> Diagnosis:
@@ -253,11 +237,11 @@ def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, 
     mutations = _mutations(hurts)
     savers: dict[Any, SavedTensor] = {}
     for slot in (slot for one in hurts for slot in one.slots):
-        saver, _ = _saver(slot)
+        saver = _saver(slot)
         savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
     saved_by, *also = savers.values()
     tensor = _tensor(hurt, kind, stack)
-    apart = _all_apart(hurts)
+    apart = all(_apart(one) for one in hurts)
     notes = _notes(hurts, apart, saved_by)
     return Diagnosis(
         kind=kind,
@@ -297,22 +281,21 @@ def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
     return Tensor(name, tuple(shown.shape), str(shown.dtype).removeprefix("torch."))
 
 
-def _all_apart(hurts: list[Hurt]) -> bool:
+def _apart(hurt: Hurt) -> bool:
     """Did no write reach the memory that was saved? Then only the version counter, one for all of it, complains."""
-    pairs = [(slot, write) for one in hurts for slot in one.slots for write, _ in one.writes]
-    return bool(pairs) and all(
-        isinstance(write, Write) and slot.alias is not None and written_apart(slot.alias, write.region)
-        for slot, write in pairs
-        if isinstance(write, Write) and (write.before or 0) >= (slot.error.expected if slot.error else 0)
-    )
+    saved = [(slot.error.expected, slot.alias) for slot in hurt.slots if slot.error and slot.alias is not None]
+    writes = [(left, write.region) for write, left in hurt.writes if isinstance(write, Write)]
+    if hurt.unseen or len(saved) < len(hurt.slots) or len(writes) < len(hurt.writes):
+        return False
+    return written_apart(saved, writes)
 
 
 def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
     notes = []
     if apart:
         notes.append(
-            "The writes touch other elements than the saved ones, so the mathematics is fine: autograd keeps one version "
-            "counter for the whole memory and cannot tell. Collect the parts in a list and torch.stack them."
+            "The writes touch other elements than the saved ones, so the mathematics is fine: autograd keeps one "
+            "version counter for the whole memory and cannot tell. Collect the parts in a list and torch.stack them."
         )
     unseen = sum(hurt.unseen for hurt in hurts)
     if unseen:
@@ -321,7 +304,9 @@ def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
             "library, or a region compiled by torch.compile."
         )
     if saved_by.node.startswith("CompiledFunction"):
-        notes.append("It was saved inside a region compiled by torch.compile; the line shown is the call of that region.")
+        notes.append(
+            "It was saved inside a region compiled by torch.compile; the line shown is the call of that region."
+        )
     elif saved_by.site is None:
         notes.append("The line that saved it is not known: the operation ran outside the code that outplace watches.")
     return notes
@@ -329,27 +314,36 @@ def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
 
 def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Mutation, ...], apart: bool) -> str:
     name = tensor.name or "this tensor"
-    keeps = describe_saved(saved_by.node, saved_by.saved_as) if saved_by.saved_as else f"{by_node(saved_by.node).label} keeps it"
+    keeps = (
+        describe_saved(saved_by.node, saved_by.saved_as)
+        if saved_by.saved_as
+        else f"{by_node(saved_by.node).label} keeps it"
+    )
     if kind == "detached":
-        return f"{keeps} for its backward, and detach_() cut that very tensor out of the graph before backward came for it."
+        return f"{keeps} for its backward, and detach_() cut that very tensor out of the graph before backward came."
     if kind == "stepped":
         return (
-            f"{keeps} for its backward. The parameters were updated in place before that backward ran, so the values the "
-            "gradient must be computed with are gone."
+            f"{keeps} for its backward. The parameters were updated in place before that backward ran, so the values "
+            "the gradient must be computed with are gone."
         )
     if apart:
         return (
-            f"{keeps} for its backward. A later write to other elements of the same memory moved the version counter that "
-            f"all of {name} shares, and autograd takes that for a change of what was kept."
+            f"{keeps} for its backward. A later write to other elements of the same memory moved the version counter "
+            f"that all of {name} shares, and autograd takes that for a change of what was kept."
         )
-    return f"{keeps} for its backward. It was overwritten after that, so the gradient would be computed from the wrong values."
+    return (
+        f"{keeps} for its backward. It was overwritten after that, so the gradient would be computed from the wrong "
+        "values."
+    )
 
 
 def _without_slots(error: BaseException, match: Match, raised_at: Site | None) -> Diagnosis:
     """The graph gave nothing away: say so, rather than guess a line."""
     version = parse_version_error(str(error))
     kind = BY_NAME[match.entry.kind]
-    notes = ("The tensor behind this error is hidden inside a node that torch does not let be read.",) if version else ()
+    notes = (
+        ("The tensor behind this error is hidden inside a node that torch does not let be read.",) if version else ()
+    )
     return Diagnosis(
         kind=kind.name,
         code=kind.code,

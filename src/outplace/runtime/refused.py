@@ -13,6 +13,7 @@ import torch
 from outplace.knowledge.errors import Match
 from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Diagnosis, Mutation, Site, Tensor
+from outplace.repair import plain
 from outplace.runtime import graph, names, record, sites, writes
 from outplace.runtime.postmortem import place_of
 from outplace.runtime.record import Instruction, Write
@@ -38,8 +39,12 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     operation = _operation(written, located)
     target = sites.target_node(located, operation)
     tensor = None if target is None or compiled else _value(target, frame)
+    if match.entry.kind == "inference" and not compiled and (tensor is None or not tensor.is_inference()):
+        target, tensor = _inference_operand(located, frame) or (target, tensor)
     chain = tuple(sites.at_instruction(part).site for part in library)
-    return [_diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)]
+    return [
+        _diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)
+    ]
 
 
 def _innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruction, list[Instruction]] | None:
@@ -73,6 +78,8 @@ def _operation(written: Write | None, located: Located) -> str:
         return f"__i{_OPERATORS.get(type(node.op), 'add')}__"
     if isinstance(node, ast.Assign):
         return "__setitem__"
+    if isinstance(node, ast.BinOp):
+        return plain.SYMBOLS[type(node.op)]
     if isinstance(node, ast.Call):
         if any(keyword.arg == "out" for keyword in node.keywords):
             return "out="
@@ -96,7 +103,7 @@ def _in_compiled_code(message: str) -> Located | None:
     return sites.at_line(filename, int(line), function)
 
 
-# -- looking at the user's values, without running the user's code --------------------------------------------------------
+# -- looking at the user's values, without running the user's code -----------------------------------------------------
 
 
 def _value(node: ast.expr, frame: FrameType) -> torch.Tensor | None:
@@ -133,6 +140,16 @@ def _attribute(holder: Any, name: str) -> Any:
     for place in (fields, *(fields.get(kept) or {} for kept in ("_parameters", "_buffers", "_modules"))):
         if name in place:
             return place[name]
+    return None
+
+
+def _inference_operand(located: Located, frame: FrameType) -> tuple[ast.expr, torch.Tensor] | None:
+    """The tensor made under inference_mode that an ordinary operation was given."""
+    for node in ast.walk(located.node or located.statement or ast.Pass()):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            tensor = _value(node, frame)
+            if tensor is not None and tensor.is_inference():
+                return node, tensor
     return None
 
 
@@ -253,7 +270,7 @@ def _binds(node: ast.stmt, name: str) -> bool:
     )
 
 
-# -- met later: the view is refused at its next use, the culprit wrote before ----------------------------------------------
+# -- met later: the view is refused at its next use, the culprit wrote before -----------------------------------------
 
 
 def _written_before(error: BaseException, match: Match, frame: FrameType, located: Located) -> Diagnosis:

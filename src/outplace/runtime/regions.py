@@ -1,24 +1,56 @@
-"""Do the memory that was saved and the memory that was written overlap at all?"""
+"""Do the memory that was saved and the memory that was written since overlap at all?"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
 from outplace.runtime.record import Region
 
-_LARGEST_SPAN = 2**24
+_LARGEST_SPAN = 2**26
 
 
-def written_apart(saved: torch.Tensor, region: Region | None) -> bool:
-    """True where it is certain that the write reached no element of the saved tensor."""
-    if region is None or saved.layout is not torch.strided:
+def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tuple[int, Region | None]]) -> bool:
+    """True where it is certain that no write reached what had been saved before it.
+
+    Each saved tensor comes with the version it was saved at, each write with the version it left; all in one storage.
+    """
+    if not saved or any(tensor.layout is not torch.strided for _, tensor in saved):
         return False
+    since = [(version, region) for version, region in writes if version > min(kept for kept, _ in saved)]
     try:
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            written = torch.empty(0, device="meta").as_strided(region.size, region.stride, region.offset)[region.index]
-            return not _overlap(saved, written)
+            regions = [(version, _view(region)) for version, region in since if region is not None]
+            return len(regions) == len(since) > 0 and not _any_overlap(saved, regions)
     except (RuntimeError, IndexError, NotImplementedError):
         return False
+
+
+def _view(region: Region) -> torch.Tensor:
+    """A tensor without memory that lies where the write went."""
+    return torch.empty(0, device="meta").as_strided(region.size, region.stride, region.offset)[region.index]
+
+
+def _any_overlap(saved: Sequence[tuple[int, torch.Tensor]], written: Sequence[tuple[int, torch.Tensor]]) -> bool:
+    """Goes back from the last version, and keeps a map of the elements that were written since."""
+    bounds = [_bounds(tensor) for _, tensor in (*saved, *written) if tensor.numel()]
+    start, end = min(first for first, _ in bounds), max(last for _, last in bounds)
+    if end - start > _LARGEST_SPAN:
+        return True
+    touched = torch.zeros(end - start, dtype=torch.bool)
+    later = sorted(written, key=lambda entry: entry[0])
+    for version, tensor in sorted(saved, key=lambda entry: entry[0], reverse=True):
+        while later and later[-1][0] > version:
+            torch.Tensor.fill_(_in(touched, later.pop()[1], start), True)  # by way of the class: not noted as a write
+        if bool(_in(touched, tensor, start).any()):
+            return True
+    return False
+
+
+def _in(touched: torch.Tensor, tensor: torch.Tensor, start: int) -> torch.Tensor:
+    offset = int(tensor.storage_offset()) - start if tensor.numel() else 0
+    return touched.as_strided(tensor.size(), tensor.stride(), offset)
 
 
 def _bounds(tensor: torch.Tensor) -> tuple[int, int]:
@@ -26,18 +58,3 @@ def _bounds(tensor: torch.Tensor) -> tuple[int, int]:
     first = int(tensor.storage_offset())
     reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     return first, first + reach + 1
-
-
-def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.numel() == 0 or other.numel() == 0:
-        return False
-    (start, end), (other_start, other_end) = _bounds(one), _bounds(other)
-    if end <= other_start or other_end <= start:
-        return False
-    span = max(end, other_end) - min(start, other_start)
-    if span > _LARGEST_SPAN:
-        return True
-    base = min(start, other_start)
-    touched = torch.zeros(span, dtype=torch.bool)
-    touched.as_strided(one.size(), one.stride(), start - base).fill_(True)
-    return bool(touched.as_strided(other.size(), other.stride(), other_start - base).any())

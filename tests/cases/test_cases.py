@@ -1,0 +1,28 @@
+"""`outplace run` on every program: the kind, every line that overwrites and no other, every line that saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Zygote
+from .program import Program, all_programs, found_in
+
+OPEN = {"func_grad_saved": "writes inside torch.func transforms are not noted yet"}
+
+
+@pytest.mark.parametrize("program", all_programs(), ids=lambda program: program.name)
+def test_program(program: Program, zygote: Zygote) -> None:
+    if program.name in OPEN:
+        pytest.xfail(OPEN[program.name])
+    run = zygote.run(program.folder, *program.command)
+    found = found_in(run.report)
+    assert "could not read this failure" not in run.output
+    if program.kind == "legal":
+        assert not run.report["diagnoses"], run.output
+        assert run.status == 0, run.output
+        return
+    assert found.kinds == {program.kind}, run.output
+    assert found.overwrites == program.overwrites, run.output
+    assert found.saves == program.saves, run.output
+    if program.tensor is not None:
+        assert program.tensor in found.names, run.output
