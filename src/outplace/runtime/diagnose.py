@@ -64,7 +64,10 @@ def trim(error: BaseException) -> None:
 
 
 def _is_ours(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER)
+    frame = traceback.tb_frame
+    if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
+        return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
+    return frame.f_code.co_filename.startswith(_OWN_FOLDER)
 
 
 def of(error: BaseException | None) -> tuple[Diagnosis, ...]:

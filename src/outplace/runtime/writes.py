@@ -9,7 +9,7 @@ touched: a program has few of them a step, and nothing else is slowed.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import sys
 import weakref
 from array import array
@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime import record
 from outplace.runtime.record import WHOLE, Instruction, Region, Step, Write, frames_to_own_code
@@ -32,13 +33,18 @@ _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _mode_active = torch._C._is_torch_function_mode_enabled
 _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
-_NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 
 
 class _Stepping:
     """Is a library's optimizer stepping? Its writes are noted as one step, not one by one."""
 
-    depth = 0
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+
+_stepping = _Stepping()  # an instance, because its slot is read faster than a class's attribute
 
 
 is_traced: Callable[[], bool] = torch.compiler.is_dynamo_compiling
@@ -51,7 +57,7 @@ def _is_wrapper(kind: type) -> bool:
 
 
 def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
-    """The tensor's storage and version; None for tensors that have none (those inside functorch transforms)."""
+    """The storage and version of a tensor that lacks one; None where it has neither (inside functorch transforms)."""
     try:
         storage = tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):
@@ -66,46 +72,63 @@ def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
 
 def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> None:
     """Notes that `operation`, called from `frame`, is about to write `tensor` (or the part of it that `index` names)."""
-    if type(tensor) not in _plain_types and not isinstance(tensor, torch.nn.Parameter):
-        if not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor)):
-            return
+    frames = _frames(frame)
+    if frames is not None:
+        _note(tensor, operation, frames, index)
+
+
+def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
+    """From the frame that writes out to the user's own code; None where the write is part of an optimizer's step."""
     code = frame.f_code
-    frames: tuple[Instruction, ...]
     if own_files[code.co_filename]:
-        frames = ((code, frame.f_lasti),)
-    elif _Stepping.depth:
+        return ((code, frame.f_lasti),)
+    return None if _stepping.depth else frames_to_own_code(frame)
+
+
+def _note(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
+    plain = type(tensor) in _plain_types
+    if not plain and (not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor))):
         return
+    if not plain or _mode_active():
+        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+            _add_write(tensor, operation, frames, index)
     else:
-        frames = frames_to_own_code(frame)
-    with_modes_off = torch._C.DisableTorchFunction() if _mode_active() else _NOTHING  # a user's mode must not see us
-    with with_modes_off:
+        _add_write(tensor, operation, frames, index)
+
+
+def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
+    version: int | None
+    try:
+        storage, version = tensor.untyped_storage()._cdata, tensor._version
+    except (RuntimeError, NotImplementedError):
         identity = _identity(tensor)
-        if identity is not None:
-            region = _region(tensor, index)
-            record.add_write(Write(*identity, _next_number(), operation, frames, region, _grad_enabled()))
-
-
-def _region(tensor: torch.Tensor, index: Any) -> Region | None:
-    """Which part of its storage a write reaches; None where that is the whole tensor, or a tensor decides it."""
-    if index is None or (index is WHOLE and not tensor._is_view()):
-        return None
-    return Region(index, tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
+        if identity is None:
+            return
+        storage, version = identity
+    region: Region | None = None
+    if index is not None and (index is not WHOLE or tensor._is_view()):
+        region = Region(index, tensor.storage_offset(), tensor.size(), tensor.stride())
+    record.add_write(Write(storage, version, _next_number(), operation, frames, region, _grad_enabled()))
 
 
 class WritingMethod:
     """Stands in `torch.Tensor` for a writing method: notes the write, then hands out torch's own method."""
 
-    __slots__ = ("method", "name")
+    __slots__ = ("bind", "method", "name")
 
     def __init__(self, name: str, method: Any) -> None:
-        self.name, self.method = name, method
+        self.name, self.method, self.bind = name, method, method.__get__
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
             return self.method
-        if not is_traced():
+        # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
+        if not is_traced() and not (_stepping.depth and not own_files[_get_frame(1).f_code.co_filename]):
             note(tensor, self.name, _get_frame(1))
-        return self.method.__get__(tensor, owner)
+        return self.bind(tensor, owner)
+
+
+_ENDS = (int, type(None))
 
 
 def _simple_index(index: Any) -> Any:
@@ -114,7 +137,7 @@ def _simple_index(index: Any) -> Any:
     for part in parts:
         kind = type(part)
         if kind is slice:
-            if not all(type(end) in (int, type(None)) for end in (part.start, part.stop, part.step)):
+            if not (type(part.start) in _ENDS and type(part.stop) in _ENDS and type(part.step) in _ENDS):
                 return None
         elif kind is not int and part is not None and part is not Ellipsis:
             return None
@@ -130,13 +153,26 @@ def _make_setitem(original: Any) -> Callable[[Any, Any, Any], None]:
     return __setitem__
 
 
+_overridden: list[str] = []
+"""The functions whose calls are in the hands of a `__torch_function__` just now."""
+
+
 def _make_function(name: str, original: Any) -> Callable[..., Any]:
     def writing_function(*args: Any, **kwargs: Any) -> Any:
-        if not is_traced():
+        if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
-            frame = _get_frame(1)
-            for tensor in target if isinstance(target, list | tuple) else (target,):
-                note(tensor, name, frame)
+            targets = target if isinstance(target, list | tuple) else (target,)
+            frames = _frames(_get_frame(1))
+            if frames is not None:
+                for tensor in targets:
+                    _note(tensor, name, frames, WHOLE)
+            if has_torch_function(targets) or has_torch_function(args):
+                # Modes and subclasses must be told of this very function: they compare with `torch.relu_`.
+                _overridden.append(name)
+                try:
+                    return handle_torch_function(writing_function, (*targets, *args), *args, **kwargs)
+                finally:
+                    _overridden.pop()
         return original(*args, **kwargs)
 
     writing_function.__name__ = writing_function.__qualname__ = name
@@ -183,30 +219,32 @@ class _StepHooks:
     def __init__(self) -> None:
         self._parameters: weakref.WeakKeyDictionary[Any, tuple[weakref.ref[torch.Tensor], ...]]
         self._parameters = weakref.WeakKeyDictionary()
-        self._before: list[tuple[Any, array[int]]] = []
+        self._before: list[tuple[Any, bool, array[int]]] = []
         self._own_class: dict[type, bool] = {}
 
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
-        if not self._is_own(type(optimizer)):
-            _Stepping.depth += 1
-        self._before.append((optimizer, self._versions(optimizer)))
+        own = self._is_own(type(optimizer))
+        if not own:
+            _stepping.depth += 1
+        self._before.append((optimizer, own, self._versions(optimizer)))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
         before = None
+        own = False
         while self._before and before is None:  # a step that raised has left its entry behind
-            stepping, versions = self._before.pop()
-            if not self._is_own(type(stepping)):
-                _Stepping.depth -= 1
+            stepping, own, versions = self._before.pop()
+            if not own:
+                _stepping.depth -= 1
             before = versions if stepping is optimizer else None
-        if before is not None and not self._is_own(type(optimizer)):
+        if before is not None and not own:
             frames = frames_to_own_code(_get_frame(1))
             name = f"{type(optimizer).__name__}.step"
-            parameters, after = self._parameters[optimizer], self._versions(optimizer)
-            record.add_step(Step(_next_number(), name, frames, parameters, before, after))
+            after = self._versions(optimizer)
+            record.add_step(Step(_next_number(), name, frames, self._parameters[optimizer], before, after))
 
     def _versions(self, optimizer: Any) -> array[int]:
         known = self._parameters.get(optimizer)
@@ -214,7 +252,8 @@ class _StepHooks:
         if known is None or len(known) != count:
             known = tuple(weakref.ref(p) for group in optimizer.param_groups for p in group["params"])
             self._parameters[optimizer] = known
-        return array("Q", [p._version for group in optimizer.param_groups for p in group["params"]])
+        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+            return array("Q", [p._version for group in optimizer.param_groups for p in group["params"]])
 
     def _is_own(self, kind: type) -> bool:
         """Is the optimizer's step written in the user's own code? Then its lines are what counts."""
@@ -269,6 +308,7 @@ def _wrap_functions() -> None:
             original = getattr(module, name)
             if id(original) not in wrapped:
                 wrapped[id(original)] = _make_function(name, original)
+                wrapped[id(original)].__module__ = module.__name__  # it is pickled by this name
             _replace(module, name, wrapped[id(original)])
     for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
         original = getattr(torch._C._VariableFunctions, name)
@@ -287,15 +327,18 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> None:
     for original, function in wrapped.items():
         if original in table:
             table[id(function)] = table[original]
+            _undo.append(functools.partial(table.pop, id(function)))
 
 
 def install() -> None:
     """Starts seeing writes."""
     if _undo:
         return
-    for name in _writing_methods():
-        _replace(torch.Tensor, name, WritingMethod(name, getattr(torch.Tensor, name)))
-    _replace(torch.Tensor, "__setitem__", _make_setitem(torch.Tensor.__setitem__))
+    # All are read before any is replaced: Python 3.13 stops caching a class that is changed and read a thousand times.
+    methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
+    methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
+    for name, method in methods.items():
+        _replace(torch.Tensor, name, method)
     _wrap_functions()
     from torch.optim import optimizer as optimizers
 
