@@ -387,6 +387,21 @@ def test_torch_is_not_needed(form):
     assert "OUT201" in result.stdout
 
 
+@pytest.mark.parametrize("form", ["text", "concise", "json", "sarif", "github"])
+def test_names_that_no_encoding_has(form, folder):
+    odd = os.path.join(os.fsencode(folder), b"\xff \xc3\xbc\n.py")
+    with open(odd, "w") as stream:
+        stream.write(BUG.replace("{comment}", "  # noqa: OUT999"))
+    with open(odd.replace(b".py", b"2.py"), "w") as stream:
+        stream.write(SYNTAX)
+    for encoding in ("utf-8", "ascii"):
+        result = run("--output-format", form, env=os.environ | {"PYTHONIOENCODING": encoding})
+        assert result.returncode == 1, result.stderr
+        assert "OUT201" in result.stdout
+        assert "Traceback" not in result.stderr
+    assert run("--output-format", form, "-o", "out").returncode == 1
+
+
 def test_a_reader_that_has_seen_enough():
     for number in range(40):
         write(f"m{number}.py")

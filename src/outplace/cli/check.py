@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -205,13 +205,13 @@ class _Check:
 
             text.render(result, for_stream(), self.options.quiet)
         else:
-            click.echo(self._plain(result), nl=False)
+            _echo(self._plain(result), sys.stdout)
 
     def _write(self, path: str, result: Result) -> None:
         from outplace.writing import reason, replace_text
 
         try:
-            replace_text(Path(path), self._plain(result))
+            replace_text(Path(path), _carried(self._plain(result), "utf-8"))
         except OSError as error:
             raise OutplaceError(f"cannot write the findings to {path}: {reason(Path(path), error)}") from error
 
@@ -226,7 +226,16 @@ class _Check:
         """A remark, once, on stderr: stdout belongs to the findings."""
         if text not in self._said and (always or not self.options.quiet):
             self._said.add(text)
-            click.echo(f"outplace: {text}", err=True)
+            _echo(f"outplace: {text}\n", sys.stderr)
+
+
+def _echo(text: str, stream: TextIO) -> None:
+    """Print what the stream can carry; a file's name may hold anything."""
+    click.echo(_carried(text, getattr(stream, "encoding", None) or "utf-8"), file=stream, nl=False)
+
+
+def _carried(text: str, encoding: str) -> str:
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _message(about: Failure | Note) -> str:

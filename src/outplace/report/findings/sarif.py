@@ -135,11 +135,11 @@ def _artifact(path: str) -> dict[str, str]:
 def _uri(path: str) -> str:
     """Relative to the repository, or else to the working folder; a file elsewhere by its whole address."""
     if not os.path.isabs(path):
-        return quote(path.replace(os.sep, "/"))
+        return quote(os.fsencode(path.replace(os.sep, "/")))
     relative = os.path.relpath(path, _root())
     if relative.split(os.sep)[0] == os.pardir:
         return Path(path).as_uri()
-    return quote(relative.replace(os.sep, "/"))
+    return quote(os.fsencode(relative.replace(os.sep, "/")))
 
 
 def _root() -> str:
