@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from outplace.model import Finding
@@ -14,9 +16,21 @@ from outplace.source.rules import finding_for
 from outplace.source.tape import Hit, Storage
 from outplace.source.values import PLAIN, UNKNOWN, Class, Function, Instance, Tensor, Value
 
-_MAY_WRITE = re.compile(
-    r"[^\W\d]\w*_\(|[-+*/%@&|^]=|\]\s*=[^=]|\binplace\s*=|\bout\s*=|\.step\(|\.data\b|ReLU\w*\(\s*True|load_state_dict"
+PROGRAM_STEPS = 40_000
+FUNCTION_STEPS = 2_000
+INIT_STEPS = 600
+
+_WRITES = re.compile(
+    r"""
+      \.\w*[a-z0-9]_\(                                            # x.add_(
+    | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
+    | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\d+\s*(?:\#|$)|\[|f?["']))   # x += v, but no counter, list or text
+    | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
+    | _hook\( | \.numpy\(
+    """,
+    re.VERBOSE | re.MULTILINE,
 )
+"""What a function must contain to be worth running by itself."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class Checked:
 
 def check_file(path: str, source: str, project: Project) -> Checked:
     """Finds the in-place bugs of one file."""
-    if "torch" not in source or not _MAY_WRITE.search(source):
+    if "torch" not in source or not (_WRITES.search(source) or "inplace" in source):
         return Checked([], None, ())
     first_read = len(project.read)
     try:
@@ -39,48 +53,66 @@ def check_file(path: str, source: str, project: Project) -> Checked:
         return Checked([], f"SyntaxError: {error.msg} (line {error.lineno or 1})", ())
     except (ValueError, RecursionError, MemoryError) as error:
         return Checked([], f"{type(error).__name__}: {error}", ())
-    hits = _run(module, project)
-    findings = {}
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here lives in cycles for long, and looking for them takes a third of the time
+    try:
+        hits = _run(module, project)
+    finally:
+        if collecting:
+            gc.enable()
+    return Checked(_findings(hits, module), None, tuple(dict.fromkeys(project.read[first_read:])))
+
+
+def _findings(hits: list[Hit], module: Module) -> list[Finding]:
+    """Each bug of this file once, the surest way it was found."""
+    found: dict[tuple[str, int, int], Finding] = {}
     for hit in hits:
         if hit.place.module is module:
             finding = finding_for(hit)
             key = (finding.kind, finding.site.line, finding.site.column)
-            known = findings.get(key)
-            if known is None or (known.severity == "warning" and finding.severity == "error"):
-                findings[key] = finding
-    ordered = sorted(findings.values(), key=lambda found: (found.site.line, found.site.column, found.code))
-    return Checked(ordered, None, tuple(dict.fromkeys(project.read[first_read:])))
+            if key not in found or finding.severity == "error":
+                found.setdefault(key, finding)
+                if found[key].severity == "warning":
+                    found[key] = finding
+    return sorted(found.values(), key=lambda finding: (finding.site.line, finding.site.column, finding.code))
 
 
 def _run(module: Module, project: Project) -> list[Hit]:
     """The program first; what it has not reached is then run function by function."""
     reached: set[ast.AST] = set()
-    program = Interpreter(project)
+    program = Interpreter(project, PROGRAM_STEPS)
     program.on_call = reached.add
-    _guarded(program, lambda: program.run_module(module))
+    _guarded(lambda: program.run_module(module))
     hits = list(program.tape.hits)
+    receivers: dict[Class, Value] = {}
     for function, owner in _functions(module):
-        if function.node in reached or not _may_write(module, function.node):
-            continue
-        alone = Interpreter(project)
-        alone.frames.append(Frame(module, module.scope, "<module>"))
-        _guarded(alone, lambda alone=alone, function=function, owner=owner: _run_alone(alone, function, owner))
-        hits.extend(alone.tape.hits)
+        if function.node not in reached and _worth_running(module, function, owner):
+            alone = Interpreter(project, FUNCTION_STEPS)
+            alone.frames.append(Frame(module, module.scope, "<module>"))
+            _guarded(lambda alone=alone, function=function, owner=owner: _run_alone(alone, function, owner, receivers))  # type: ignore[misc]
+            hits.extend(alone.tape.hits)
     return hits
 
 
-def _guarded(interpreter: Interpreter, run: object) -> None:
-    """Runs as far as it goes; a program too large or too strange is left where it stands."""
+def _guarded(run: Callable[[], None]) -> None:
+    """Runs as far as it goes; what is too large or too deep is left where it stands."""
     try:
-        run()  # type: ignore[operator]
+        run()
     except (OutOfSteps, RecursionError):
         pass
 
 
-def _may_write(module: Module, node: ast.AST) -> bool:
+def _text(module: Module, node: ast.AST) -> str:
     first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
-    lines = module.lines[first - 1 : last]
-    return _MAY_WRITE.search("\n".join(lines)) is not None
+    return "\n".join(module.lines[first - 1 : last])
+
+
+def _worth_running(module: Module, function: Function, owner: Class | None) -> bool:
+    """Does it write by itself, or run modules that may have been built to write?"""
+    if _WRITES.search(_text(module, function.node)):
+        return True
+    name = getattr(function.node, "name", "")
+    return owner is not None and name.startswith("forward") and "inplace" in _text(module, owner.node)
 
 
 def _functions(module: Module) -> list[tuple[Function, Class | None]]:
@@ -94,37 +126,34 @@ def _functions(module: Module) -> list[tuple[Function, Class | None]]:
     return found
 
 
-def _run_alone(interpreter: Interpreter, function: Function, owner: Class | None) -> None:
+def _run_alone(
+    interpreter: Interpreter, function: Function, owner: Class | None, receivers: dict[Class, Value]
+) -> None:
     """A function with unknown arguments; what it returns is taken to be trained on."""
-    receiver = _receiver(interpreter, owner) if owner is not None and function.kind not in ("staticmethod", "classmethod") else None
-    spec = function.node.args
-    given = [*spec.posonlyargs, *spec.args]
-    args: list[Value] = [] if receiver is None else [receiver]
-    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
-    if function.kind == "classmethod" and owner is not None:
-        args = [owner, *args[1:]]
-    if owner is not None and _is_function_forward(owner, function):
+    if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
         return  # a custom Function's forward and backward run without grad
+    given = [*function.node.args.posonlyargs, *function.node.args.args]
+    args: list[Value] = []
+    if owner is not None and function.kind != "staticmethod":
+        args.append(owner if function.kind == "classmethod" else _receiver(interpreter, owner, receivers))
+    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     returned = interpreter.call_function(function, args, {}, function.node)
     roots = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
     interpreter.tape.backward(roots)
 
 
-def _is_function_forward(owner: Class, function: Function) -> bool:
-    return (owner.torch_base() or "").startswith("torch.autograd")
-
-
-def _receiver(interpreter: Interpreter, owner: Class) -> Value:
-    """`self`: made by the class's own `__init__`, with unknown arguments."""
-    made = Instance(owner)
+def _receiver(interpreter: Interpreter, owner: Class, receivers: dict[Class, Value]) -> Value:
+    """`self`: made once by the class's own `__init__`, with unknown arguments."""
+    if owner in receivers:
+        return receivers[owner]
+    made = receivers[owner] = Instance(owner)
     base = owner.torch_base()
     if base is not None:
-        made.names["training"] = PLAIN
         made.names.update(torch_model.own_state(interpreter, base, owner.node))
     init = owner.find("__init__")
     if isinstance(init, Function):
         unknown: list[Value] = [UNKNOWN] * (len(init.node.args.posonlyargs) + len(init.node.args.args) - 1)
-        interpreter.call_function(init, [made, *unknown], {}, init.node)
+        _guarded(lambda: interpreter.within(INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)))
     made.names["training"] = PLAIN
     return made
 

@@ -20,6 +20,7 @@ from outplace.source.values import (
     Dictionary,
     Function,
     GradMode,
+    Imported,
     Instance,
     Items,
     Layer,
@@ -37,7 +38,6 @@ from outplace.source.values import (
 )
 
 DEEPEST_CALL = 16
-MOST_STEPS = 60_000
 ROUNDS = 3
 """How often a loop of unknown length is gone through: what one round saves the next may overwrite, and state that a
 round makes part of the graph is saved in the next. Loops inside loops: once less."""
@@ -72,8 +72,9 @@ class Frame:
 class Interpreter:
     """One run over a program, or over one function with unknown arguments."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, most_steps: int) -> None:
         self.project = project
+        self._most_steps = most_steps
         self.tape = Tape()
         self.grad: str = "on"
         """Grad mode: "on", "off", "inference" or "unknown"."""
@@ -122,22 +123,48 @@ class Interpreter:
         top = name.split(".")[0]
         if top == "torch":
             return Torch(name)
-        found = self.project.find(name, self.frame.module)
-        if found is None:
-            return Outside(name)
-        if not found.started:
-            found.scope.names["__name__"] = Const(found.name)
-            self.run_module(found)
-        return Namespace(found)
+        path = self.project.find(name, self.frame.module)
+        return Outside(name) if path is None else Namespace(path, name)
+
+    def names_of(self, namespace: Namespace) -> dict[str, Value]:
+        """The names that a module of the project defines."""
+        module = self.project.load(namespace.path)
+        if module is None:
+            return {}
+        if not module.started:
+            module.scope.names["__name__"] = Const(module.name)
+            self._beside(lambda: self.run_module(module))
+        return module.scope.names
+
+    def _beside(self, run: Callable[[], object]) -> None:
+        """Runs something that is no part of the present branch, loop or mode."""
+        kept = self.grad, self.tape.path, self._changes, self._loops, self.frames
+        self.grad, self.tape.path, self._changes, self._loops, self.frames = "on", (), None, 0, self.frames[:1]
+        try:
+            run()
+        finally:
+            self.grad, self.tape.path, self._changes, self._loops, self.frames = kept
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps > self._most_steps:
+            raise OutOfSteps
+
+    def within(self, steps: int, run: Callable[[], object]) -> None:
+        """Runs something with a budget of its own, and leaves no trace of having been cut short."""
+        kept = self.steps, self._most_steps, list(self.frames), self.grad, self.tape.path, self._changes, self._loops
+        self.steps, self._most_steps = 0, steps
+        try:
+            run()
+        finally:
+            self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = kept
 
     # -- statements -------------------------------------------------------------------------------------------------
 
     def block(self, statements: list[ast.stmt]) -> int:
         """Runs statements in order until one leaves the block."""
         for statement in statements:
-            self.steps += 1
-            if self.steps > MOST_STEPS:
-                raise OutOfSteps
+            self._step()
             run = _STATEMENTS.get(type(statement))
             if run is not None:
                 ended = run(self, statement)
@@ -345,7 +372,7 @@ class Interpreter:
                     return getter
         elif name in ("contextmanager", "asynccontextmanager"):
             return UNKNOWN
-        elif isinstance(decorator, Function):
+        elif isinstance(decorator, Function) and _touches_grad_mode(decorator):
             made = self.call(decorator, [value], {}, node)
             return made if isinstance(made, Function | Bound) else value
         return value
@@ -387,12 +414,15 @@ class Interpreter:
         for alias in node.names:
             if alias.name == "*":
                 if isinstance(holder, Namespace):
-                    self.frame.scope.names.update(holder.module.scope.names)
+                    self.frame.scope.names.update(self.names_of(holder))
                 continue
-            value = self.attribute(holder, alias.name, node)
-            if isinstance(holder, Namespace | Unknown) and isinstance(value, Unknown) and base:
-                inner = self.import_module(f"{base}.{alias.name}")
-                value = inner if isinstance(inner, Namespace) else value
+            value: Value
+            if isinstance(holder, Namespace):
+                value = Imported(holder, alias.name)
+            elif isinstance(inner := self.import_module(f"{base}.{alias.name}") if base else UNKNOWN, Namespace):
+                value = inner
+            else:
+                value = self.attribute(holder, alias.name, node)
             self.frame.scope.set(alias.asname or alias.name, value)
         return Stop.RAN
 
@@ -461,7 +491,7 @@ class Interpreter:
         elif isinstance(holder, Class):
             self.set_name(holder.names, name, value)
         elif isinstance(holder, Namespace):
-            holder.module.scope.names[name] = value
+            self.names_of(holder)[name] = value
         else:
             torch_model.set_attribute(self, holder, name, value, node)
 
@@ -477,7 +507,23 @@ class Interpreter:
 
     def _name(self, node: ast.Name) -> Value:
         value = self.frame.scope.get(node.id)
-        return value if value is not None else python_model.builtin(node.id)
+        if value is None:
+            return python_model.builtin(node.id)
+        return self._resolved(value, set()) if isinstance(value, Imported) else value
+
+    def _resolved(self, value: Value, seen: set[tuple[str, str]]) -> Value:
+        """What an imported name stands for, through modules that import it themselves."""
+        while isinstance(value, Imported):
+            key = (value.module.path, value.name)
+            if key in seen:
+                return UNKNOWN
+            seen.add(key)
+            found = self.names_of(value.module).get(value.name)
+            if found is None:
+                path = self.project.find(f"{value.module.name}.{value.name}", self.frame.module)
+                return UNKNOWN if path is None else Namespace(path, f"{value.module.name}.{value.name}")
+            value = found
+        return value
 
     def _attribute(self, node: ast.Attribute) -> Value:
         holder = self.eval(node.value)
@@ -492,8 +538,7 @@ class Interpreter:
         if isinstance(holder, Torch):
             return torch_model.torch_attribute(f"{holder.name}.{name}")
         if isinstance(holder, Namespace):
-            found = holder.module.scope.names.get(name)
-            return found if found is not None else UNKNOWN
+            return self._resolved(Imported(holder, name), set())
         if isinstance(holder, Class):
             return self._class_attribute(holder, name)
         if isinstance(holder, Outside):
@@ -562,6 +607,7 @@ class Interpreter:
         return Bound("slice", PLAIN)
 
     def _call(self, node: ast.Call) -> Value:
+        self._step()
         function = self.eval(node.func)
         args: list[Value] = []
         for argument in node.args:
@@ -831,6 +877,13 @@ class Interpreter:
 
     def _await(self, node: ast.Await) -> Value:
         return self.eval(node.value)
+
+
+def _touches_grad_mode(decorator: Function) -> bool:
+    """Other decorators (registries, caches, timers) leave what matters here as it is."""
+    node = decorator.node
+    body = "\n".join(decorator.module.lines[node.lineno - 1 : node.end_lineno])
+    return "grad" in body or "inference_mode" in body
 
 
 def _has_unknown_base(cls: Class) -> bool:

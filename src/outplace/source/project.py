@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from outplace.source.values import Scope
 
 
+_LARGEST = 2_000_000
+
+
 class Module:
     """One source file. `scope` is filled when its top level is first interpreted."""
 
-    def __init__(self, path: str, source: str, name: str) -> None:
-        self.path, self.source, self.name = path, source, name
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes and the like are not ours to tell
-            self.tree = ast.parse(source, path)
+    def __init__(self, path: str, source: str, name: str, tree: ast.Module) -> None:
+        self.path, self.source, self.name, self.tree = path, source, name, tree
         self.lines = source.splitlines()
         self.scope = Scope()
         self.started = False
@@ -37,46 +37,58 @@ class Project:
     def __init__(self, roots: Sequence[str] = ()) -> None:
         self._roots = [os.path.abspath(root) for root in roots]
         self._modules: dict[str, Module | None] = {}
+        self._trees: dict[str, tuple[str, ast.Module]] = {}
+        self._paths: dict[tuple[str, str], str | None] = {}
         self.read: list[str] = []
         """Files that were read for imports, in order; `analysis` notes which belong to which result."""
 
     def open(self, path: str, source: str) -> Module:
-        """The module of a file that is being checked."""
+        """The module of a file that is being checked: a program, even where others import it."""
         absolute = os.path.abspath(path)
-        module = Module(path, source, _module_name(absolute))
-        self._modules[absolute] = module
-        return module
+        return Module(path, source, _module_name(absolute), self._parse(absolute, source))
 
-    def find(self, name: str, importer: Module) -> Module | None:
-        """The project's own module of that name, as seen from the importing file; None for anything else."""
-        relative = os.path.join(*name.split("."))
-        for folder in self._search(importer):
-            for path in (os.path.join(folder, relative + ".py"), os.path.join(folder, relative, "__init__.py")):
-                if os.path.isfile(path):
-                    return self._load(path, name)
-        return None
+    def find(self, name: str, importer: Module) -> str | None:
+        """The file of the project's own module of that name, as seen from the importing file; None for anything else."""
+        key = (os.path.dirname(os.path.abspath(importer.path)), name)
+        if key not in self._paths:
+            self._paths[key] = self._look_for(name, key[0])
+        return self._paths[key]
 
-    def _search(self, importer: Module) -> list[str]:
-        """The folder above the importer's outermost package, the importer's own folder, and the roots."""
-        here = os.path.dirname(os.path.abspath(importer.path))
-        top = here
-        while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:
-            top = os.path.dirname(top)
-        return list(dict.fromkeys([top, here, *self._roots]))
-
-    def _load(self, path: str, name: str) -> Module | None:
+    def load(self, path: str) -> Module | None:
+        """The module of an imported file; None where it cannot be read."""
         if path not in self._modules:
             self._modules[path] = None
             try:
                 with tokenize.open(path) as file:
                     source = file.read()
-                if len(source) < 2_000_000:
-                    self._modules[path] = Module(path, source, _module_name(path))
-            except (OSError, SyntaxError, ValueError, RecursionError, UnicodeDecodeError, MemoryError):
+                if len(source) < _LARGEST:
+                    self._modules[path] = Module(path, source, _module_name(path), self._parse(path, source))
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
-        if path not in self.read:
-            self.read.append(path)
+        self.read.append(path)
         return self._modules[path]
+
+    def _parse(self, path: str, source: str) -> ast.Module:
+        known = self._trees.get(path)
+        if known is not None and known[0] == source:
+            return known[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes and the like are not ours to tell
+            tree = ast.parse(source, path)
+        self._trees[path] = (source, tree)
+        return tree
+
+    def _look_for(self, name: str, here: str) -> str | None:
+        """Looks in the folder above the importer's outermost package, in its own folder, and in the roots."""
+        top = here
+        while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:
+            top = os.path.dirname(top)
+        relative = os.path.join(*name.split("."))
+        for folder in dict.fromkeys([top, here, *self._roots]):
+            for path in (os.path.join(folder, relative + ".py"), os.path.join(folder, relative, "__init__.py")):
+                if os.path.isfile(path):
+                    return path
+        return None
 
 
 def _module_name(path: str) -> str:

@@ -283,6 +283,8 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
+        if value.kind.endswith("Dict"):
+            return [Const(name) for name in list(value.children)[:most]]
         return list(value.children.values())[:most]
     if isinstance(value, Tensor):
         from outplace.source import torch_model

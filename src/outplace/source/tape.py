@@ -7,6 +7,7 @@ lie on. Nothing is reported until a backward (or a return to unknown callers) ne
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -96,18 +97,20 @@ class Hit:
     detail: str = ""
 
 
+_clock = itertools.count(1)
+"""One clock for all runs: what a module's `__init__` wrote lies before whatever its methods save."""
+
+
 @dataclass
 class Tape:
     """The books of one run of the interpreter."""
 
-    clock: int = 0
     path: Path = ()
     hits: list[Hit] = field(default_factory=list)
 
     def tick(self) -> int:
         """The next moment."""
-        self.clock += 1
-        return self.clock
+        return next(_clock)
 
     def write(
         self,

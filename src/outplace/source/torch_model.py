@@ -63,6 +63,8 @@ _INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt"
                 "logical_or", "logical_not", "searchsorted", "bucketize", "isfinite", "multinomial"}  # fmt: skip
 _FLOAT_ONLY = {"div", "true_divide", "divide", "sigmoid", "exp", "log", "sqrt", "tanh", "sin", "cos", "normal", "uniform"}
 _MEMORY_FILLS = {"fill_", "zero_", "masked_fill_", "index_put_"}
+_COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
+"""They copy what is expanded."""
 _CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList",
                "torch.nn.ParameterDict"}  # fmt: skip
 _PLAIN_METHODS = {"item", "tolist", "size", "dim", "numel", "element_size", "is_floating_point", "stride", "storage_offset",
@@ -184,7 +186,7 @@ def run_op(
     named = {key: _argument(value) for key, value in keywords.items() if key not in ("out", "inplace")}
     settings = {"training": layer.training, **layer.options} if layer is not None else None
     state = Arg(True, _any_grad(layer.state.values())) if layer is not None and layer.state else ops.TENSOR
-    effect = ops.effect(op, given, named, method=method, options=settings, state=state)
+    effect = _effect(op, given, named, method, settings, state)
     inputs = [tensor for value in (*args, *keywords.values()) for tensor in tensors_in(value)]
     if layer is not None:
         inputs.extend(layer.state.values())
@@ -192,6 +194,34 @@ def run_op(
     if isinstance(target, Tensor):
         return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
     return _new_results(interpreter, op, effect, args, keywords, node, label or name, inputs, layer)
+
+
+_effects: dict[Any, ops.Effect] = {}
+
+
+def _effect(
+    op: ops.Op, args: list[Arg], keywords: dict[str, Arg], method: bool, settings: dict[str, Any] | None, state: Arg
+) -> ops.Effect:
+    """The op table's answer, remembered: programs ask the same few hundred questions again and again."""
+    key = (
+        op.name,
+        tuple(map(_asked, args)),
+        tuple((name, _asked(arg)) for name, arg in keywords.items()) if keywords else None,
+        method,
+        tuple(settings.items()) if settings else None,
+        state.grad,
+    )
+    try:
+        found = _effects.get(key)
+    except TypeError:  # an option that cannot be a key
+        return ops.effect(op, args, keywords, method=method, options=settings, state=state)
+    if found is None:
+        found = _effects[key] = ops.effect(op, args, keywords, method=method, options=settings, state=state)
+    return found
+
+
+def _asked(arg: Arg) -> Any:
+    return arg.tensor, arg.grad, arg.value if isinstance(arg.value, str | bool | type(None)) else type(arg.value)
 
 
 def _any_grad(tensors: Any) -> bool | None:
@@ -283,11 +313,11 @@ def _new_results(
             result.requires_grad = grad if result.view != "detached" else False
             result.node = made if result.view != "detached" else None
             result.since = interpreter.tape.tick()
-        result.dtype = _result_dtype(op, inputs, result)
+        result.dtype = _result_dtype(op, inputs, args)
         if result.dtype in ("int", "bool"):
             result.requires_grad, result.node = False, None
         result.known = True
-        result.expanded = result.expanded or op.expanded
+        result.expanded = (result.expanded and op.name not in _COMPACTING) or op.expanded
         saved = effect.results.get(number, effect.results.get("*", False))
         if saved is not False and made is not None:
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
@@ -352,13 +382,18 @@ def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
     return "nograd" if interpreter.grad in ("off", "inference") else "view"
 
 
-def _result_dtype(op: ops.Op, inputs: list[Tensor], result: Tensor) -> str | None:
+def _result_dtype(op: ops.Op, inputs: list[Tensor], args: list[Value]) -> str | None:
     base = op.name.rpartition(".")[2].rstrip("_")
     if base in _INT_RESULTS:
         return "bool" if base in ("eq", "ne", "lt", "gt", "le", "ge", "isnan") else "int"
     if base in _FLOAT_ONLY:
-        return "float"
+        return "float" if base not in ("div", "divide") else None
     kinds = {tensor.dtype for tensor in inputs}
+    if base in ("add", "sub", "mul", "rsub", "pow") and any(not isinstance(value, Tensor) for value in args):
+        if any(isinstance(value, Const) and isinstance(value.value, float) for value in args):
+            return "float"
+        if not all(isinstance(value, Tensor | Const) for value in args):
+            return "float" if kinds == {"float"} else None
     return kinds.pop() if len(kinds) == 1 else ("float" if "float" in kinds else None)
 
 
@@ -545,7 +580,12 @@ def set_item(
 ) -> None:
     """`x[key] = value`; `again` for the second half of `x[key] += value`."""
     key = interpreter.eval(target.slice)
+    mixed = not all(isinstance(option, Tensor) for option in options(holder))
+    if isinstance(value, Const) and not isinstance(value.value, int | float | complex):
+        mixed = True  # None and texts are no values for a tensor
     for option in options(holder):
+        if isinstance(option, Tensor) and mixed:
+            continue  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
         if isinstance(option, Tensor):
             _set_tensor_item(interpreter, option, key, value, node, again)
         elif isinstance(option, Plain) and option.storage is not None:
@@ -760,13 +800,19 @@ def _converted(
     dtype = _dtype_of({"dtype": argument for argument in args} | keywords)
     if dtype in ("int", "bool"):
         return fresh(interpreter, False, dtype)
-    if not tensor.known:
-        return tensor
-    same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=tensor.dtype)
+    return _perhaps_same(interpreter, tensor, dtype)
+
+
+def _as_float(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return _perhaps_same(interpreter, tensor, "float")
+
+
+def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
+    same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype)
     same.certain, same.since, same.view = False, interpreter.tape.tick(), tensor.view
-    same.parameter, same.inference = tensor.parameter, tensor.inference
-    if not any(isinstance(argument, Const | Torch) for argument in (*args, *keywords.values())) or tensor.dtype == "float":
-        same.certain = False
+    same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
     return same
 
 
@@ -796,7 +842,7 @@ def reduced(
 _TENSOR_METHODS: dict[str, Any] = {
     "backward": _backward, "detach": _detach, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
-    "float": _converted, "half": _converted, "double": _converted, "bfloat16": _converted, "type_as": _converted,
+    "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,
     "retain_grad": lambda i, t, a, k, n: NONE, "share_memory_": lambda i, t, a, k, n: t,
     "max": _reduced("max"), "min": _reduced("min"), "sort": _reduced("sort"), "topk": _reduced("topk"),
     "median": _reduced("median"), "kthvalue": _reduced("kthvalue"), "mode": _reduced("mode"),
@@ -888,9 +934,7 @@ def _grad_mode(mode: str, args: list[Value]) -> Value:
 
 
 def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-    dtype = _dtype_of(keywords)
-    if dtype is None:
-        dtype = _factory_dtype(short, args)
+    dtype = _dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
     grad = _flag(keywords.get("requires_grad"))
     made = fresh(interpreter, grad, dtype, leaf=True)
     if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
@@ -1037,6 +1081,8 @@ def make_layer(interpreter: Interpreter, name: str, args: list[Value], keywords:
     if op is None:
         return UNKNOWN
     options_given = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
+    if "Dropout" in kind and args and isinstance(args[0], Const):
+        options_given["p"] = args[0].value
     inplace = keywords.get("inplace")
     if inplace is None and _flag_first(kind) and args:
         inplace = args[_flag_first(kind) - 1] if len(args) >= _flag_first(kind) else None
@@ -1047,6 +1093,8 @@ def make_layer(interpreter: Interpreter, name: str, args: list[Value], keywords:
         if not (name_of == "bias" and options_given.get("bias") is False):
             is_buffer = name_of.startswith("running_") or name_of == "num_batches_tracked"
             layer.state[name_of] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
+    if kind.startswith("nn.BatchNorm"):
+        layer.state["num_batches_tracked"] = fresh(interpreter, False, "int")
     for name_of in ("weight", "bias"):
         if name_of not in layer.state and kind in _WITH_WEIGHTS and options_given.get(name_of) is not False:
             layer.state[name_of] = parameter(interpreter)
@@ -1091,12 +1139,27 @@ def run_layer(
     if args and isinstance(args[0], Unknown):
         args = [_assumed_tensor(interpreter), *args[1:]]
     name = f"{layer.kind}(inplace=True)" if layer.options.get("inplace") is True else layer.kind
+    if "Dropout" in layer.kind:
+        return _dropout(interpreter, name, layer, args, node)
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
     if layer.kind in ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell"):
         made = _recurrent(interpreter, layer, made)
     elif layer.kind == "nn.MultiheadAttention" and isinstance(made, Tensor):
         made = Items([made, UNKNOWN], "tuple")
     return _hooked(interpreter, made, node) if layer.hooked else made
+
+
+def _dropout(interpreter: Interpreter, name: str, layer: Layer, args: list[Value], node: ast.AST) -> Value:
+    """Dropout does nothing in evaluation or with p = 0, and then it writes nothing either."""
+    rate, given = layer.options.get("p"), args[0] if args else UNKNOWN
+    if layer.training is False or rate == 0 or not isinstance(given, Tensor):
+        return given
+    if layer.options.get("inplace") is not True or (layer.training and isinstance(rate, float)):
+        return run_op(interpreter, name, args, {}, node, layer=layer, label=layer.kind)
+    perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype)
+    perhaps.certain, perhaps.since, perhaps.view = False, given.since, given.view
+    run_op(interpreter, name, [perhaps, *args[1:]], {}, node, layer=layer, label=layer.kind)
+    return given
 
 
 def _assumed_tensor(interpreter: Interpreter) -> Tensor:
@@ -1307,7 +1370,8 @@ def _module_requires_grad(
 
 
 def _state_dict(interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return StateDict(dict(tensors_of(module)), interpreter.tape.tick())
+    kept: dict[Any, Value] = {name: _detach(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()}
+    return StateDict(kept, interpreter.tape.tick())
 
 
 def _load_state_dict(

@@ -139,12 +139,21 @@ class Outside(Value):
 
 
 class Namespace(Value):
-    """A module of the project."""
+    """A module of the project, by its file; read when something of it is first used."""
 
-    __slots__ = ("module",)
+    __slots__ = ("name", "path")
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.name = path, name
+
+
+class Imported(Value):
+    """A name imported from a module of the project; looked up when it is first used."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: Namespace, name: str) -> None:
+        self.module, self.name = module, name
 
 
 class Scope:
