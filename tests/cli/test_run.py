@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 import zipfile
 
@@ -410,7 +408,7 @@ def test_modules_beside_the_program_are_loaded_as_ever(tmp_path):
     )
     write(tmp_path, "click.py", "mine = True")
     write(tmp_path, "queue.py", "mine = True")
-    mod = write(tmp_path, "mod.py", "counter = 1")
+    mod = write(tmp_path, "mod.py", "counter = 1\n")
     expected = plain(tmp_path, "prog.py")
     mod.write_text("counter = 1\n")
     same(expected, outplace(tmp_path, "run", "prog.py"))
@@ -444,7 +442,8 @@ PROCESSES = """
             print('child', flush=True)
             sys.exit(3)
         print(os.waitstatus_to_exitcode(os.wait()[1]))
-        print(subprocess.run([sys.executable, '-c', 'import sys; print(sys.argv, "torch" in sys.modules)'], capture_output=True))
+        words = [sys.executable, '-c', 'import sys; print(sys.argv, "torch" in sys.modules)', 'x']
+        print(subprocess.run(words, capture_output=True))
     """
 
 

@@ -1,7 +1,7 @@
-"""The hook inside torch's backward: it notes each backward pass, and diagnoses one that fails before anyone sees the error.
+"""The hook inside torch's backward: it notes each backward pass, and diagnoses one that fails before anybody sees it.
 
-The hook is compiled into torch's own `_engine_run_backward`, the one function that every backward and grad goes through,
-so the traceback keeps exactly the frames and lines it always had.
+The hook is compiled into torch's own `_engine_run_backward`, the one function that every backward and grad goes
+through, so the traceback keeps exactly the frames and lines it always had.
 """
 
 from __future__ import annotations

@@ -152,6 +152,10 @@ class _Marker(ast.NodeTransformer):
         if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith | ast.If | ast.While | ast.ClassDef):
             header = _header_end(node)  # the mark is about the header; the body has marks of its own
             end_line, end_column = header.end_lineno or line, header.end_col_offset or column
+        decorators = getattr(node, "decorator_list", None)
+        if decorators:  # it is they who run, on lines of their own
+            line, column = decorators[0].lineno, decorators[0].col_offset
+            end_line, end_column = decorators[-1].end_lineno, decorators[-1].end_col_offset
         STATEMENTS.append(Statement(self._file, line, end_line, column, end_column, function))
         return ast.copy_location(ast.Constant(len(STATEMENTS) - 1), node)
 

@@ -1,13 +1,14 @@
 """The exact but dearer way to know where nodes were made: each node carries its place.
 
-Used where marks cannot serve: code that was loaded before outplace came (`outplace.watch()` in a running program, a child
-process's main script), and graphs that several threads build, since each thread numbers its nodes from zero. Anomaly
-mode calls `torch.fx.traceback.format_stack` for each node and keeps what it returns; in its place stands a function
-that only looks up the user's line: about 5 microseconds a node instead of 100.
+Used where marks cannot serve: code that was loaded before outplace came (`outplace.watch()` in a running program, a
+child process's main script), and graphs that several threads build, since each thread numbers its nodes from zero.
+Anomaly mode calls `torch.fx.traceback.format_stack` for each node and keeps what it returns; in its place stands a
+function that only looks up the user's line: about 5 microseconds a node instead of 100.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from types import FrameType
@@ -34,7 +35,7 @@ _NOWHERE = Tag(["  <no Python frame>\n"])
 
 def _tag() -> list[str]:
     if fx_traceback.should_preserve_node_meta:  # torch.compile is tracing and needs its own strings
-        return _original()
+        return list(_original())
     try:
         frame: FrameType | None = sys._getframe(1)
     except ValueError:  # a thread of C++
@@ -57,21 +58,42 @@ def enabled() -> bool:
     return fx_traceback.format_stack is _tag
 
 
+_QUIET = ("ignore", re.compile("Error detected in ", re.IGNORECASE), UserWarning, None, 0)
+"""The filter against anomaly mode's own report of a failed backward, which would come on top of the diagnosis."""
+
+_filters: Any = warnings.filters
+_anomaly_before: tuple[bool, bool] | None = None
+
+
 def install() -> None:
     """Starts tagging nodes, in all threads."""
+    global _anomaly_before
     if enabled():
         return
     fx_traceback.format_stack = _tag
-    if not torch.is_anomaly_enabled():
-        warnings.filterwarnings("ignore", message="Error detected in ", category=UserWarning)
+    _anomaly_before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    if not _anomaly_before[0]:
+        _filters.insert(0, _QUIET)
+        _filters_changed()
         torch.autograd.set_detect_anomaly(True, check_nan=False)
 
 
 def uninstall() -> None:
     """Stops tagging."""
-    if enabled():
-        fx_traceback.format_stack = _original
-        torch.autograd.set_detect_anomaly(False)
+    global _anomaly_before
+    if not enabled() or _anomaly_before is None:
+        return
+    fx_traceback.format_stack = _original
+    if not _anomaly_before[0]:
+        if _QUIET in _filters:
+            _filters.remove(_QUIET)
+            _filters_changed()
+        torch.autograd.set_detect_anomaly(*_anomaly_before)
+    _anomaly_before = None
+
+
+def _filters_changed() -> None:
+    warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
 def tag_of(node: Any) -> Tag | None:
