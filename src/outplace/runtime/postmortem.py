@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import ast
+from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -14,31 +14,17 @@ from outplace.knowledge.errors import Match, VersionError, parse_version_error
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import by_node, describe_saved
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
-from outplace.runtime import graph, hidden, names, record, sites, tags
+from outplace.runtime import graph, hidden, names, record, sites
+from outplace.runtime.culprits import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, place_of
 from outplace.runtime.graph import Slot
 from outplace.runtime.makers import narrow_to_maker
-from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.record import Backward, Place, Step, Write
 from outplace.runtime.regions import written_apart
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
 
 _STEPS_OVER = {"embedding_renorm_"}
 """Writes to a parameter that are part of a forward, not an update of it."""
-
-
-@dataclass
-class Hurt:
-    """One storage that was written after it was saved: its stale slots and the writes that made them so."""
-
-    slots: list[Slot]
-    writes: list[tuple[Write | Step | Backward, int]] = field(default_factory=list)
-    """Each write with the version it left behind."""
-    unseen: int = 0
-
-    def base(self) -> torch.Tensor | None:
-        """The tensor itself rather than a view of it."""
-        alias = self.slots[0].alias
-        return None if alias is None else alias if alias._base is None else alias._base
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
@@ -50,13 +36,13 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     slots = [slot for node in nodes for slot in graph.stale_slots(node)]
     slots += hidden.stale_slots(nodes)
     if not slots and match.entry.kind == "detached":
-        slots = [slot for node in nodes for slot in graph.detached_slots(node) if _detaching(slot)]
+        slots = [slot for node in nodes for slot in graph.detached_slots(node) if detaching(slot)]
     stack = names.own_frames(error.__traceback__, frame)
     raised = record.frames_to_own_code(frame)
     raised_at = sites.at_instruction(raised[-1]).site if raised else None
     if not slots:
         return [_without_slots(error, match, raised_at)]
-    hurts = [_hurt(group) for group in _by_storage(slots)]
+    hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
     found = [_diagnosis(error, group, raised_at, stack) for group in _by_cause(hurts)]
     return sorted(found, key=lambda diagnosis: not _is_the_one(diagnosis, parse_version_error(str(error))))
 
@@ -86,68 +72,6 @@ def _ends_of_checkpoints(slots: list[Slot]) -> list[Slot]:
     inside = sorted((s for s in slots if s.saved_as == graph.CHECKPOINTED), key=lambda s: graph.number_of(s.node) or 0)
     ends = {id(slot) for slot in (*inside[:1], *inside[-1:])}
     return [slot for slot in slots if slot.saved_as != graph.CHECKPOINTED or id(slot) in ends]
-
-
-# -- who wrote it -----------------------------------------------------------------------------------------------------
-
-
-def _hurt(slots: list[Slot]) -> Hurt:
-    """The writes between the oldest save and now."""
-    hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
-    versions = [slot.error for slot in slots if slot.error is not None]
-    if not versions:  # detached in place: no version step, the call itself is in the record
-        hurt.writes = [(write, write.before or 0) for slot in slots for write in _detaching(slot)]
-        return hurt
-    first, now = min(error.expected for error in versions), max(error.version for error in versions)
-    found = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
-    steps = list(_steps_of(hurt, first, now))
-    covered = {write.before for write, _ in found}
-    covered.update(version for step, before, after in steps for version in range(before, after))
-    missing = [version for version in range(first, now) if version not in covered]
-    hurt.writes = [*found, *((step, after) for step, _, after in steps)]
-    if missing:
-        hurt.writes.extend(_gradient_writes(hurt, missing))
-        hurt.unseen = len([version for version in missing if version + 1 not in {left for _, left in hurt.writes}])
-    hurt.writes.sort(key=lambda entry: entry[1])
-    return hurt
-
-
-def _detaching(slot: Slot) -> list[Write]:
-    return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
-
-
-def _oldest(hurt: Hurt) -> int:
-    return min((number for slot in hurt.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
-
-
-def _writes_to(hurt: Hurt) -> list[Write]:
-    """The writes to this storage since it was saved. Until then another storage may have had the same address."""
-    storage, oldest = hurt.slots[0].storage, _oldest(hurt)
-    mine, *others = record.all_threads()
-    found = [write for write in mine.writes if write.storage == storage and write.moment > oldest]
-    return found + [write for other in others for write in other.writes if write.storage == storage]
-
-
-def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
-    storage = hurt.slots[0].storage
-    for thread in record.all_threads():
-        for step in thread.steps:
-            for reference, before, after in zip(step.parameters, step.before, step.after, strict=True):
-                if before < now and after > first and before != after:
-                    parameter = reference()
-                    if parameter is not None and names.storage_of(parameter) == storage:
-                        yield step, max(before, first), min(after, now)
-
-
-def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[Backward, int]]:
-    """Backward itself writes: it adds to the `.grad` that is already there."""
-    storage, oldest = hurt.slots[0].storage, _oldest(hurt)
-    if not any(t.is_leaf and t.grad is not None and names.storage_of(t.grad) == storage for t in names.live_tensors()):
-        return []
-    later = [backward for backward in record.current().backwards[:-1] if backward.moment > oldest]
-    if len(later) < len(missing):
-        return []
-    return list(zip(later[-len(missing) :], [version + 1 for version in missing], strict=True))
 
 
 # -- the diagnosis -----------------------------------------------------------------------------------------------------
@@ -189,31 +113,14 @@ def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
     return tuple(found.values())
 
 
-def _mutation(write: Write | Step | Backward, version: int) -> Mutation:
-    operation = "backward" if isinstance(write, Backward) else write.operation
-    if not write.frames:
+def _mutation(write: AnyWrite, version: int) -> Mutation:
+    operation, own = _located(write)
+    if own is None:
         return Mutation(operation, None, version)
-    own = sites.at_instruction(write.frames[-1], operation)
+    if isinstance(write, NodeWrite):
+        return Mutation(operation, own.site, version)
     chain = tuple(sites.at_instruction(place).site for place in reversed(write.frames[:-1]))
     return Mutation(operation, own.site, version, chain=chain if isinstance(write, Write) else ())
-
-
-def place_of(node: Any) -> Place:
-    """Where a node was made: by its tag, else by the mark that its number falls under."""
-    tag = tags.tag_of(node)
-    if tag is not None:
-        return tag.place
-    number = graph.number_of(node)
-    if number is None:
-        return None
-    mine, *others = record.all_threads()
-    if any(_could_be(other, number) for other in others):
-        return None  # several threads number their nodes from zero: better no line than a wrong one
-    return mine.place_of(number)
-
-
-def _could_be(thread: ThreadRecord, number: int) -> bool:
-    return max(thread.forgotten, 0) <= number < thread.starts[-1]
 
 
 def _saver(slot: Slot) -> SavedTensor:
@@ -258,8 +165,10 @@ def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, 
     )
 
 
-def _located(write: Write | Step | Backward) -> tuple[str, Located | None]:
+def _located(write: AnyWrite) -> tuple[str, Located | None]:
     operation = "backward" if isinstance(write, Backward) else write.operation
+    if isinstance(write, NodeWrite):
+        return operation, sites.at_place(write.place)
     return operation, sites.at_instruction(write.frames[-1], operation) if write.frames else None
 
 
@@ -268,10 +177,8 @@ def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
     name = None
     if base is not None and base.is_leaf and base.requires_grad:
         name = names.name_in_frames(base, stack)
-    for write, _ in reversed(hurt.writes):
-        if name is None and isinstance(write, Write) and len(write.frames) > 0:
-            located = sites.at_instruction(write.frames[-1], write.operation)
-            name = sites.target_text(located, write.operation)
+    if name is None:
+        name = _name_where_written(hurt)
     if name is None and base is not None:
         name = names.name_in_frames(base, stack)
     shown = base if kind == "stepped" and base is not None else alias
@@ -279,6 +186,18 @@ def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
         error = hurt.slots[0].error
         return Tensor(name, error.sizes if error else None, None)
     return Tensor(name, tuple(shown.shape), str(shown.dtype).removeprefix("torch."))
+
+
+def _name_where_written(hurt: Hurt) -> str | None:
+    """What the lines that wrote it call it: the last of the plainest names."""
+    found = []
+    for write, _ in reversed(hurt.writes):
+        operation, located = _located(write)
+        target = sites.target_node(located, operation) if located and isinstance(write, Write | NodeWrite) else None
+        rank = sites.plainness(target)
+        if target is not None and rank is not None:
+            found.append((rank, ast.unparse(target)))
+    return min(found, key=lambda entry: entry[0])[1] if found else None
 
 
 def _apart(hurt: Hurt) -> bool:

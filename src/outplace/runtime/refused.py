@@ -15,7 +15,7 @@ from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Diagnosis, Mutation, Site, Tensor
 from outplace.repair import plain
 from outplace.runtime import graph, names, record, sites, writes
-from outplace.runtime.postmortem import place_of
+from outplace.runtime.culprits import place_of
 from outplace.runtime.record import Instruction, Write
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
@@ -33,6 +33,8 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     frame, place, library = own
     compiled = _in_compiled_code(str(error))
     written = _noted(place)
+    if written is not None:
+        record.current().writes.remove(written)  # it did not come to pass
     located = compiled or sites.at_instruction(place, written.operation if written else None)
     if match.raised == "use":
         return [_written_before(error, match, frame, located)]
@@ -166,7 +168,7 @@ def _diagnosis(
     frame: FrameType,
 ) -> Diagnosis:
     kind = BY_NAME[match.entry.kind]
-    name = ast.unparse(target) if target is not None else None
+    name = ast.unparse(target) if target is not None and sites.plainness(target) is not None else None
     made_at = _made_at(kind.name, tensor, target, located, frame)
     described = Tensor(name)
     if tensor is not None:

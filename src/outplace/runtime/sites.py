@@ -225,12 +225,6 @@ def narrowed(located: Located, candidates: list[ast.expr]) -> Located:
     return Located(site, located.filename, candidates[0], located.statement)
 
 
-def target_text(located: Located, operation: str) -> str | None:
-    """What the user calls the tensor that this operation writes."""
-    node = target_node(located, operation)
-    return None if node is None else ast.unparse(node)
-
-
 def target_node(located: Located, operation: str) -> ast.expr | None:
     """The expression for the tensor that this operation writes."""
     node = located.node
@@ -246,16 +240,42 @@ def target_node(located: Located, operation: str) -> ast.expr | None:
         if out is not None:
             return out
         if isinstance(node.func, ast.Attribute) and node.func.attr == operation and not _is_module(node.func.value):
-            return node.func.value
-        if node.args and not isinstance(node.args[0], ast.Starred):
+            return _start_of_chain(node.func.value)
+        if node.args and not isinstance(node.args[0], ast.Starred) and not _hands_on(node.func):
             return node.args[0]
     return None
+
+
+def _start_of_chain(node: ast.expr) -> ast.expr:
+    """`y` in `y.mul_(2).add_(1)`: writing methods hand out the tensor they wrote."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if not node.func.attr.endswith("_") or node.func.attr.endswith("__") or _is_module(node.func.value):
+            break
+        node = node.func.value
+    return node
+
+
+def plainness(node: ast.expr | None) -> int | None:
+    """How plain a name this expression is: 0 for `a.b`, 1 for `a[i]` and the like, None where it computes something."""
+    if isinstance(node, ast.Name):
+        return 0
+    if isinstance(node, ast.Attribute):
+        return plainness(node.value)
+    if isinstance(node, ast.Subscript):
+        return None if plainness(node.value) is None else 1
+    return None
+
+
+def _hands_on(function: ast.expr) -> bool:
+    """Is it `map` or the like, whose first argument is a function?"""
+    return ast.unparse(function).split(".")[-1] in ("map", "reduce", "partial", "submit", "Thread")
 
 
 def _is_module(node: ast.expr) -> bool:
     """Is this `torch`, `F`, `nn.functional`, the receiver of a function rather than of a method?"""
     return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in (
         "torch",
+        "Tensor",
         "F",
         "functional",
         "init",

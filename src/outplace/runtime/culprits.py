@@ -1,0 +1,160 @@
+"""Who wrote a storage since it was saved: writes of the record, optimizer steps, backward itself, or graph nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.knowledge.nodes import by_node
+from outplace.runtime import graph, names, record, tags
+from outplace.runtime.graph import Slot
+from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
+
+
+class NodeWrite(NamedTuple):
+    """A write that only the graph shows: the node it left in the tensor's history."""
+
+    operation: str
+    place: Place
+
+
+AnyWrite = Write | Step | Backward | NodeWrite
+
+
+@dataclass
+class Hurt:
+    """One storage that was written after it was saved: its stale slots and the writes that made them so."""
+
+    slots: list[Slot]
+    writes: list[tuple[AnyWrite, int]] = field(default_factory=list)
+    """Each write with the version it left behind."""
+    unseen: int = 0
+
+    def base(self) -> torch.Tensor | None:
+        """The tensor itself rather than a view of it."""
+        alias = self.slots[0].alias
+        return None if alias is None else alias if alias._base is None else alias._base
+
+    @property
+    def storage(self) -> int | None:
+        """The storage that was written."""
+        return self.slots[0].storage
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest node that saved it."""
+        return min((number for slot in self.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
+
+
+def hurt_by_writes(slots: list[Slot]) -> Hurt:
+    """The writes between the oldest save and now."""
+    hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
+    versions = [slot.error for slot in slots if slot.error is not None]
+    if not versions:  # detached in place: no version step, the call itself is in the record
+        hurt.writes = [(write, write.before or 0) for slot in slots for write in detaching(slot)]
+        return hurt
+    first, now = min(error.expected for error in versions), max(error.version for error in versions)
+    hurt.writes = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
+    covered = {left for _, left in hurt.writes}
+    for step, before, after in _steps_of(hurt, first, now):
+        hurt.writes.append((step, after))
+        covered.update(range(before + 1, after + 1))
+    for look in (_gradient_writes, _node_writes):
+        missing = [version for version in range(first + 1, now + 1) if version not in covered]
+        hurt.unseen = len(missing)
+        if missing:
+            found = look(hurt, missing)
+            hurt.writes.extend(found)
+            covered.update(left for _, left in found)
+    hurt.unseen = len([version for version in range(first + 1, now + 1) if version not in covered])
+    hurt.writes.sort(key=lambda entry: entry[1])
+    return hurt
+
+
+def detaching(slot: Slot) -> list[Write]:
+    """The calls of `detach_` on what this slot holds."""
+    return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
+
+
+def _writes_to(hurt: Hurt) -> list[Write]:
+    """The writes to this storage since it was saved. Until then another storage may have had the same address.
+
+    Other threads count their moments for themselves. There the last write at each version is taken, and only where this
+    thread has none and just one other has: the others may be of a storage that is gone.
+    """
+    mine, *others = record.all_threads()
+    found = [write for write in mine.writes if write.storage == hurt.storage and write.moment > hurt.oldest]
+    seen = {write.before for write in found}
+    elsewhere: dict[int | None, list[Write]] = {}
+    for other in others:
+        last = {write.before: write for write in other.writes if write.storage == hurt.storage}
+        for before, write in last.items():
+            elsewhere.setdefault(before, []).append(write)
+    return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
+
+
+def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
+    for thread in record.all_threads():
+        for step in thread.steps:
+            for reference, before, after in zip(step.parameters, step.before, step.after, strict=True):
+                if before < now and after > first and before != after:
+                    parameter = reference()
+                    if parameter is not None and names.storage_of(parameter) == hurt.storage:
+                        yield step, max(before, first), min(after, now)
+
+
+def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[AnyWrite, int]]:
+    """Backward itself writes: it adds to the `.grad` that is already there."""
+    grads = (t.grad for t in names.live_tensors() if t.is_leaf and t.grad is not None)
+    if not any(names.storage_of(grad) == hurt.storage for grad in grads):
+        return []
+    later = [backward for backward in record.current().backwards[:-1] if backward.moment > hurt.oldest]
+    return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
+
+
+def _node_writes(hurt: Hurt, missing: list[int]) -> list[tuple[AnyWrite, int]]:
+    """What the record did not see (TorchScript, `torch.ops`, C++) has left nodes in the tensor's own history."""
+    nodes = _history(hurt)
+    for write, _ in hurt.writes:
+        if isinstance(write, Write):
+            made = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
+            nodes = [node for node in nodes if not made or node is not made[0]]
+    if len(nodes) != len(missing):
+        return []  # some wrote without leaving a node: better no line than a wrong one
+    made_by = [NodeWrite(f"{by_node(node.name()).op}_", place_of(node)) for node in nodes]
+    return [(write, version) for write, version in zip(made_by, missing, strict=True) if write.place is not None]
+
+
+def _history(hurt: Hurt) -> list[Any]:
+    """The nodes by which the tensor's value came about since it was saved, oldest first: one for each write."""
+    whole = [t for t in names.live_tensors() if t._base is None and names.storage_of(t) == hurt.storage]
+    node = next((t.grad_fn for t in whole if t.grad_fn is not None), None)
+    nodes: list[Any] = []
+    while node is not None and (graph.number_of(node) or 0) > hurt.oldest:
+        nodes.append(node)
+        node = node.next_functions[0][0] if node.next_functions else None
+    return nodes[::-1]
+
+
+# -- where nodes were made --------------------------------------------------------------------------------------------
+
+
+def place_of(node: Any) -> Place:
+    """Where a node was made: by its tag, else by the mark that its number falls under."""
+    tag = tags.tag_of(node)
+    if tag is not None:
+        return tag.place
+    number = graph.number_of(node)
+    if number is None:
+        return None
+    mine, *others = record.all_threads()
+    if any(_could_be(other, number) for other in others):
+        return None  # several threads number their nodes from zero: better no line than a wrong one
+    return mine.place_of(number)
+
+
+def _could_be(thread: ThreadRecord, number: int) -> bool:
+    return max(thread.forgotten, 0) <= number < thread.starts[-1]

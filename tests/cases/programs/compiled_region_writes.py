@@ -1,0 +1,16 @@
+# kind: saved, tensor: acc
+import torch
+
+torch.manual_seed(0)
+
+
+@torch.compile(backend="aot_eager")
+def bump(acc, x):
+    acc.add_(x)
+
+
+w = torch.randn(4, requires_grad=True)
+acc = torch.zeros(4)
+loss = (w * acc).sum()  # saves
+bump(acc, torch.ones(4))  # overwrites
+loss.backward()

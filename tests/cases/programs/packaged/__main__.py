@@ -1,0 +1,4 @@
+# kind: saved
+from .train import main
+
+main()
