@@ -110,7 +110,7 @@ def inplace_of(written: list[Observation]) -> dict[str, Any]:
     return form
 
 
-def measure(samples: Iterable[Sample], guards: int = 6) -> tuple[list[Observation], list[Observation], int]:
+def measure(samples: Iterable[Sample], guards: int = 30) -> tuple[list[Observation], list[Observation], int]:
     """Observations of the calls and of their in-place forms, and how many calls failed."""
     seen: list[Observation] = []
     written: list[Observation] = []
@@ -150,7 +150,7 @@ def database(only: set[str] | None = None) -> tuple[dict[str, Any], dict[str, st
         if only is not None and name not in only:
             continue
         for alias in op.aliases:
-            aliases[alias.name] = name
+            aliases[alias.name.removeprefix("torch.")] = name
         dtype = next((d for d in (torch.float32, torch.float64, torch.complex64) if op.supports_dtype(d, "cpu")), None)
         if not op.supports_autograd or dtype is None:
             plain.add(name)
@@ -218,14 +218,11 @@ def option_defaults(entry: dict[str, Any], signature: Signature | None) -> dict[
             value = signature.python.parameters[name].default
             if isinstance(value, (bool, str)):
                 found[name] = value
-        for schema in signature.schemas:
-            for argument in schema.arguments:
-                if (
-                    argument.name == name
-                    and argument.has_default_value()
-                    and isinstance(argument.default_value, (bool, str))
-                ):
-                    found.setdefault(name, argument.default_value)
+            continue
+        given = [a for schema in signature.schemas for a in schema.arguments if a.name == name]
+        values = [a.default_value for a in given if a.has_default_value()]
+        if values:  # where overloads differ (`padding`: 0 or "valid") the default is no word
+            found[name] = values[0] if all(isinstance(v, (bool, str)) for v in values) else None
     return found
 
 

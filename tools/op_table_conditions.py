@@ -17,6 +17,7 @@ from typing import Any
 from op_table_measure import Observation
 
 Hit = Callable[[Observation], bool]
+OFTEN = 4
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def condition(seen: list[Observation], hit: Hit) -> Any:
     parts = list(_necessary(seen, hits))
     for size in (1, 2, 3):
         for chosen in combinations(parts, size):
+            if sum(part.kind == "option" for part in chosen) > 1:
+                continue  # a condition has room for one
             if all(hit(o) for o in seen if all(part.holds(o) for part in chosen)):
                 return _written(chosen, seen)
     grad = [part for part in parts if part.kind == "grad"]
@@ -75,15 +78,20 @@ def _options(seen: list[Observation]) -> list[str]:
 
 
 def _partly(seen: list[Observation], hit: Hit) -> dict[str, Any]:
-    """An option some of whose values decide, and the rest only sometimes; else `some`."""
+    """A word some of whose values decide while others do so only sometimes (`padding="same"`); else `some`.
+
+    Flags are left out, and a value must have been met often: with many options some fit by chance.
+    """
     for option in _options(seen):
-        outcomes: dict[Any, set[bool]] = {}
+        outcomes: dict[Any, list[bool]] = {}
         for o in seen:
-            outcomes.setdefault(o.options.get(option), set()).add(hit(o))
-        sure = sorted((v for v, found in outcomes.items() if found == {True}), key=str)
-        maybe = sorted((v for v, found in outcomes.items() if len(found) == 2), key=str)
-        if sure and maybe:
-            return {"option": option, "in": sure, "maybe": maybe}
+            outcomes.setdefault(o.options.get(option), []).append(hit(o))
+        if any(isinstance(value, bool) for value in outcomes):
+            continue
+        sure = sorted((v for v, found in outcomes.items() if all(found) and len(found) >= OFTEN), key=str)
+        never = [v for v, found in outcomes.items() if not any(found)]
+        if sure and len(sure) + len(never) < len(outcomes):
+            return {"option": option, "in": sure, "maybe": sorted(set(outcomes) - {*sure, *never}, key=str)}
     return {"some": True}
 
 

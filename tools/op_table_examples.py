@@ -184,7 +184,7 @@ def find(name: str, params: list[str], inplace: str | None) -> dict[str, Any] | 
     if inplace is not None:
         tried = _inplace_calls(name, params, inplace)
     elif name.startswith("nn.") and not name.startswith("nn.functional."):
-        tried = _module_calls(name)
+        tried = _module_calls(name, params)
     elif name in BY_HAND:
         tried = iter([(*BY_HAND[name], None)])
     else:
@@ -233,12 +233,11 @@ def _spelled(name: str) -> str:
 
 
 def _calls(name: str, params: list[str]) -> Iterator[tuple[str, dict[str, str], str, str | None]]:
-    first, second = (
-        ([p.split("|")[0].strip("*") for p in params] + ["input", "other"])[:2]
-        if len(params) > 1
-        else ("input", "other")
-    )
-    both = {"x": first, "other": second}
+    formal = [p.split("|")[0].strip("*") for p in params]
+    first = formal[0] if formal else "input"
+    second = formal[1] if len(formal) > 1 else first
+    own = "input" if "input" in formal else first
+    rest = next((name for name in formal if name != own), second)
     function, method = _spelled(name), f"x.{name.rpartition('.')[2]}"
     patterns = [
         (f"{function}(x)", 1),
@@ -248,16 +247,19 @@ def _calls(name: str, params: list[str]) -> Iterator[tuple[str, dict[str, str], 
         (f"{method}(other)", 2),
     ]
     patterns += [
-        (f"{function}(x, {rest})", 1)
-        for rest in ("1", "dim=1", "2", "0, 1", "(4, 4)", "2.0", "0, 0, 2", "0.1, 0.5", "(1, 1)")
+        (f"{function}(x, {args})", 1)
+        for args in ("1", "dim=1", "2", "0, 1", "(4, 4)", "2.0", "0, 0, 2", "0.1, 0.5", "(1, 1)")
     ]
-    patterns += [(f"{method}({rest})", 1) for rest in ("1", "4, 4", "(16,)", "torch.float64")]
+    patterns += [(f"{method}({args})", 1) for args in ("1", "4, 4", "(16,)", "torch.float64")]
     patterns += [(f"{function}([x, other])", 2), (f"{function}(x[0], other[0])", 2), (f"{function}(x, other[0])", 2)]
     patterns += [(f"{function}(x, index=torch.tensor([0, 2]))", 1)]
     patterns += [(f"{method}(0, 2, 1)", 1), (f"{function}(x, (1, 0))", 1), (f"{function}(x[:, :3], other[:, :3])", 2)]
     for setup, (code, count), out in product(SETUPS, patterns, ("y", "y, *rest")):
-        if setup == "matrix" or count == 1:
-            yield f"{out} = {code}", both if count == 2 else {"x": first}, setup, None
+        if setup != "matrix" and count == 2:
+            continue
+        called = (own, rest) if code.startswith(method) else (first, first if "[x, other]" in code else second)
+        variables = dict(zip(("x", "other")[:count], called, strict=False))
+        yield f"{out} = {code}", variables, setup, None
 
 
 def _inplace_calls(name: str, params: list[str], inplace: str) -> Iterator[tuple[str, dict[str, str], str, str | None]]:
@@ -285,7 +287,7 @@ def _inplace_calls(name: str, params: list[str], inplace: str) -> Iterator[tuple
         yield code, variables, setup, None
 
 
-def _module_calls(name: str) -> Iterator[tuple[str, dict[str, str], str, str | None]]:
+def _module_calls(name: str, params: list[str]) -> Iterator[tuple[str, dict[str, str], str, str | None]]:
     constructors = [f"{name}({args})" for args in CONSTRUCTORS]
     if name in BY_HAND:
         for constructor in constructors:
@@ -295,4 +297,5 @@ def _module_calls(name: str) -> Iterator[tuple[str, dict[str, str], str, str | N
         yield "y = m(x)", {"x": "input"}, setup, constructor
     for constructor in constructors:
         yield "y, _ = m(x)", {"x": "input"}, "row", constructor.replace("4, 3", "8, 3")
-        yield "y = m(x, other)", {"x": "x1", "other": "x2"}, "matrix", constructor
+        if len(params) > 1:
+            yield "y = m(x, other)", {"x": params[0], "other": params[1]}, "matrix", constructor

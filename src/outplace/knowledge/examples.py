@@ -45,8 +45,7 @@ class Example:
     @property
     def backward(self) -> str:
         """The line that shows whether the write was fine."""
-        out = self.call.split(" = ")[0].split(",")[0] if " = " in self.call and "[" not in self.call else "x"
-        return f"{out}.sum().backward()"
+        return f"{'y' if self.call.startswith(('y =', 'y,')) else 'x'}.sum().backward()"
 
 
 def written(variable: str) -> str:

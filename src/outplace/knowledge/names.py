@@ -87,7 +87,7 @@ _SPELLINGS = {
     "nn.functional.upsample": "nn.functional.interpolate",
 }
 
-_NAMESPACES = ("", "nn.functional.", "nn.", "linalg.", "special.", "fft.", "masked.")
+_NAMESPACES = ("", "nn.functional.", "nn.", "linalg.", "special.", "fft.")
 
 
 def spellings(name: str) -> list[str]:

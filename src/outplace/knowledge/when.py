@@ -5,6 +5,7 @@ Answers are three-valued: True (surely), False (surely not), None (cannot be tol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -105,6 +106,8 @@ class When:
         if value is UNKNOWN:
             return None
         word = value if isinstance(value, (bool, str, int, float)) else None
+        if isinstance(word, float) and math.isinf(word):
+            word = str(word)  # JSON has no infinity
         if word in self.maybe:
             return None
         if self.excluded:
@@ -130,7 +133,9 @@ class When:
                 parts.append(f"for most values of {self.option}")
             else:
                 parts.append(f"if {self.option} is {_either(map(_shown, words))}")
-        if self.some or self.maybe:
+        if self.maybe:
+            parts[-1] += f", sometimes if it is {_either(map(_shown, self.maybe))}"
+        if self.some:
             parts.append("sometimes")
         return " and ".join([*parts[:1], *(part.removeprefix("if ") for part in parts[1:])])
 
