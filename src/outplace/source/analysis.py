@@ -153,7 +153,11 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: dict[Class, Val
     init = owner.find("__init__")
     if isinstance(init, Function):
         unknown: list[Value] = [UNKNOWN] * (len(init.node.args.posonlyargs) + len(init.node.args.args) - 1)
-        _guarded(lambda: interpreter.within(INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)))
+        _guarded(
+            lambda: interpreter.within(
+                INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)
+            )
+        )
     made.names["training"] = PLAIN
     return made
 

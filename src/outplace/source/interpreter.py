@@ -235,7 +235,9 @@ class Interpreter:
             scope.names.update(before)
             self.tape.path, self._changes = (*outer_path, (branch, number)), []
             ended = arm()
-            changed = {(id(holder), key): (holder, key, holder[key]) for holder, key, _ in self._changes if key in holder}
+            changed = {
+                (id(holder), key): (holder, key, holder[key]) for holder, key, _ in self._changes if key in holder
+            }
             for holder, key, old in reversed(self._changes):
                 if old is None:
                     holder.pop(key, None)
@@ -391,7 +393,11 @@ class Interpreter:
         decorators = [ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list]
         if "dataclass" in decorators:
             inherited = [field for base in bases if isinstance(base, Class) for field in base.fields or []]
-            own = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+            own = [
+                item.target.id
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            ]
             made.fields = [*inherited, *own]
         self.frame.scope.set(node.name, made)
         return Stop.RAN
@@ -557,7 +563,11 @@ class Interpreter:
         if isinstance(found, Function):
             if found.kind in ("property", "cached_property"):
                 return self.call_function(found, [holder], {}, node)
-            return found if found.kind == "staticmethod" else Bound(found, holder.cls if found.kind == "classmethod" else holder)
+            return (
+                found
+                if found.kind == "staticmethod"
+                else Bound(found, holder.cls if found.kind == "classmethod" else holder)
+            )
         if found is not None:
             return found
         if name == "__dict__":
@@ -731,7 +741,9 @@ class Interpreter:
         if spec.vararg is not None:
             scope.names[spec.vararg.arg] = Items(list(args[len(names) :]), "tuple")
         if spec.kwarg is not None:
-            scope.names[spec.kwarg.arg] = Dictionary({key: value for key, value in keywords.items() if key not in known})
+            scope.names[spec.kwarg.arg] = Dictionary(
+                {key: value for key, value in keywords.items() if key not in known}
+            )
         for name in known:
             scope.names.setdefault(name, UNKNOWN)
 
@@ -784,7 +796,9 @@ class Interpreter:
             known = self.truth(value)
             return PLAIN if known is None else Const(not known)
         if isinstance(value, Tensor):
-            return torch_model.run_op(self, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", [value], {}, node)
+            return torch_model.run_op(
+                self, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", [value], {}, node
+            )
         return python_model.unary(node.op, value)
 
     def truth(self, value: Value) -> bool | None:

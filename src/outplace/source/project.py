@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from outplace.source.values import Scope
 
-
 _LARGEST = 2_000_000
 
 

@@ -105,7 +105,7 @@ def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
         made = run(left, right)
     except (ArithmeticError, TypeError, ValueError):
         return PLAIN
-    too_large = isinstance(made, int) and abs(made) > 1 << 62 or isinstance(made, str) and len(made) > 1000
+    too_large = (isinstance(made, int) and abs(made) > 1 << 62) or (isinstance(made, str) and len(made) > 1000)
     return PLAIN if too_large else Const(made)
 
 
@@ -151,7 +151,12 @@ def _contains(op: ast.cmpop, left: Value, right: Value) -> Value:
     found: bool | None = None
     if isinstance(left, Const) and isinstance(right, Dictionary) and right.rest is None and hashable(left.value):
         found = left.value in right.items
-    elif isinstance(left, Const) and isinstance(right, Const) and isinstance(left.value, str) and isinstance(right.value, str):
+    elif (
+        isinstance(left, Const)
+        and isinstance(right, Const)
+        and isinstance(left.value, str)
+        and isinstance(right.value, str)
+    ):
         found = left.value in right.value
     elif isinstance(left, Const) and isinstance(right, Items) and right.rest is None:
         if all(isinstance(item, Const) for item in right.items):
@@ -219,7 +224,11 @@ def set_item(holder: Value, key: Value, value: Value) -> None:
         else:
             holder.rest = value if holder.rest is None else join([holder.rest, value])
     elif isinstance(holder, Items):
-        if isinstance(key, Const) and isinstance(key.value, int) and -len(holder.items) <= key.value < len(holder.items):
+        if (
+            isinstance(key, Const)
+            and isinstance(key.value, int)
+            and -len(holder.items) <= key.value < len(holder.items)
+        ):
             holder.items[key.value] = value
         elif not (isinstance(key, Const) and isinstance(key.value, slice)):
             holder.rest = value if holder.rest is None else join([holder.rest, value])
@@ -390,7 +399,9 @@ def call_outside(
             return found if isinstance(found, Value) else UNKNOWN
         return PLAIN if function in _PLAIN_BUILTINS else UNKNOWN
     if library == "copy" and args:
-        return args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
+        return (
+            args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
+        )
     if name == "functools.partial" and args:
         return _partial(args, keywords)
     if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):

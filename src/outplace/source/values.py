@@ -185,7 +185,7 @@ class Scope:
 class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
-    __slots__ = ("defaults", "grad", "kind", "keyword_defaults", "module", "name", "node", "owner", "scope")
+    __slots__ = ("defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "scope")
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
         self.node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = node

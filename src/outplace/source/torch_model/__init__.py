@@ -1,0 +1,45 @@
+"""What torch does with abstract values: the one door through which the interpreter asks."""
+
+from outplace.source.torch_model.dispatch import attribute, method, set_attribute
+from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
+from outplace.source.torch_model.items import get_item, set_item
+from outplace.source.torch_model.layers import run_layer
+from outplace.source.torch_model.modules import (
+    children_of,
+    construct,
+    init_container,
+    object_attribute,
+    own_state,
+    run_module,
+    super_attribute,
+)
+from outplace.source.torch_model.operations import augmented, binary, run_op
+from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
+from outplace.source.torch_model.types import is_instance
+
+__all__ = [
+    "GRAD_MODES",
+    "attribute",
+    "augmented",
+    "binary",
+    "call",
+    "children_of",
+    "construct",
+    "copied",
+    "fresh",
+    "get_item",
+    "init_container",
+    "is_instance",
+    "method",
+    "node_of",
+    "object_attribute",
+    "own_state",
+    "run_layer",
+    "run_module",
+    "run_op",
+    "set_attribute",
+    "set_item",
+    "super_attribute",
+    "tensors_in",
+    "torch_attribute",
+]

@@ -1,0 +1,82 @@
+"""Custom autograd Functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source.tape import Node, Save
+from outplace.source.torch_model.layers import CONTAINERS
+from outplace.source.torch_model.modules import init_container
+from outplace.source.torch_model.tensors import any_grad, node_of, tensors_in
+from outplace.source.values import NONE, UNKNOWN, Class, Function, Instance, Items, Tensor, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def class_method(
+    interpreter: Interpreter, cls: Class, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    if name == "apply" and (cls.torch_base() or "").startswith("torch.autograd"):
+        return _apply_function(interpreter, cls, args, keywords, node)
+    if name == "__init__" and args and isinstance(args[0], Instance):
+        base = cls.torch_base()
+        if base in CONTAINERS:
+            init_container(interpreter, args[0], base, args[1:], node)
+        return NONE
+    return None
+
+
+def context_method(interpreter: Interpreter, context: Instance, name: str, args: list[Value], node: ast.AST) -> Value:
+    if name == "save_for_backward":
+        context.names["saved"] = Items(list(args))
+    return NONE
+
+
+def _apply_function(
+    interpreter: Interpreter, cls: Class, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`MyFunction.apply(x)`: forward runs without grad; what it saves is kept by one node."""
+    forward = cls.find("forward")
+    if not isinstance(forward, Function):
+        return UNKNOWN
+    context = Instance(cls)
+    context.names["saved"] = Items([])
+    mode, interpreter.grad = interpreter.grad, "off" if interpreter.grad == "on" else interpreter.grad
+    known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
+    separate = cls.find("setup_context") is not None
+    made = interpreter.call_function(forward, args if separate else [context, *args], keywords, node)
+    if separate and isinstance(setup := cls.find("setup_context"), Function):
+        interpreter.call_function(setup, [context, Items(list(args), "tuple"), made], {}, node)
+    interpreter.grad = mode
+    inputs = [tensor for value in args for tensor in tensors_in(value)]
+    grad = False if mode in ("off", "inference") else any_grad(inputs)
+    recorded = None
+    if grad:
+        recorded = Node(
+            f"{cls.node.name}Backward", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path
+        )
+        recorded.inputs = [before for tensor in inputs if (before := node_of(tensor)) is not None]
+        recorded.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
+        kept = context.names["saved"]
+        for place, tensor in enumerate(tensors_in(kept)):
+            label = f"saved_tensors[{place}]"
+            recorded.saves.append(Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter))
+    return _function_results(interpreter, made, recorded, grad, known)
+
+
+def _function_results(
+    interpreter: Interpreter, made: Value, node: Node | None, grad: bool | None, inputs: set[int]
+) -> Value:
+    if isinstance(made, Items):
+        return Items(
+            [_function_results(interpreter, item, node, grad, inputs) for item in made.items], made.kind, made.rest
+        )
+    if not isinstance(made, Tensor):
+        return made
+    result = Tensor(made.storage, grad, node, dtype=made.dtype)
+    result.since, result.certain = interpreter.tape.tick(), made.certain
+    if grad and (made.view in ("view", "multi", "nograd") or id(made.storage) in inputs):
+        result.view = "custom"
+    return result

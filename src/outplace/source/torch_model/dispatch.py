@@ -1,0 +1,92 @@
+"""Attributes and methods of whatever torch has made."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source.torch_model.custom import class_method, context_method
+from outplace.source.torch_model.methods import tensor_attribute, tensor_method
+from outplace.source.torch_model.modules import module_method
+from outplace.source.torch_model.optimizers import optimizer_method
+from outplace.source.torch_model.tensors import set_requires_grad
+from outplace.source.torch_model.writing import numpy_write
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Choice,
+    Class,
+    Const,
+    Dictionary,
+    Instance,
+    Items,
+    Layer,
+    Optimizer,
+    Plain,
+    Tensor,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST) -> Value | None:
+    """An attribute of a torch value; None where it is a method."""
+    if isinstance(holder, Tensor):
+        return tensor_attribute(interpreter, holder, name, node)
+    if isinstance(holder, Layer):
+        if name in holder.state:
+            return holder.state[name]
+        if name in holder.children:
+            return holder.children[name]
+        if name == "training":
+            return PLAIN if holder.training is None else Const(holder.training)
+        if name in holder.options:
+            return Const(holder.options[name])
+        return UNKNOWN if name in ("running_mean", "running_var", "bias") else None
+    if isinstance(holder, Plain):
+        return None if name != "T" else holder
+    if isinstance(holder, Optimizer) and name == "param_groups":
+        return Items([Dictionary({"params": Items(list(holder.parameters))}, PLAIN)])
+    return None
+
+
+def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Value, node: ast.AST) -> None:
+    """`holder.name = value` on a torch value."""
+    if isinstance(holder, Tensor):
+        if name == "data":
+            interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
+        elif name == "requires_grad" and isinstance(value, Const):
+            set_requires_grad(interpreter, holder, bool(value.value))
+    elif isinstance(holder, Layer):
+        if isinstance(value, Tensor):
+            holder.state[name] = value
+        elif isinstance(value, Layer | Instance):
+            holder.children[name] = value
+
+
+def method(
+    interpreter: Interpreter, receiver: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """A method of a torch value; None where nothing is known of it."""
+    if isinstance(receiver, Choice):
+        return join([method(interpreter, option, name, args, keywords, node) or UNKNOWN for option in receiver.options])
+    if isinstance(receiver, Tensor):
+        return tensor_method(interpreter, receiver, name, args, keywords, node)
+    if isinstance(receiver, Optimizer):
+        return optimizer_method(interpreter, receiver, name, args, node)
+    if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
+        return context_method(interpreter, receiver, name, args, node)
+    if isinstance(receiver, Layer | Instance):
+        return module_method(interpreter, receiver, name, args, keywords, node)
+    if isinstance(receiver, Class):
+        return class_method(interpreter, receiver, name, args, keywords, node)
+    if isinstance(receiver, Plain) and receiver.storage is not None:
+        if name in ("fill", "sort", "put", "itemset", "resize"):
+            numpy_write(interpreter, receiver.storage, node)
+            return NONE
+        return Plain(receiver.storage) if name in ("reshape", "ravel", "view", "squeeze", "transpose") else PLAIN
+    return None

@@ -1,0 +1,272 @@
+"""Functions and classes of torch, by their full names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import python_model
+from outplace.source.tape import Node
+from outplace.source.torch_model.layers import make_layer
+from outplace.source.torch_model.operations import find_op, reduced, run_op
+from outplace.source.torch_model.optimizers import make_optimizer
+from outplace.source.torch_model.tensors import (
+    any_grad,
+    dtype_of,
+    flag,
+    fresh,
+    node_of,
+    parameter,
+    requires_grad,
+    tensors_in,
+)
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Const,
+    Function,
+    GradMode,
+    Items,
+    Plain,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+GRAD_MODES = {
+    "torch.no_grad": "off",
+    "torch.autograd.no_grad": "off",
+    "torch.autograd.grad_mode.no_grad": "off",
+    "torch.inference_mode": "inference",
+    "torch.enable_grad": "on",
+    "torch.autograd.enable_grad": "on",
+}
+
+
+_FACTORIES = {
+    "tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "linspace", "eye", "randint", "randperm",
+    "as_tensor", "from_numpy", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
+    "randint_like", "normal", "bernoulli", "multinomial", "logspace", "tril_indices", "triu_indices", "empty_strided",
+    "Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "DoubleTensor", "scalar_tensor", "cartesian_prod",
+    "hann_window", "hamming_window", "complex", "polar", "frombuffer", "asarray", "sparse_coo_tensor", "one_hot",
+}  # fmt: skip
+
+
+_INT_FACTORIES = {
+    "randint",
+    "randperm",
+    "LongTensor",
+    "IntTensor",
+    "multinomial",
+    "tril_indices",
+    "triu_indices",
+    "one_hot",
+}
+
+
+def torch_attribute(name: str) -> Value:
+    """Something of torch by its full name."""
+    return Torch(name)
+
+
+def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """A call of a torch function or class."""
+    short = name.rpartition(".")[2]
+    if name in GRAD_MODES:
+        return _grad_mode(GRAD_MODES[name], args)
+    if name in ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled"):
+        known = python_model.truth(args[0]) if args else None
+        return GradMode("unknown" if known is None else "on" if known else "off")
+    if name.startswith("torch.optim.") and short[:1].isupper():
+        return make_optimizer(interpreter, name, args, keywords)
+    if name.startswith("torch.nn.init."):
+        return _init(interpreter, args, node, short)
+    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        return _make_parameter(interpreter, args, keywords)
+    if name.startswith("torch.nn.") and short[:1].isupper() and ".functional." not in name:
+        return make_layer(interpreter, name, args, keywords, node)
+    special = _FUNCTIONS.get(name)
+    if special is not None:
+        made: Value = special(interpreter, args, keywords, node)
+        return made
+    if short in _FACTORIES and name.count(".") <= 1:
+        return _factory(interpreter, short, args, keywords)
+    if name.startswith(("torch.distributions", "torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
+        return UNKNOWN
+    return _function(interpreter, name, short, args, keywords, node)
+
+
+def _function(
+    interpreter: Interpreter, name: str, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if short in ("max", "min", "sort", "topk", "median", "kthvalue", "cummax", "cummin", "mode"):
+        return reduced(interpreter, name, args, keywords, node, False)
+    out = keywords.get("out")
+    if out is not None:
+        _check_out(interpreter, out, args, node)
+    inplace = python_model.truth(keywords["inplace"]) if "inplace" in keywords else False
+    asked = f"{name}(inplace=True)" if inplace else name
+    if find_op(asked) is None:
+        return UNKNOWN
+    plain = {key: value for key, value in keywords.items() if key not in ("out", "inplace")}
+    made = run_op(interpreter, asked, args, plain, node, label=short)
+    return out if out is not None else made
+
+
+def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: ast.AST) -> None:
+    for target in tensors_in(out):
+        grads = [requires_grad(tensor) for value in (out, *args) for tensor in tensors_in(value)]
+        if True in grads and interpreter.grad == "on":
+            interpreter.hit("out-arg", node, target.known)
+        interpreter.tape.write(target, interpreter.place(node), "out=")
+
+
+def _grad_mode(mode: str, args: list[Value]) -> Value:
+    if args and isinstance(args[0], Function):
+        args[0].grad = mode
+        return args[0]
+    if args and python_model.truth(args[0]) is False:
+        return GradMode("on")
+    return GradMode(mode)
+
+
+def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    dtype = dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
+    grad = flag(keywords.get("requires_grad"))
+    made = fresh(interpreter, grad, dtype, leaf=True)
+    if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
+        source = args[0]
+        if isinstance(source, Plain):
+            source.storage = source.storage or made.storage if source is not PLAIN else None
+            made.storage = source.storage or made.storage
+        elif isinstance(source, Tensor):
+            return source
+    return made
+
+
+def _factory_dtype(short: str, args: list[Value]) -> str | None:
+    if short in _INT_FACTORIES:
+        return "int"
+    if short == "BoolTensor":
+        return "bool"
+    if short == "arange":
+        whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
+        return "int" if whole else None
+    if short in ("tensor", "as_tensor") and args:
+        numbers = list(_constants(args[0]))
+        if numbers and all(isinstance(number, bool) for number in numbers):
+            return "bool"
+        if numbers and all(isinstance(number, int) for number in numbers):
+            return "int"
+        return "float" if any(isinstance(number, float) for number in numbers) else None
+    if short.endswith("_like") and args and isinstance(args[0], Tensor):
+        return args[0].dtype
+    return (
+        "float"
+        if short in ("zeros", "ones", "rand", "randn", "eye", "linspace", "FloatTensor", "Tensor", "empty")
+        else None
+    )
+
+
+def _constants(value: Value) -> Iterator[Any]:
+    if isinstance(value, Const):
+        yield value.value
+    elif isinstance(value, Items):
+        for item in value.items:
+            yield from _constants(item)
+
+
+def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value]) -> Value:
+    wanted = keywords.get("requires_grad", args[1] if len(args) > 1 else Const(True))
+    grad = wanted.value if isinstance(wanted, Const) else None
+    made = parameter(interpreter, grad)
+    if args and isinstance(args[0], Tensor):
+        made.storage = args[0].storage
+        made.since = interpreter.tape.tick()
+    if grad:
+        made.storage.leaf = made
+    return made
+
+
+def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str) -> Value:
+    for tensor in tensors_in(args[0]) if args else ():
+        interpreter.tape.write(tensor, interpreter.place(node), short)
+    return args[0] if args else UNKNOWN
+
+
+def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
+    interpreter.tape.backward(roots)
+    return NONE
+
+
+def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    outputs = args[0] if args else keywords.get("outputs", UNKNOWN)
+    wrt = args[1] if len(args) > 1 else keywords.get("inputs", UNKNOWN)
+    roots = [root for tensor in tensors_in(outputs) if (root := node_of(tensor)) is not None]
+    inputs = list(tensors_in(wrt))
+    interpreter.tape.backward(roots, inputs or None)
+    create = python_model.truth(keywords.get("create_graph", Const(False)))
+    gradients: list[Value] = []
+    for _tensor in inputs or [None]:
+        gradient = fresh(interpreter, False if create is False else None, "float")
+        if create and roots:
+            gradient.requires_grad = True
+            gradient.node = Node("grad", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            gradient.node.inputs = roots
+        gradients.append(gradient)
+    single = isinstance(wrt, Tensor)
+    return Items(gradients, "tuple", None if single or inputs else gradients[0])
+
+
+def _cat(name: str) -> Any:
+    def run(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+        parts = [tensor for value in args for tensor in tensors_in(value)]
+        if not parts and any(isinstance(value, Unknown) for value in args):
+            return UNKNOWN
+        if "out" in keywords:
+            _check_out(interpreter, keywords["out"], args, node)
+        grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
+        made = fresh(interpreter, grad, parts[0].dtype if parts else None)
+        if grad:
+            made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
+            made.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
+        return made
+
+    return run
+
+
+def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return interpreter.call(args[0], args[1:], {}, node) if args else UNKNOWN
+
+
+def _compile(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return args[0] if args else UNKNOWN
+
+
+def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    grids: list[Value] = []
+    for value in args[0].items if len(args) == 1 and isinstance(args[0], Items) else args:
+        grid = fresh(interpreter, False, value.dtype if isinstance(value, Tensor) else None)
+        grid.expanded = True
+        grids.append(grid)
+    return Items(grids, "tuple")
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad, "torch.cat": _cat("CatBackward0"),
+    "torch.concat": _cat("CatBackward0"), "torch.stack": _cat("StackBackward0"), "torch.hstack": _cat("CatBackward0"),
+    "torch.vstack": _cat("CatBackward0"), "torch.utils.checkpoint.checkpoint": _checkpoint, "torch.compile": _compile,
+    "torch.jit.script": _compile, "torch.nn.parallel.DistributedDataParallel": _compile, "torch.nn.DataParallel": _compile,
+    "torch.meshgrid": _meshgrid, "torch.manual_seed": lambda i, a, k, n: PLAIN,
+    "torch.is_tensor": lambda i, a, k, n: Const(True) if a and isinstance(a[0], Tensor) and a[0].known else PLAIN,
+    "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,
+    "torch.utils.data.DataLoader": lambda i, a, k, n: UNKNOWN,
+}  # fmt: skip

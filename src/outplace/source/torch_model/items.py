@@ -1,0 +1,107 @@
+"""Indexing and item assignment."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source import python_model
+from outplace.source.tape import Node
+from outplace.source.torch_model.operations import run_op
+from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
+from outplace.source.torch_model.writing import check_write, numpy_write, rebase, target_text
+from outplace.source.values import Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
+    """`x[key]`: a view for ints and slices, a copy where a tensor or list decides."""
+    advanced = _is_advanced(key)
+    if advanced is True:
+        return (
+            run_op(interpreter, "index_select", [tensor, Const(0), key], {}, node)
+            if isinstance(key, Tensor)
+            else _index_copy(interpreter, tensor, node)
+        )
+    view = run_op(interpreter, "narrow", [tensor, Const(0), Const(0), Const(1)], {}, node)
+    if isinstance(view, Tensor):
+        view.certain = view.certain and advanced is False
+        view.known = tensor.known
+        if not tensor.known:
+            view.certain = False
+    return view
+
+
+def _index_copy(interpreter: Interpreter, tensor: Tensor, node: ast.AST) -> Value:
+    made = fresh(interpreter, requires_grad(tensor), tensor.dtype)
+    if interpreter.grad in ("off", "inference"):
+        made.requires_grad = False
+    before = node_of(tensor)
+    if made.requires_grad:
+        made.node = Node("IndexBackward0", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+        made.node.inputs = [before] if before is not None else []
+        made.node.leaves = [tensor] if tensor.leaf else []
+    return made
+
+
+def _is_advanced(key: Value) -> bool | None:
+    """Does indexing by this copy? None where that cannot be known."""
+    if isinstance(key, Const):
+        return isinstance(key.value, bool)
+    if isinstance(key, Bound) and key.function == "slice":
+        return False
+    if isinstance(key, Tensor):
+        return True if key.known else None
+    if isinstance(key, Items):
+        if key.kind == "list":
+            return True
+        parts = [_is_advanced(item) for item in key.items]
+        return True if True in parts else None if None in parts or key.rest is not None else False
+    if isinstance(key, Plain):
+        return False if key.storage is None else True
+    return None
+
+
+def set_item(
+    interpreter: Interpreter, holder: Value, target: ast.Subscript, value: Value, node: ast.AST, again: bool = False
+) -> None:
+    """`x[key] = value`; `again` for the second half of `x[key] += value`."""
+    key = interpreter.eval(target.slice)
+    mixed = not all(isinstance(option, Tensor) for option in options(holder))
+    if isinstance(value, Const) and not isinstance(value.value, int | float | complex):
+        mixed = True  # None and texts are no values for a tensor
+    for option in options(holder):
+        if isinstance(option, Tensor) and mixed:
+            continue  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
+        if isinstance(option, Tensor):
+            _set_tensor_item(interpreter, option, key, value, node, again)
+        elif isinstance(option, Plain) and option.storage is not None:
+            numpy_write(interpreter, option.storage, node)
+        elif isinstance(option, Instance) and isinstance(setter := option.cls.find("__setitem__"), Function):
+            interpreter.call_function(setter, [option, key, value], {}, node)
+        else:
+            python_model.set_item(option, key, value)
+
+
+def _set_tensor_item(
+    interpreter: Interpreter, tensor: Tensor, key: Value, value: Value, node: ast.AST, again: bool
+) -> None:
+    values = list(tensors_in(value))
+    advanced = _is_advanced(key)
+    if not again:
+        by_view = tensor.storage.leaf is not None and advanced is False
+        check_write(interpreter, tensor, node, "item assignment by view" if by_view else "item assignment", values)
+    interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))
+    grad = False if interpreter.grad in ("off", "inference") else any_grad([tensor, *values])
+    if tensor.dtype in ("int", "bool"):
+        grad = False
+    if grad is False:
+        return
+    made = None
+    if grad:
+        made = Node("CopySlices", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+        made.inputs = [before for item in (tensor, *values) if (before := node_of(item)) is not None]
+        made.leaves = [item for item in values if item.leaf and item.requires_grad]
+    rebase(interpreter, tensor, made, grad)

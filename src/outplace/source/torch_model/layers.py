@@ -1,0 +1,149 @@
+"""The modules of torch.nn."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source import python_model
+from outplace.source.torch_model.operations import find_op, run_op
+from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
+from outplace.source.values import UNKNOWN, Const, Dictionary, Items, Layer, Tensor, Unknown, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList",
+               "torch.nn.ParameterDict"}  # fmt: skip
+
+
+def make_layer(
+    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`nn.Linear(...)` and its kin."""
+    if name in CONTAINERS:
+        layer = Layer(name, {})
+        fill_container(layer, args)
+        return layer
+    if name == "torch.nn.Module":
+        return Layer(name, {})
+    kind = f"nn.{name.rpartition('.')[2]}"
+    op = find_op(kind)
+    if op is None:
+        return UNKNOWN
+    options_given = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
+    if "Dropout" in kind and args and isinstance(args[0], Const):
+        options_given["p"] = args[0].value
+    inplace = keywords.get("inplace")
+    if inplace is None and _flag_first(kind) and args:
+        inplace = args[_flag_first(kind) - 1] if len(args) >= _flag_first(kind) else None
+    if inplace is not None:
+        options_given["inplace"] = python_model.truth(inplace)
+    layer = Layer(kind, options_given)
+    for name_of in op.state:
+        if not (name_of == "bias" and options_given.get("bias") is False):
+            is_buffer = name_of.startswith("running_") or name_of == "num_batches_tracked"
+            layer.state[name_of] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
+    if kind.startswith("nn.BatchNorm"):
+        layer.state["num_batches_tracked"] = fresh(interpreter, False, "int")
+    for name_of in ("weight", "bias"):
+        if name_of not in layer.state and kind in _WITH_WEIGHTS and options_given.get(name_of) is not False:
+            layer.state[name_of] = parameter(interpreter)
+    return layer
+
+
+_WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embedding", "nn.BatchNorm1d", "nn.BatchNorm2d",
+                 "nn.LayerNorm", "nn.GroupNorm", "nn.ConvTranspose2d", "nn.ConvTranspose1d", "nn.Bilinear"}  # fmt: skip
+
+
+def _flag_first(kind: str) -> int:
+    """The position (from 1) of `inplace` among the positional arguments."""
+    return {"nn.ReLU": 1, "nn.ReLU6": 1, "nn.SELU": 1, "nn.SiLU": 1, "nn.Mish": 1, "nn.Hardswish": 1, "nn.Hardsigmoid": 1,
+            "nn.LeakyReLU": 2, "nn.ELU": 2, "nn.CELU": 2, "nn.Dropout": 2, "nn.Dropout2d": 2, "nn.Dropout3d": 2,
+            "nn.AlphaDropout": 2, "nn.Hardtanh": 3, "nn.Threshold": 3, "nn.RReLU": 3}.get(kind, 0)  # fmt: skip
+
+
+def fill_container(layer: Layer, args: list[Value]) -> None:
+    """The children of Sequential, ModuleList and ModuleDict."""
+    source: Value | None = args[0] if args else None
+    if isinstance(source, Dictionary):
+        layer.children.update({str(key): value for key, value in source.items.items()})
+        return
+    items = args
+    if layer.kind.endswith("List") or (len(args) == 1 and isinstance(source, Items)):
+        items = python_model.spread(source) if source is not None else []
+    for place, item in enumerate(items):
+        layer.children[str(place)] = item
+
+
+def run_layer(
+    interpreter: Interpreter, layer: Layer, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Calls a module of torch.nn."""
+    if layer.kind == "torch.nn.Sequential":
+        value: Value = args[0] if args else UNKNOWN
+        for child in layer.children.values():
+            value = interpreter.call(child, [value], {}, node)
+        return hooked(interpreter, value, node) if layer.hooked else value
+    if layer.kind in CONTAINERS or layer.kind == "torch.nn.Module":
+        return UNKNOWN
+    if args and isinstance(args[0], Unknown):
+        args = [_assumed_tensor(interpreter), *args[1:]]
+    name = f"{layer.kind}(inplace=True)" if layer.options.get("inplace") is True else layer.kind
+    if "Dropout" in layer.kind:
+        return _dropout(interpreter, name, layer, args, node)
+    made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
+    if layer.kind in ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell"):
+        made = _recurrent(interpreter, layer, made)
+    elif layer.kind == "nn.MultiheadAttention" and isinstance(made, Tensor):
+        made = Items([made, UNKNOWN], "tuple")
+    return hooked(interpreter, made, node) if layer.hooked else made
+
+
+def _dropout(interpreter: Interpreter, name: str, layer: Layer, args: list[Value], node: ast.AST) -> Value:
+    """Dropout does nothing in evaluation or with p = 0, and then it writes nothing either."""
+    rate, given = layer.options.get("p"), args[0] if args else UNKNOWN
+    if layer.training is False or rate == 0 or not isinstance(given, Tensor):
+        return given
+    if layer.options.get("inplace") is not True or (layer.training and isinstance(rate, float)):
+        return run_op(interpreter, name, args, {}, node, layer=layer, label=layer.kind)
+    perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype)
+    perhaps.certain, perhaps.since, perhaps.view = False, given.since, given.view
+    run_op(interpreter, name, [perhaps, *args[1:]], {}, node, layer=layer, label=layer.kind)
+    return given
+
+
+def _assumed_tensor(interpreter: Interpreter) -> Tensor:
+    """An argument of a module must be a tensor, whatever it is."""
+    made = fresh(interpreter, None)
+    made.certain = False
+    return made
+
+
+def _recurrent(interpreter: Interpreter, layer: Layer, made: Value) -> Value:
+    first = made.items[0] if isinstance(made, Items) and made.items else made
+    if not isinstance(first, Tensor):
+        return made
+    again = [_like(interpreter, first) for _ in range(2)]
+    if layer.kind == "nn.LSTMCell":
+        return Items([first, again[0]], "tuple")
+    if layer.kind == "nn.LSTM":
+        return Items([first, Items([*again], "tuple")], "tuple")
+    return Items([first, again[0]], "tuple")
+
+
+def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
+    made = fresh(interpreter, tensor.requires_grad, tensor.dtype)
+    made.node = tensor.node
+    return made
+
+
+def hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:
+    """A full backward hook passes the output through a custom Function, which returns it as a view."""
+    for tensor in tensors_in(value):
+        if requires_grad(tensor):
+            view = Tensor(tensor.storage, tensor.requires_grad, node_of(tensor), dtype=tensor.dtype)
+            view.view, view.since, view.certain = "custom", interpreter.tape.tick(), tensor.certain
+            if isinstance(value, Tensor):
+                return view
+    return value

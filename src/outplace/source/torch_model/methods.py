@@ -1,0 +1,184 @@
+"""Attributes and methods of tensors."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source.torch_model.operations import find_op, reduced, run_op
+from outplace.source.torch_model.tensors import (
+    dtype_of,
+    flag,
+    fresh,
+    node_of,
+    requires_grad,
+    set_requires_grad,
+    tensors_in,
+)
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Plain, Tensor, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_NEW_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "new"}
+
+
+_TO_INT = {"long", "int", "short", "char", "byte", "bool"}
+
+
+_PLAIN_METHODS = {"item", "tolist", "size", "dim", "numel", "element_size", "is_floating_point", "stride", "storage_offset",
+                  "data_ptr", "type", "get_device", "is_contiguous", "nelement", "__len__", "ndimension"}  # fmt: skip
+
+
+_PLAIN_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes", "names"}
+
+
+def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: ast.AST) -> Value | None:
+    if name in _PLAIN_ATTRIBUTES:
+        return PLAIN
+    if name in ("T", "mT", "H", "mH", "real", "imag"):
+        return run_op(interpreter, "t", [tensor], {}, node)
+    if name == "data":
+        alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
+        alias.view, alias.untracked, alias.certain, alias.since = (
+            "detached",
+            True,
+            tensor.certain,
+            interpreter.tape.tick(),
+        )
+        alias.gradient = tensor.gradient
+        return alias
+    if name == "grad":
+        return fresh(interpreter, False, tensor.dtype)
+    if name == "requires_grad":
+        known = requires_grad(tensor)
+        return PLAIN if known is None else Const(known)
+    if name == "is_leaf":
+        return Const(tensor.leaf) if tensor.known else PLAIN
+    if name in ("values", "indices"):
+        return None
+    return PLAIN if name in ("grad_fn", "_version", "is_sparse", "is_nested") else None
+
+
+def tensor_method(
+    interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if name in _PLAIN_METHODS:
+        return PLAIN
+    special = _TENSOR_METHODS.get(name)
+    if special is not None:
+        made: Value = special(interpreter, tensor, args, keywords, node)
+        return made
+    if name in _NEW_METHODS:
+        return fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+    if name in _TO_INT:
+        return fresh(interpreter, False, "bool" if name == "bool" else "int")
+    if not tensor.known and not name.endswith("_"):
+        return _unknown_method(interpreter, tensor, name, args, keywords, node)
+    return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+
+
+def _unknown_method(
+    interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """A method of a function's argument: a tensor if the op table knows the name."""
+    if find_op(name) is None:
+        return UNKNOWN
+    made = run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+    for found in tensors_in(made):
+        found.known = False
+    return made
+
+
+def _backward(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    root = node_of(tensor)
+    if root is not None:
+        interpreter.tape.backward([root])
+    return NONE
+
+
+def detached(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
+    alias.view, alias.certain, alias.since = "detached", tensor.certain, interpreter.tape.tick()
+    alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
+    alias.untracked = tensor.untracked
+    return alias
+
+
+def _detach_in_place(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    tensor.requires_grad, tensor.node, tensor.leaf = False, None, True
+    tensor.since = interpreter.tape.tick()
+    return tensor
+
+
+def _requires_grad(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    wanted = args[0] if args else keywords.get("requires_grad", Const(True))
+    set_requires_grad(interpreter, tensor, wanted.value if isinstance(wanted, Const) else None)
+    return tensor
+
+
+def _register_hook(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if args:
+        gradient = fresh(interpreter)
+        gradient.gradient = True
+        interpreter.call(args[0], [gradient], {}, node)
+    return PLAIN
+
+
+def _numpy(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return Plain(tensor.storage if tensor.certain else None)
+
+
+def _converted(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`.to()`, `.cuda()`, `.float()`: a copy, or the tensor itself."""
+    dtype = dtype_of({"dtype": argument for argument in args} | keywords)
+    if dtype in ("int", "bool"):
+        return fresh(interpreter, False, dtype)
+    return _perhaps_same(interpreter, tensor, dtype)
+
+
+def _as_float(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return _perhaps_same(interpreter, tensor, "float")
+
+
+def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
+    same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype)
+    same.certain, same.since, same.view = False, interpreter.tape.tick(), tensor.view
+    same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
+    return same
+
+
+def _reduced(name: str) -> Any:
+    def run(
+        interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
+        return reduced(interpreter, name, [tensor, *args], keywords, node, True)
+
+    return run
+
+
+_TENSOR_METHODS: dict[str, Any] = {
+    "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
+    "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
+    "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,
+    "retain_grad": lambda i, t, a, k, n: NONE, "share_memory_": lambda i, t, a, k, n: t,
+    "max": _reduced("max"), "min": _reduced("min"), "sort": _reduced("sort"), "topk": _reduced("topk"),
+    "median": _reduced("median"), "kthvalue": _reduced("kthvalue"), "mode": _reduced("mode"),
+    "cummax": _reduced("cummax"), "cummin": _reduced("cummin"),
+}  # fmt: skip

@@ -1,0 +1,319 @@
+"""What nn.Module gives to the modules of a project."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import python_model
+from outplace.source.tape import Hit
+from outplace.source.torch_model.layers import CONTAINERS, fill_container, hooked, make_layer, run_layer
+from outplace.source.torch_model.methods import detached
+from outplace.source.torch_model.optimizers import make_optimizer
+from outplace.source.torch_model.tensors import set_requires_grad
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Bound,
+    Class,
+    Const,
+    Dictionary,
+    Function,
+    Instance,
+    Items,
+    Layer,
+    StateDict,
+    Tensor,
+    Value,
+    options,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def run_module(
+    interpreter: Interpreter, module: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Calls a module of the project: its forward, or that of the torch class it is built on."""
+    forward = module.cls.find("forward")
+    if isinstance(forward, Function):
+        made = interpreter.call_function(forward, [module, *args], keywords, node)
+    else:
+        made = _base_forward(interpreter, module, args, keywords, node)
+    return hooked(interpreter, made, node) if module.hooked else made
+
+
+def _base_forward(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """The forward of the torch class that a project class is built on."""
+    if not isinstance(module, Instance):
+        return UNKNOWN
+    base = module.cls.torch_base() or ""
+    if base == "torch.nn.Sequential":
+        value: Value = args[0] if args else UNKNOWN
+        for child in children_of(module).values():
+            value = interpreter.call(child, [value], {}, node)
+        return value
+    layer = make_layer(interpreter, base, [], {}, node)
+    if not isinstance(layer, Layer) or base in CONTAINERS or base == "torch.nn.Module":
+        return UNKNOWN
+    layer.state.update({name: own for name in layer.state if isinstance(own := module.names.get(name), Tensor)})
+    training = module.names.get("training")
+    layer.training = python_model.truth(training) if training is not None else None
+    return run_layer(interpreter, layer, args, keywords, node)
+
+
+def children_of(module: Value) -> dict[str, Value]:
+    """The modules and containers of modules directly inside this one."""
+    if isinstance(module, Layer):
+        return module.children
+    if isinstance(module, Instance):
+        return {
+            name: value
+            for name, value in module.names.items()
+            if isinstance(value, Instance | Layer) and is_module(value)
+        }
+    return {}
+
+
+def is_module(value: Value) -> bool:
+    """Is it an nn.Module?"""
+    if isinstance(value, Instance):
+        return (value.cls.torch_base() or "").startswith("torch.nn.")
+    return isinstance(value, Layer)
+
+
+def tensors_of(module: Value, seen: set[int] | None = None) -> dict[str, Tensor]:
+    """All parameters and buffers of a module, by their dotted names."""
+    seen = set() if seen is None else seen
+    if id(module) in seen:
+        return {}
+    seen.add(id(module))
+    found: dict[str, Tensor] = {}
+    own = module.state if isinstance(module, Layer) else module.names if isinstance(module, Instance) else {}
+    for name, value in own.items():
+        if isinstance(value, Tensor) and (value.parameter or name in _buffers(module)):
+            found[name] = value
+    for name, child in children_of(module).items():
+        found.update({f"{name}.{inner}": tensor for inner, tensor in tensors_of(child, seen).items()})
+    return found
+
+
+def _buffers(module: Value) -> set[str]:
+    if isinstance(module, Layer):
+        return set(module.state)
+    registered = module.names.get("__buffers__") if isinstance(module, Instance) else None
+    return set(registered.items) if isinstance(registered, Dictionary) else set()
+
+
+def parameters_of(module: Value) -> list[Tensor]:
+    """`module.parameters()`."""
+    return [tensor for tensor in tensors_of(module).values() if tensor.parameter]
+
+
+def object_attribute(interpreter: Interpreter, holder: Instance, base: str, name: str) -> Value:
+    """An attribute of an object whose class is built on a torch class, where the project defines none."""
+    if base.startswith("torch.nn.") and base in CONTAINERS and name in holder.names:
+        return holder.names[name]
+    return Bound(name, holder)
+
+
+def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: str) -> Value:
+    """`super().name` where torch is next in line."""
+    if name == "__init__" and base in CONTAINERS and isinstance(receiver, Instance):
+        return Bound("__init_container__", receiver)
+    if name in ("forward", "__call__") and base.startswith("torch.nn."):
+        return Bound("__forward__", receiver)
+    return Bound(name, receiver)
+
+
+def init_container(interpreter: Interpreter, made: Instance, base: str, args: list[Value], node: ast.AST) -> None:
+    """A subclass of Sequential without an `__init__` of its own."""
+    if base in CONTAINERS:
+        layer = Layer(base, {})
+        fill_container(layer, args)
+        made.names.update(layer.children)
+
+
+def construct(
+    interpreter: Interpreter, cls: Class, base: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """An object of a project class that torch treats in its own way."""
+    if base.startswith("torch.optim.") and cls.find("step") is None:
+        return make_optimizer(interpreter, f"torch.optim.{cls.name}", args, keywords)
+    return None
+
+
+def own_state(interpreter: Interpreter, base: str, node: ast.AST) -> dict[str, Value]:
+    """The parameters that a project class inherits from the torch class it is built on."""
+    if not base.startswith("torch.nn.") or base in CONTAINERS or base == "torch.nn.Module":
+        return {}
+    layer = make_layer(interpreter, base, [], {}, node)
+    return dict(layer.state) if isinstance(layer, Layer) else {}
+
+
+def module_method(
+    interpreter: Interpreter, module: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """A method that nn.Module provides."""
+    if not is_module(module):
+        return None
+    run = _MODULE_METHODS.get(name)
+    if run is not None:
+        made: Value = run(interpreter, module, args, keywords, node)
+        return made
+    if name in ("cuda", "to", "cpu", "half", "float", "double", "bfloat16", "apply", "share_memory", "type"):
+        if name == "apply" and args:
+            for child in (module, *_all_modules(module)):
+                interpreter.call(args[0], [child], {}, node)
+        return module
+    return NONE if name in ("__init__", "zero_grad") else None
+
+
+def _all_modules(module: Value) -> list[Value]:
+    found: list[Value] = []
+    for child in children_of(module).values():
+        found.extend([child, *_all_modules(child)])
+    return found
+
+
+def _train(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    known = python_model.truth(args[0]) if args else True
+    _set_training(module, known)
+    return module
+
+
+def _eval(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    _set_training(module, False)
+    return module
+
+
+def _set_training(module: Value, on: bool | None) -> None:
+    for part in (module, *_all_modules(module)):
+        if isinstance(part, Layer):
+            part.training = on
+        elif isinstance(part, Instance):
+            part.names["training"] = PLAIN if on is None else Const(on)
+
+
+def _module_requires_grad(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    wanted = args[0] if args else Const(True)
+    for tensor in parameters_of(module):
+        set_requires_grad(interpreter, tensor, wanted.value if isinstance(wanted, Const) else None)
+    return module
+
+
+def _state_dict(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    kept: dict[Any, Value] = {
+        name: detached(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()
+    }
+    return StateDict(kept, interpreter.tape.tick())
+
+
+def _load_state_dict(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    own = list(tensors_of(module).values())
+    for kept in options(args[0]) if args else ():
+        if isinstance(kept, StateDict):
+            _check_kept(interpreter, kept, own)
+    for tensor in own:
+        interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
+    return NONE
+
+
+def _check_kept(interpreter: Interpreter, kept: StateDict, own: list[Tensor]) -> None:
+    """The kept dict holds the module's own tensors, and they were stepped since: it kept nothing."""
+    mine = {id(tensor.storage) for tensor in own}
+    for tensor in kept.items.values():
+        if isinstance(tensor, Tensor) and id(tensor.storage) in mine:
+            for write in tensor.storage.writes:
+                if write.time > kept.since and write.step:
+                    interpreter.tape.hits.append(Hit("silent-other", write, write.place, True, detail="state-dict"))
+
+
+def _register_buffer(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if len(args) > 1 and isinstance(args[0], Const) and isinstance(module, Instance):
+        interpreter.set_name(module.names, str(args[0].value), args[1])
+        names = module.names.setdefault("__buffers__", Dictionary())
+        if isinstance(names, Dictionary):
+            names.items[str(args[0].value)] = args[1]
+    return NONE
+
+
+def _register_parameter(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if len(args) > 1 and isinstance(args[0], Const) and isinstance(module, Instance):
+        interpreter.set_name(module.names, str(args[0].value), args[1])
+    return NONE
+
+
+def _hook(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if isinstance(module, Instance | Layer):
+        module.hooked = True
+    return PLAIN
+
+
+def _init_container(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if isinstance(module, Instance):
+        init_container(interpreter, module, module.cls.torch_base() or "", args, node)
+    return NONE
+
+
+def _append(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    holder = module.children if isinstance(module, Layer) else module.names if isinstance(module, Instance) else {}
+    items = args[-1:] if args else []
+    if isinstance(items[0] if items else None, Items):
+        items = python_model.spread(items[0])
+    for item in items:
+        holder[str(len(holder))] = item
+    return module
+
+
+_MODULE_METHODS: dict[str, Any] = {
+    "parameters": lambda i, m, a, k, n: Items(list(parameters_of(m))),
+    "named_parameters": lambda i, m, a, k, n: Items(
+        [Items([Const(name), tensor], "tuple") for name, tensor in tensors_of(m).items() if tensor.parameter]
+    ),
+    "buffers": lambda i, m, a, k, n: Items([tensor for tensor in tensors_of(m).values() if not tensor.parameter]),
+    "modules": lambda i, m, a, k, n: Items([m, *_all_modules(m)]),
+    "children": lambda i, m, a, k, n: Items(list(children_of(m).values())),
+    "named_children": lambda i, m, a, k, n: Items(
+        [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]
+    ),
+    "named_modules": lambda i, m, a, k, n: Items(
+        [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]
+    ),
+    "items": lambda i, m, a, k, n: Items(
+        [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]
+    ),
+    "values": lambda i, m, a, k, n: Items(list(children_of(m).values())),
+    "keys": lambda i, m, a, k, n: Items([Const(name) for name in children_of(m)]),
+    "train": _train, "eval": _eval, "requires_grad_": _module_requires_grad, "state_dict": _state_dict,
+    "load_state_dict": _load_state_dict, "register_buffer": _register_buffer, "register_parameter": _register_parameter,
+    "register_full_backward_hook": _hook, "add_module": _register_parameter, "register_module": _register_parameter,
+    "__init_container__": _init_container, "__forward__": _base_forward, "append": _append,
+    "extend": _append, "insert": _append,
+    "register_forward_hook": lambda i, m, a, k, n: PLAIN,
+    "register_forward_pre_hook": lambda i, m, a, k, n: PLAIN,
+}  # fmt: skip

@@ -1,0 +1,377 @@
+"""Operations by the op table: what each saves, shares and writes goes into the books."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from outplace.knowledge import ops
+from outplace.knowledge.ops import Arg
+from outplace.source.tape import Node, Save
+from outplace.source.torch_model.tensors import any_grad, as_argument, fresh, node_of, requires_grad, tensors_in
+from outplace.source.torch_model.writing import check_write, rebase, target_text
+from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value, join
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "logical_and",
+                "logical_or", "logical_not", "searchsorted", "bucketize", "isfinite", "multinomial"}  # fmt: skip
+
+
+_FLOAT_ONLY = {
+    "div",
+    "true_divide",
+    "divide",
+    "sigmoid",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sin",
+    "cos",
+    "normal",
+    "uniform",
+}
+
+
+_COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
+"""They copy what is expanded."""
+
+
+_OPERATOR_OPS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+    ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
+}  # fmt: skip
+
+
+_SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/=", ast.FloorDiv: "//=", ast.Mod: "%=", ast.Pow: "**=",
+    ast.BitAnd: "&=", ast.BitOr: "|=", ast.BitXor: "^=", ast.LShift: "<<=", ast.RShift: ">>=",
+}  # fmt: skip
+
+
+@cache
+def find_op(name: str) -> ops.Op | None:
+    return ops.lookup(name)
+
+
+def run_op(
+    interpreter: Interpreter,
+    name: str,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    *,
+    method: bool = False,
+    label: str | None = None,
+    layer: Layer | None = None,
+) -> Value:
+    """Runs an operation of the op table: what it saves, shares and writes goes into the books."""
+    chosen = next((value for value in (*args, *keywords.values()) if isinstance(value, Choice)), None)
+    if chosen is not None:
+        made = []
+        for option in chosen.options:
+            swapped = [option if value is chosen else value for value in args]
+            swapped_keywords = {key: option if value is chosen else value for key, value in keywords.items()}
+            made.append(
+                run_op(interpreter, name, swapped, swapped_keywords, node, method=method, label=label, layer=layer)
+            )
+        return join(made)
+    op = find_op(name)
+    if op is None or not op.measured:
+        return _unmeasured(interpreter, op, args, node)
+    given = [as_argument(value) for value in args]
+    named = {key: as_argument(value) for key, value in keywords.items() if key not in ("out", "inplace")}
+    settings = {"training": layer.training, **layer.options} if layer is not None else None
+    state = Arg(True, any_grad(layer.state.values())) if layer is not None and layer.state else ops.TENSOR
+    effect = _effect(op, given, named, method, settings, state)
+    inputs = [tensor for value in (*args, *keywords.values()) for tensor in tensors_in(value)]
+    if layer is not None:
+        inputs.extend(layer.state.values())
+    target = _pick(effect.writes, args, keywords) if op.writes else None
+    if isinstance(target, Tensor):
+        return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
+    return _new_results(interpreter, op, effect, args, keywords, node, label or name, inputs, layer)
+
+
+_effects: dict[Any, ops.Effect] = {}
+
+
+def _effect(
+    op: ops.Op, args: list[Arg], keywords: dict[str, Arg], method: bool, settings: dict[str, Any] | None, state: Arg
+) -> ops.Effect:
+    """The op table's answer, remembered: programs ask the same few hundred questions again and again."""
+    key = (
+        op.name,
+        tuple(map(_asked, args)),
+        tuple((name, _asked(arg)) for name, arg in keywords.items()) if keywords else None,
+        method,
+        tuple(settings.items()) if settings else None,
+        state.grad,
+    )
+    try:
+        found = _effects.get(key)
+    except TypeError:  # an option that cannot be a key
+        return ops.effect(op, args, keywords, method=method, options=settings, state=state)
+    if found is None:
+        found = _effects[key] = ops.effect(op, args, keywords, method=method, options=settings, state=state)
+    return found
+
+
+def _asked(arg: Arg) -> Any:
+    return arg.tensor, arg.grad, arg.value if isinstance(arg.value, str | bool | type(None)) else type(arg.value)
+
+
+def _pick(
+    key: str | int | None, args: list[Value], keywords: dict[str, Value], layer: Layer | None = None
+) -> Value | None:
+    if isinstance(key, int):
+        return args[key] if key < len(args) else None
+    if key is None:
+        return None
+    return keywords.get(key) or (layer.state.get(key) if layer is not None else None)
+
+
+def _unmeasured(interpreter: Interpreter, op: ops.Op | None, args: list[Value], node: ast.AST) -> Value:
+    if op is not None and op.writes and args and isinstance(args[0], Tensor):
+        check_write(interpreter, args[0], node, op.name, [])
+        interpreter.tape.write(args[0], interpreter.place(node), op.name)
+        return args[0]
+    return UNKNOWN
+
+
+def _result_grad(interpreter: Interpreter, op: ops.Op, inputs: list[Tensor]) -> bool | None:
+    if interpreter.grad in ("off", "inference") or not op.differentiable:
+        return False
+    found = any_grad(inputs)
+    return None if found and interpreter.grad == "unknown" else found
+
+
+def _record(
+    interpreter: Interpreter,
+    op: ops.Op,
+    effect: ops.Effect,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    label: str,
+    inputs: list[Tensor],
+    layer: Layer | None,
+    grad: bool | None,
+) -> Node | None:
+    """The node that autograd makes, with the inputs it saves; None where nothing is recorded."""
+    if not grad:
+        return None  # also where it is not known: nothing can be concluded from a graph that may not be there
+    made = Node(
+        op.nodes[0] if op.nodes else label, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path
+    )
+    for tensor in inputs:
+        before = node_of(tensor)
+        if before is not None:
+            made.inputs.append(before)
+        if tensor.leaf and requires_grad(tensor):
+            made.leaves.append(tensor)
+    for key, sure in effect.saved.items():
+        value = _pick(key, args, keywords, layer)
+        for tensor in tensors_in(value) if value is not None else ():
+            if tensor.inference and interpreter.grad == "on":
+                interpreter.hit("inference", node, bool(sure), "saved")
+            saved_as = _role(op, key)
+            parameter_like = tensor.leaf and tensor.requires_grad is True
+            made.saves.append(Save(tensor.storage, made.time, saved_as, bool(sure) and tensor.certain, parameter_like))
+    return made
+
+
+def _role(op: ops.Op, key: str | int) -> str:
+    if isinstance(key, int) and key < len(op.params):
+        return op.params[key].split("|")[0].strip("*")
+    return str(key)
+
+
+def _new_results(
+    interpreter: Interpreter,
+    op: ops.Op,
+    effect: ops.Effect,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    label: str,
+    inputs: list[Tensor],
+    layer: Layer | None,
+) -> Value:
+    grad = _result_grad(interpreter, op, inputs)
+    made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
+    numbers = {out for out, *_ in effect.shares} | set(effect.results)
+    results = _several(op, numbers)
+    outputs: list[Value] = []
+    for number in results:
+        result = _shared_result(interpreter, effect, number, args, keywords, node) or fresh(interpreter)
+        if not (result.view is None and result.leaf):
+            result.requires_grad = grad if result.view != "detached" else False
+            result.node = made if result.view != "detached" else None
+            result.since = interpreter.tape.tick()
+        result.dtype = _result_dtype(op, inputs, args)
+        if result.dtype in ("int", "bool"):
+            result.requires_grad, result.node = False, None
+        result.known = True
+        result.expanded = (result.expanded and op.name not in _COMPACTING) or op.expanded
+        saved = effect.results.get(number, effect.results.get("*", False))
+        if saved is not False and made is not None:
+            made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
+        if made is not None and result.view is None:
+            made.outputs.append(result.storage)
+        outputs.append(result)
+    if not results:
+        return UNKNOWN
+    if results == ["0"]:
+        return outputs[0]
+    if results == ["*"]:
+        return Items([outputs[0], *[_sibling(interpreter, outputs[0])] * 3], "tuple", rest=outputs[0])
+    return Items(outputs, "tuple")
+
+
+def _several(op: ops.Op, numbers: set[str]) -> list[str]:
+    """Which outputs there are: "*" stands for any number of like ones."""
+    if "*" in numbers:
+        return ["*"]
+    highest = max((int(number) for number in numbers if number.isdigit()), default=0)
+    return [str(number) for number in range(highest + 1)]
+
+
+def _sibling(interpreter: Interpreter, value: Value) -> Value:
+    if not isinstance(value, Tensor):
+        return value
+    other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype)
+    other.since, other.view, other.certain, other.whole = value.since, value.view, value.certain, False
+    return other
+
+
+def _shared_result(
+    interpreter: Interpreter,
+    effect: ops.Effect,
+    number: str,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+) -> Tensor | None:
+    """The output as a view, or the same object, of an argument."""
+    for out, key, how, sure in effect.shares:
+        source = _pick(key, args, keywords)
+        if out not in (number, "*") or not isinstance(source, Tensor):
+            continue
+        if how == "same" and sure:
+            return source
+        result = Tensor(source.storage, dtype=source.dtype)
+        result.certain = source.certain and bool(sure)
+        result.made = node
+        result.view = _view_kind(interpreter, how, source)
+        result.expanded = source.expanded
+        result.untracked = how == "untracked" or source.untracked
+        result.inference = source.inference
+        result.gradient = source.gradient
+        result.whole = False
+        return result
+    return None
+
+
+def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
+    if how in ("detached", "untracked"):
+        return "detached"
+    if source.view in ("multi", "nograd", "custom"):
+        return source.view
+    if how == "multi":
+        return "multi"
+    return "nograd" if interpreter.grad in ("off", "inference") else "view"
+
+
+def _result_dtype(op: ops.Op, inputs: list[Tensor], args: list[Value]) -> str | None:
+    base = op.name.rpartition(".")[2].rstrip("_")
+    if base in _INT_RESULTS:
+        return "bool" if base in ("eq", "ne", "lt", "gt", "le", "ge", "isnan") else "int"
+    if base in _FLOAT_ONLY:
+        return "float" if base not in ("div", "divide") else None
+    kinds = {tensor.dtype for tensor in inputs}
+    if base in ("add", "sub", "mul", "rsub", "pow") and any(not isinstance(value, Tensor) for value in args):
+        if any(isinstance(value, Const) and isinstance(value.value, float) for value in args):
+            return "float"
+        if not all(isinstance(value, Tensor | Const) for value in args):
+            return "float" if kinds == {"float"} else None
+    return kinds.pop() if len(kinds) == 1 else ("float" if "float" in kinds else None)
+
+
+def _write_op(
+    interpreter: Interpreter,
+    op: ops.Op,
+    effect: ops.Effect,
+    target: Tensor,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+    label: str,
+    inputs: list[Tensor],
+    layer: Layer | None,
+) -> Value:
+    check_write(interpreter, target, node, label, [tensor for tensor in inputs if tensor is not target], op)
+    grad = _result_grad(interpreter, op, inputs)
+    made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
+    if made is not None and op.copies is not None:
+        made.saves = [save for save in made.saves if save.storage is not target.storage]
+    interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
+    if grad is not False:
+        rebase(interpreter, target, made, grad)
+    saved = effect.results.get("0", effect.results.get("*", False))
+    if saved is not False and made is not None:
+        made.saves.append(Save(target.storage, interpreter.tape.tick(), "result", bool(saved) and target.certain))
+    return target
+
+
+def augmented(interpreter: Interpreter, node: ast.AugAssign, old: Tensor, value: Value) -> Value:
+    """`x += v` on a tensor."""
+    if isinstance(node.op, ast.MatMult):
+        return binary(interpreter, node.op, old, value, node)
+    if not old.known and not isinstance(value, Tensor):
+        made = Tensor(old.storage, old.requires_grad, old.node, known=False)
+        interpreter.tape.write(old, interpreter.place(node), _SYMBOLS[type(node.op)], target=ast.unparse(node.target))
+        made.since = interpreter.tape.tick()
+        return old
+    return run_op(interpreter, f"{_OPERATOR_OPS[type(node.op)]}_", [old, value], {}, node, method=True,
+                  label=_SYMBOLS[type(node.op)])  # fmt: skip
+
+
+def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    """`left op right` with a tensor on one side."""
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        known = left if isinstance(left, Tensor) else right
+        assert isinstance(known, Tensor)
+        if not known.known:
+            return UNKNOWN
+    name = _OPERATOR_OPS[type(op)]
+    if isinstance(right, Tensor) and not isinstance(left, Tensor):
+        name = {"sub": "rsub", "div": "__rdiv__", "pow": "__rpow__"}.get(name, name)
+        if name in ("__rdiv__", "__rpow__", "rsub"):
+            found = find_op(name)
+            if found is None or not found.measured:
+                name = _OPERATOR_OPS[type(op)]
+                return run_op(interpreter, name, [left, right], {}, node)
+            return run_op(interpreter, name, [right, left], {}, node)
+        return run_op(interpreter, name, [right, left], {}, node)
+    return run_op(interpreter, name, [left, right], {}, node)
+
+
+def reduced(
+    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST, method: bool
+) -> Value:
+    """`max`, `min`, `sort`, `topk`: values and indices where a dim is given, else values alone."""
+    made = run_op(interpreter, name, args, keywords, node, method=method)
+    with_dim = "dim" in keywords or name in ("sort", "topk", "kthvalue", "cummax", "cummin", "mode")
+    with_dim = with_dim or (len(args) > 1 and not isinstance(args[1], Tensor))
+    if isinstance(made, Items):
+        values: Value = made.items[0] if made.items else UNKNOWN
+    else:
+        values = made
+    if not with_dim:
+        return values
+    return Items([values, fresh(interpreter, False, "int")], "tuple")

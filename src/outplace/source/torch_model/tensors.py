@@ -1,0 +1,114 @@
+"""Making tensors, and asking what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from outplace.knowledge.ops import Arg
+from outplace.source.tape import Node, Storage
+from outplace.source.values import Bound, Const, Dictionary, Items, Plain, Tensor, Torch, Value, options
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_INT_DTYPES = {"long", "int", "int64", "int32", "int16", "int8", "uint8", "short", "bool"}
+
+
+def fresh(
+    interpreter: Interpreter, requires_grad: bool | None = False, dtype: str | None = None, leaf: bool = False
+) -> Tensor:
+    """A tensor in memory of its own."""
+    made = Tensor(Storage(), requires_grad, leaf=leaf, dtype=dtype)
+    made.since = interpreter.tape.tick()
+    made.inference = interpreter.grad == "inference"
+    if leaf and requires_grad:
+        made.storage.leaf = made
+    return made
+
+
+def parameter(interpreter: Interpreter, requires_grad: bool | None = True) -> Tensor:
+    """A parameter of a module."""
+    made = fresh(interpreter, requires_grad, "float", leaf=True)
+    made.parameter = True
+    made.inference = False
+    return made
+
+
+def copied(interpreter: Interpreter, tensor: Tensor) -> Tensor:
+    """A deep copy: a leaf of its own with the same flags."""
+    made = fresh(interpreter, tensor.requires_grad if tensor.leaf else False, tensor.dtype, leaf=tensor.leaf)
+    made.parameter = tensor.parameter
+    return made
+
+
+def requires_grad(tensor: Tensor) -> bool | None:
+    """Does it require grad now? A recorded write into its storage makes it so."""
+    if tensor.storage.since > tensor.since and tensor.storage.node is not None and not tensor.untracked:
+        return tensor.storage.tensor_grad or tensor.requires_grad
+    return tensor.requires_grad
+
+
+def node_of(tensor: Tensor) -> Node | None:
+    """The node that made its present value."""
+    if tensor.storage.since > tensor.since and tensor.storage.node is not None:
+        return tensor.storage.node
+    return tensor.node
+
+
+def as_argument(value: Value) -> Arg:
+    if isinstance(value, Tensor):
+        return Arg(True if value.known else None, requires_grad(value))
+    if isinstance(value, Const):
+        return Arg.constant(value.value)
+    if isinstance(value, Items):
+        tensors = [item for item in value.items if isinstance(item, Tensor)]
+        if tensors:
+            grads = [requires_grad(tensor) for tensor in tensors]
+            return Arg(True, True if True in grads else None if None in grads else False)
+        return Arg(False, False) if value.rest is None else Arg(None, None)
+    if isinstance(value, Plain | Bound):
+        return Arg(False, False)
+    return Arg(None, None)
+
+
+def tensors_in(value: Value) -> Iterator[Tensor]:
+    for option in options(value):
+        if isinstance(option, Tensor):
+            yield option
+        elif isinstance(option, Items):
+            for item in (*option.items, *([option.rest] if option.rest is not None else [])):
+                yield from tensors_in(item)
+        elif isinstance(option, Dictionary):
+            for item in option.items.values():
+                yield from tensors_in(item)
+
+
+def any_grad(tensors: Any) -> bool | None:
+    grads = [requires_grad(tensor) for tensor in tensors]
+    return True if True in grads else None if None in grads else False
+
+
+def set_requires_grad(interpreter: Interpreter, tensor: Tensor, on: bool | None) -> None:
+    """`x.requires_grad_(on)`."""
+    if tensor.node is not None or (tensor.storage.node is not None and not tensor.leaf):
+        return
+    tensor.requires_grad = on if tensor.dtype not in ("int", "bool") else False
+    tensor.leaf = True
+    tensor.since = interpreter.tape.tick()
+    if tensor.view in (None, "detached"):
+        tensor.storage.leaf = tensor if on else None
+
+
+def flag(value: Value | None) -> bool | None:
+    if value is None:
+        return False
+    return bool(value.value) if isinstance(value, Const) else None
+
+
+def dtype_of(keywords: dict[str, Value]) -> str | None:
+    value = keywords.get("dtype")
+    if isinstance(value, Torch):
+        word = value.name.rpartition(".")[2]
+        return "bool" if word == "bool" else "int" if word in _INT_DTYPES else "float"
+    return None

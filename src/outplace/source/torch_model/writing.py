@@ -1,0 +1,90 @@
+"""Writes: what PyTorch refuses at once, and what a write does to the graph."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.knowledge import ops
+from outplace.source.tape import Node, Storage, Write
+from outplace.source.torch_model.tensors import requires_grad
+from outplace.source.values import Tensor
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_MEMORY_FILLS = {"fill_", "zero_", "masked_fill_", "index_put_"}
+
+
+def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bool | None) -> None:
+    """A recorded write: the tensor, its base and all views now depend on the new node."""
+    if target.leaf and target.requires_grad:
+        return  # PyTorch has refused it
+    if node is not None:
+        for before in (target.node, target.storage.node):
+            if before is not None and before not in node.inputs:
+                node.inputs.append(before)
+    target.storage.node = node
+    target.storage.tensor_grad = grad
+    target.storage.since = interpreter.tape.tick()
+    target.requires_grad, target.node, target.leaf = grad, node, False
+    target.since = target.storage.since
+
+
+def target_text(node: ast.AST) -> str:
+    if isinstance(node, ast.AugAssign):
+        return ast.unparse(node.target)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        return ast.unparse(node.func.value)
+    if isinstance(node, ast.Call) and node.args:
+        return ast.unparse(node.args[0])
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return ast.unparse(node.targets[0].value)
+    return ""
+
+
+def check_write(
+    interpreter: Interpreter,
+    target: Tensor,
+    node: ast.AST,
+    operation: str,
+    others: list[Tensor],
+    op: ops.Op | None = None,
+) -> None:
+    """The kinds that PyTorch refuses where the operation stands."""
+    sure = target.certain and target.known
+    if target.gradient:
+        interpreter.hit("silent-other", node, sure, "gradient")
+    if target.inference and interpreter.grad != "inference":
+        interpreter.hit("inference", node, sure, "written")
+    if target.expanded and operation not in _MEMORY_FILLS and operation != "item assignment":
+        interpreter.hit("expanded", node, sure)
+    if target.dtype == "int" and op is not None and _makes_float(op, others, node):
+        interpreter.hit("shape-dtype", node, sure, "dtype")
+    if interpreter.grad != "on" or target.untracked:
+        return
+    recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
+    owner = target.storage.leaf
+    if recorded and target.view in ("multi", "custom", "nograd"):
+        interpreter.hit(
+            {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure
+        )
+    elif owner is not None and owner.requires_grad and target.view != "detached":
+        on_view = target is not owner and target.view is not None
+        interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
+
+
+def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
+    base = op.name.rpartition(".")[2].rstrip("_").strip("_")
+    if base in ("div", "true_divide", "itruediv", "idiv", "divide"):
+        return True
+    if isinstance(node, ast.AugAssign):
+        value = node.value
+        if isinstance(value, ast.Constant) and isinstance(value.value, float) and not isinstance(node.op, ast.FloorDiv):
+            return True
+    return any(other.dtype == "float" for other in others) and base in ("add", "sub", "mul", "iadd", "isub", "imul")
+
+
+def numpy_write(interpreter: Interpreter, storage: Storage, node: ast.AST) -> None:
+    tape = interpreter.tape
+    storage.writes.append(Write(tape.tick(), tape.path, interpreter.place(node), "numpy", True, tracked=False))
