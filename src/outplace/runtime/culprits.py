@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -62,14 +62,12 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
     for step, before, after in _steps_of(hurt, first, now):
         hurt.writes.append((step, after))
         covered.update(range(before + 1, after + 1))
-    for look in (_gradient_writes, _node_writes):
-        missing = [version for version in range(first + 1, now + 1) if version not in covered]
-        hurt.unseen = len(missing)
-        if missing:
-            found = look(hurt, missing)
-            hurt.writes.extend(found)
-            covered.update(left for _, left in found)
-    hurt.unseen = len([version for version in range(first + 1, now + 1) if version not in covered])
+    missing = [version for version in range(first + 1, now + 1) if version not in covered]
+    for look in (_gradient_writes, _marked_dirty, _node_writes):
+        found = look(hurt, missing) if missing else []
+        missing = [version for version in missing if version not in {left for _, left in found}]
+        hurt.writes.extend(found)
+    hurt.unseen = len(missing)
     hurt.writes.sort(key=lambda entry: entry[1])
     return hurt
 
@@ -106,7 +104,7 @@ def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int
                         yield step, max(before, first), min(after, now)
 
 
-def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[AnyWrite, int]]:
+def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Backward itself writes: it adds to the `.grad` that is already there."""
     grads = (t.grad for t in names.live_tensors() if t.is_leaf and t.grad is not None)
     if not any(names.storage_of(grad) == hurt.storage for grad in grads):
@@ -115,11 +113,22 @@ def _gradient_writes(hurt: Hurt, missing: list[int]) -> list[tuple[AnyWrite, int
     return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
 
 
-def _node_writes(hurt: Hurt, missing: list[int]) -> list[tuple[AnyWrite, int]]:
+def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """A Function's `mark_dirty` counts a version of its own, for the write that its forward has made."""
+    functions = [graph.number_of(node) or 0 for node in _history(hurt) if by_node(node.name()).origin == "function"]
+    inside = [
+        (write, left + 1)
+        for write, left in hurt.writes
+        if isinstance(write, Write) and not write.grad_enabled and any(number < write.moment for number in functions)
+    ]
+    return [(write, version) for write, version in inside if version in missing][: len(functions)]
+
+
+def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """What the record did not see (TorchScript, `torch.ops`, C++) has left nodes in the tensor's own history."""
     nodes = _history(hurt)
     for write, _ in hurt.writes:
-        if isinstance(write, Write):
+        if isinstance(write, Write) and write.grad_enabled:
             made = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
             nodes = [node for node in nodes if not made or node is not made[0]]
     if len(nodes) != len(missing):
