@@ -2,5 +2,5 @@
 
 `project` reads files and resolves imports, `values` are what names can stand for, `tape` keeps storages, nodes, what
 they save and who writes, `interpreter` runs statements and calls, `python_model` knows builtins and containers,
-`torch_model` knows torch, `analysis` picks what to run, `rules` say what a finding means. torch itself is never imported.
+`torch_model` knows torch, `analysis` picks what to run, `rules` say what a finding means. torch is never imported.
 """

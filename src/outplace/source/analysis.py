@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import re
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 
 from outplace.model import Finding
 from outplace.source import torch_model
-from outplace.source.interpreter import Frame, Interpreter, OutOfSteps
+from outplace.source.interpreter import Interpreter
+from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rules import finding_for
 from outplace.source.tape import Hit, Storage
@@ -96,10 +98,8 @@ def _run(module: Module, project: Project) -> list[Hit]:
 
 def _guarded(run: Callable[[], None]) -> None:
     """Runs as far as it goes; what is too large or too deep is left where it stands."""
-    try:
+    with contextlib.suppress(OutOfSteps, RecursionError):
         run()
-    except (OutOfSteps, RecursionError):
-        pass
 
 
 def _text(module: Module, node: ast.AST) -> str:

@@ -47,7 +47,7 @@ class Project:
         return Module(path, source, _module_name(absolute), self._parse(absolute, source))
 
     def find(self, name: str, importer: Module) -> str | None:
-        """The file of the project's own module of that name, as seen from the importing file; None for anything else."""
+        """The file of the project's own module of that name, as the importing file sees it; None for anything else."""
         key = (os.path.dirname(os.path.abspath(importer.path)), name)
         if key not in self._paths:
             self._paths[key] = self._look_for(name, key[0])

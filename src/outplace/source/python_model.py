@@ -47,8 +47,9 @@ _COMPARISONS: dict[type[ast.cmpop], Any] = {
 
 # Libraries whose results are surely no tensors.
 _NO_TENSORS = {
-    "numpy", "math", "random", "os", "sys", "time", "json", "logging", "argparse", "re", "pathlib", "datetime", "pandas",
-    "matplotlib", "scipy", "sklearn", "tqdm.write", "csv", "pickle", "shutil", "string", "io", "gc", "warnings", "cv2", "PIL",
+    "numpy", "math", "random", "os", "sys", "time", "json", "logging", "argparse", "re", "pathlib", "datetime",
+    "pandas", "matplotlib", "scipy", "sklearn", "csv", "pickle", "shutil", "string", "io", "gc", "warnings",
+    "cv2", "PIL",
 }  # fmt: skip
 
 
@@ -139,9 +140,9 @@ def compare(interpreter: Interpreter, op: ast.cmpop, left: Value, right: Value, 
 def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     same: bool | None = None
     for one, other in ((left, right), (right, left)):
-        if isinstance(other, Const) and other.value is None and not isinstance(one, Unknown | Choice):
-            if not (isinstance(one, Tensor) and not one.known):
-                same = isinstance(one, Const) and one.value is None
+        could_be = isinstance(one, Unknown | Choice) or (isinstance(one, Tensor) and not one.known)
+        if isinstance(other, Const) and other.value is None and not could_be:
+            same = isinstance(one, Const) and one.value is None
     if isinstance(left, Const) and isinstance(right, Const) and same is None:
         same = left.value is right.value
     return PLAIN if same is None else Const(same == isinstance(op, ast.Is))
@@ -159,12 +160,12 @@ def _contains(op: ast.cmpop, left: Value, right: Value) -> Value:
     ):
         found = left.value in right.value
     elif isinstance(left, Const) and isinstance(right, Items) and right.rest is None:
-        if all(isinstance(item, Const) for item in right.items):
-            found = any(item.value == left.value for item in right.items if isinstance(item, Const))
+        constants = [item.value for item in right.items if isinstance(item, Const)]
+        found = left.value in constants if len(constants) == len(right.items) else None
     return PLAIN if found is None else Const(found == isinstance(op, ast.In))
 
 
-# -- containers -----------------------------------------------------------------------------------------------------------
+# -- containers --------------------------------------------------------------------------------------------------------
 
 
 def item(holder: Value, key: Value) -> Value:
@@ -314,7 +315,7 @@ def _module_children(value: Instance) -> list[Value]:
     return list(torch_model.children_of(value).values())
 
 
-# -- methods of containers ------------------------------------------------------------------------------------------------
+# -- methods of containers ---------------------------------------------------------------------------------------------
 
 
 def method(
@@ -384,7 +385,7 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
     return UNKNOWN
 
 
-# -- functions ------------------------------------------------------------------------------------------------------------
+# -- functions ---------------------------------------------------------------------------------------------------------
 
 
 def call_outside(

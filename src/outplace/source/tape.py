@@ -1,7 +1,7 @@
 """Autograd's books, kept while source is read: storages, nodes, what each node saves, and every write in order.
 
-Time is a counter. A write hurts a node if it comes after the node saved the storage, on a path of branches that both can
-lie on. Nothing is reported until a backward (or a return to unknown callers) needs the node.
+Time is a counter. A write hurts a node if it comes after the node saved the storage, on a path of branches that both
+can lie on. Nothing is reported until a backward (or a return to unknown callers) needs the node.
 """
 
 from __future__ import annotations

@@ -7,4 +7,4 @@ from outplace.source.tape import Hit
 
 def message(hit: Hit) -> str:
     """Why it is refused."""
-    return "the output of a custom autograd.Function (or of a module with a full backward hook) is a view and is modified in place"
+    return "the output of a custom autograd.Function (or of a module with a backward hook) is a view, modified in place"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def class_method(
     interpreter: Interpreter, cls: Class, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
+    """A method that torch gives to a class, such as `Function.apply`."""
     if name == "apply" and (cls.torch_base() or "").startswith("torch.autograd"):
         return _apply_function(interpreter, cls, args, keywords, node)
     if name == "__init__" and args and isinstance(args[0], Instance):
@@ -29,6 +30,7 @@ def class_method(
 
 
 def context_method(interpreter: Interpreter, context: Instance, name: str, args: list[Value], node: ast.AST) -> Value:
+    """`ctx.save_for_backward` and `ctx.mark_dirty`."""
     if name == "save_for_backward":
         context.names["saved"] = Items(list(args))
     return NONE

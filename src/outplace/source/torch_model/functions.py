@@ -214,7 +214,7 @@ def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[s
     interpreter.tape.backward(roots, inputs or None)
     create = python_model.truth(keywords.get("create_graph", Const(False)))
     gradients: list[Value] = []
-    for _tensor in inputs or [None]:
+    for _ in range(max(1, len(inputs))):
         gradient = fresh(interpreter, False if create is False else None, "float")
         if create and roots:
             gradient.requires_grad = True
@@ -261,10 +261,12 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
 
 
 _FUNCTIONS: dict[str, Any] = {
-    "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad, "torch.cat": _cat("CatBackward0"),
+    "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad,
+    "torch.cat": _cat("CatBackward0"),
     "torch.concat": _cat("CatBackward0"), "torch.stack": _cat("StackBackward0"), "torch.hstack": _cat("CatBackward0"),
     "torch.vstack": _cat("CatBackward0"), "torch.utils.checkpoint.checkpoint": _checkpoint, "torch.compile": _compile,
-    "torch.jit.script": _compile, "torch.nn.parallel.DistributedDataParallel": _compile, "torch.nn.DataParallel": _compile,
+    "torch.jit.script": _compile, "torch.nn.parallel.DistributedDataParallel": _compile,
+    "torch.nn.DataParallel": _compile,
     "torch.meshgrid": _meshgrid, "torch.manual_seed": lambda i, a, k, n: PLAIN,
     "torch.is_tensor": lambda i, a, k, n: Const(True) if a and isinstance(a[0], Tensor) and a[0].known else PLAIN,
     "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,

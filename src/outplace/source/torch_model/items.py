@@ -60,7 +60,7 @@ def _is_advanced(key: Value) -> bool | None:
         parts = [_is_advanced(item) for item in key.items]
         return True if True in parts else None if None in parts or key.rest is not None else False
     if isinstance(key, Plain):
-        return False if key.storage is None else True
+        return key.storage is not None
     return None
 
 

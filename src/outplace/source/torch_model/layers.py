@@ -58,7 +58,8 @@ _WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embeddi
 
 def _flag_first(kind: str) -> int:
     """The position (from 1) of `inplace` among the positional arguments."""
-    return {"nn.ReLU": 1, "nn.ReLU6": 1, "nn.SELU": 1, "nn.SiLU": 1, "nn.Mish": 1, "nn.Hardswish": 1, "nn.Hardsigmoid": 1,
+    return {"nn.ReLU": 1, "nn.ReLU6": 1, "nn.SELU": 1, "nn.SiLU": 1, "nn.Mish": 1, "nn.Hardswish": 1,
+            "nn.Hardsigmoid": 1,
             "nn.LeakyReLU": 2, "nn.ELU": 2, "nn.CELU": 2, "nn.Dropout": 2, "nn.Dropout2d": 2, "nn.Dropout3d": 2,
             "nn.AlphaDropout": 2, "nn.Hardtanh": 3, "nn.Threshold": 3, "nn.RReLU": 3}.get(kind, 0)  # fmt: skip
 

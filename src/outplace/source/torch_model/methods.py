@@ -26,7 +26,8 @@ _NEW_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", 
 _TO_INT = {"long", "int", "short", "char", "byte", "bool"}
 
 
-_PLAIN_METHODS = {"item", "tolist", "size", "dim", "numel", "element_size", "is_floating_point", "stride", "storage_offset",
+_PLAIN_METHODS = {"item", "tolist", "size", "dim", "numel", "element_size", "is_floating_point", "stride",
+    "storage_offset",
                   "data_ptr", "type", "get_device", "is_contiguous", "nelement", "__len__", "ndimension"}  # fmt: skip
 
 
@@ -34,6 +35,7 @@ _PLAIN_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "layout", "i
 
 
 def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: ast.AST) -> Value | None:
+    """An attribute of a tensor; None where it is a method."""
     if name in _PLAIN_ATTRIBUTES:
         return PLAIN
     if name in ("T", "mT", "H", "mH", "real", "imag"):
@@ -63,6 +65,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
 def tensor_method(
     interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    """A method of a tensor."""
     if name in _PLAIN_METHODS:
         return PLAIN
     special = _TENSOR_METHODS.get(name)
@@ -102,6 +105,7 @@ def _backward(
 def detached(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    """`x.detach()`: an alias outside the graph that shares memory and version."""
     alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
     alias.view, alias.certain, alias.since = "detached", tensor.certain, interpreter.tape.tick()
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
@@ -145,7 +149,7 @@ def _converted(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """`.to()`, `.cuda()`, `.float()`: a copy, or the tensor itself."""
-    dtype = dtype_of({"dtype": argument for argument in args} | keywords)
+    dtype = next((found for value in (*args, *keywords.values()) if (found := dtype_of({"dtype": value}))), None)
     if dtype in ("int", "bool"):
         return fresh(interpreter, False, dtype)
     return _perhaps_same(interpreter, tensor, dtype)

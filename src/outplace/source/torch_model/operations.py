@@ -16,7 +16,8 @@ from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor,
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-_INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "logical_and",
+_INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf",
+    "logical_and",
                 "logical_or", "logical_not", "searchsorted", "bucketize", "isfinite", "multinomial"}  # fmt: skip
 
 
@@ -42,7 +43,8 @@ _COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
 
 _OPERATOR_OPS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
     ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
 }  # fmt: skip
 
@@ -55,6 +57,7 @@ _SYMBOLS: dict[type[ast.operator], str] = {
 
 @cache
 def find_op(name: str) -> ops.Op | None:
+    """The op table entry of that name, looked up once."""
     return ops.lookup(name)
 
 

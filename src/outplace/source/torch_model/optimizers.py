@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """An optimizer and the parameters it was given."""
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
     source = args[0] if args else keywords.get("params", UNKNOWN)
@@ -33,6 +34,7 @@ def _parameters_in(value: Value) -> Iterator[Tensor]:
 def optimizer_method(
     interpreter: Interpreter, optimizer: Optimizer, name: str, args: list[Value], node: ast.AST
 ) -> Value:
+    """A method of an optimizer; `step` writes its parameters."""
     if name == "step":
         if args and isinstance(args[0], Function):
             interpreter.call(args[0], [], {}, node)

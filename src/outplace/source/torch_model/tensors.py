@@ -57,6 +57,7 @@ def node_of(tensor: Tensor) -> Node | None:
 
 
 def as_argument(value: Value) -> Arg:
+    """What the op table wants to know of an argument."""
     if isinstance(value, Tensor):
         return Arg(True if value.known else None, requires_grad(value))
     if isinstance(value, Const):
@@ -73,6 +74,7 @@ def as_argument(value: Value) -> Arg:
 
 
 def tensors_in(value: Value) -> Iterator[Tensor]:
+    """All tensors a value holds or may be."""
     for option in options(value):
         if isinstance(option, Tensor):
             yield option
@@ -85,6 +87,7 @@ def tensors_in(value: Value) -> Iterator[Tensor]:
 
 
 def any_grad(tensors: Any) -> bool | None:
+    """Does one of them require grad? None where that is not known."""
     grads = [requires_grad(tensor) for tensor in tensors]
     return True if True in grads else None if None in grads else False
 
@@ -101,14 +104,18 @@ def set_requires_grad(interpreter: Interpreter, tensor: Tensor, on: bool | None)
 
 
 def flag(value: Value | None) -> bool | None:
+    """A flag given as an argument: False if absent, None if not known."""
     if value is None:
         return False
     return bool(value.value) if isinstance(value, Const) else None
 
 
 def dtype_of(keywords: dict[str, Value]) -> str | None:
+    """The kind of dtype that a call asks for."""
     value = keywords.get("dtype")
     if isinstance(value, Torch):
         word = value.name.rpartition(".")[2]
+        if value.name.startswith("torch.device"):
+            return None
         return "bool" if word == "bool" else "int" if word in _INT_DTYPES else "float"
     return None

@@ -51,7 +51,7 @@ def is_instance(value: Value, kind: Value) -> bool | None:
     if isinstance(value, Tensor) and value.known and getattr(kind, "name", "").startswith("builtins."):
         return False
     if isinstance(value, Const) and getattr(kind, "name", "").startswith("builtins."):
-        return type(value.value).__name__ == kind.name.rpartition(".")[2]  # type: ignore[attr-defined]
+        return bool(type(value.value).__name__ == getattr(kind, "name", "").rpartition(".")[2])
     return None
 
 

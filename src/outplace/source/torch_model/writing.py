@@ -32,6 +32,7 @@ def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bo
 
 
 def target_text(node: ast.AST) -> str:
+    """What the source calls the tensor that is written."""
     if isinstance(node, ast.AugAssign):
         return ast.unparse(node.target)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
@@ -86,5 +87,6 @@ def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
 
 
 def numpy_write(interpreter: Interpreter, storage: Storage, node: ast.AST) -> None:
+    """A write through a numpy array, which autograd cannot see."""
     tape = interpreter.tape
     storage.writes.append(Write(tape.tick(), tape.path, interpreter.place(node), "numpy", True, tracked=False))

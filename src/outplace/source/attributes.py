@@ -1,0 +1,127 @@
+"""Names and attributes, looked up the way Python does."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source import python_model, torch_model
+from outplace.source.values import (
+    NONE,
+    UNKNOWN,
+    Bound,
+    Choice,
+    Class,
+    Function,
+    Imported,
+    Instance,
+    Namespace,
+    Outside,
+    Super,
+    Torch,
+    Unknown,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
+    holder = interpreter.eval(node.value)
+    if isinstance(holder, Choice):
+        return join([interpreter.attribute(option, node.attr, node) for option in holder.options])
+    return interpreter.attribute(holder, node.attr, node)
+
+
+def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST) -> Value:
+    """`holder.name`."""
+    if isinstance(holder, Instance):
+        return _instance_attribute(interpreter, holder, name, node)
+    if isinstance(holder, Torch):
+        return torch_model.torch_attribute(f"{holder.name}.{name}")
+    if isinstance(holder, Namespace):
+        return _resolved(interpreter, Imported(holder, name), set())
+    if isinstance(holder, Class):
+        return _class_attribute(interpreter, holder, name)
+    if isinstance(holder, Outside):
+        return Outside(f"{holder.name}.{name}")
+    if isinstance(holder, Super):
+        return _super_attribute(interpreter, holder, name)
+    if isinstance(holder, Unknown):
+        return UNKNOWN
+    found_value = torch_model.attribute(interpreter, holder, name, node)
+    return found_value if found_value is not None else Bound(name, holder)
+
+
+def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, node: ast.AST) -> Value:
+    if name in holder.names:
+        return holder.names[name]
+    found = holder.cls.find(name)
+    if isinstance(found, Function):
+        if found.kind in ("property", "cached_property"):
+            return interpreter.call_function(found, [holder], {}, node)
+        return (
+            found
+            if found.kind == "staticmethod"
+            else Bound(found, holder.cls if found.kind == "classmethod" else holder)
+        )
+    if found is not None:
+        return found
+    if name == "__dict__":
+        return UNKNOWN
+    base = holder.cls.torch_base()
+    if base is not None:
+        return torch_model.object_attribute(interpreter, holder, base, name)
+    return UNKNOWN if holder.cls.find("__getattr__") or has_unknown_base(holder.cls) else Bound(name, holder)
+
+
+def _class_attribute(interpreter: Interpreter, holder: Class, name: str) -> Value:
+    found = holder.find(name)
+    if isinstance(found, Function) and found.kind == "classmethod":
+        return Bound(found, holder)
+    return found if found is not None else Bound(name, holder)
+
+
+def _super_attribute(interpreter: Interpreter, holder: Super, name: str) -> Value:
+    lineage = holder.receiver.cls.lineage() if isinstance(holder.receiver, Instance) else []
+    after = lineage[lineage.index(holder.after) + 1 :] if holder.after in lineage else []
+    for base in after:
+        if isinstance(base, Class) and name in base.names:
+            found = base.names[name]
+            return Bound(found, holder.receiver) if isinstance(found, Function) else found
+        if isinstance(base, Torch):
+            return torch_model.super_attribute(interpreter, holder.receiver, base.name, name)
+    return Bound(name, NONE)
+
+
+def _resolved(interpreter: Interpreter, value: Value, seen: set[tuple[str, str]]) -> Value:
+    """What an imported name stands for, through modules that import it themselves."""
+    while isinstance(value, Imported):
+        key = (value.module.path, value.name)
+        if key in seen:
+            return UNKNOWN
+        seen.add(key)
+        found = interpreter.names_of(value.module).get(value.name)
+        if found is None:
+            path = interpreter.project.find(f"{value.module.name}.{value.name}", interpreter.frame.module)
+            return UNKNOWN if path is None else Namespace(path, f"{value.module.name}.{value.name}")
+        value = found
+    return value
+
+
+def _name(interpreter: Interpreter, node: ast.Name) -> Value:
+    value = interpreter.frame.scope.get(node.id)
+    if value is None:
+        return python_model.builtin(node.id)
+    return _resolved(interpreter, value, set()) if isinstance(value, Imported) else value
+
+
+def has_unknown_base(cls: Class) -> bool:
+    """Is some base of the class beyond what is read here?"""
+    return any(not isinstance(base, Class | Torch) and not _is_object(base) for base in cls.lineage())
+
+
+def _is_object(base: Value) -> bool:
+    return isinstance(base, Outside) and base.name in ("builtins.object", "abc.ABC", "typing.Generic")

@@ -1,0 +1,186 @@
+"""Calls: functions of the project run on their arguments, classes make instances."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source import python_model, torch_model
+from outplace.source.attributes import has_unknown_base
+from outplace.source.machine import DEEPEST_CALL, Frame, Stop
+from outplace.source.values import (
+    NONE,
+    UNKNOWN,
+    Bound,
+    Choice,
+    Class,
+    Const,
+    Dictionary,
+    Function,
+    GradMode,
+    Instance,
+    Items,
+    Layer,
+    Outside,
+    Scope,
+    Torch,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _call(interpreter: Interpreter, node: ast.Call) -> Value:
+    interpreter._step()
+    function = interpreter.eval(node.func)
+    args: list[Value] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            args.extend(python_model.spread(interpreter.eval(argument.value)))
+        else:
+            args.append(interpreter.eval(argument))
+    keywords: dict[str, Value] = {}
+    for keyword in node.keywords:
+        value = interpreter.eval(keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = value
+        elif isinstance(value, Dictionary):
+            keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+    if isinstance(function, Choice):
+        return join([interpreter.call(option, args, keywords, node) for option in function.options])
+    return interpreter.call(function, args, keywords, node)
+
+
+def call(
+    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Calls anything."""
+    if isinstance(function, Function):
+        return interpreter.call_function(function, args, keywords, node)
+    if isinstance(function, Bound):
+        return _call_bound(interpreter, function, args, keywords, node)
+    if isinstance(function, Class):
+        return _construct(interpreter, function, args, keywords, node)
+    if isinstance(function, Instance):
+        return _call_instance(interpreter, function, args, keywords, node)
+    if isinstance(function, Torch):
+        return torch_model.call(interpreter, function.name, args, keywords, node)
+    if isinstance(function, Layer):
+        return torch_model.run_layer(interpreter, function, args, keywords, node)
+    if isinstance(function, Outside):
+        return python_model.call_outside(interpreter, function.name, args, keywords, node)
+    if isinstance(function, GradMode) and args:
+        if isinstance(args[0], Function):
+            args[0].grad = function.mode
+        return args[0]
+    return UNKNOWN
+
+
+def _call_bound(
+    interpreter: Interpreter, bound: Bound, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if isinstance(bound.function, Function):
+        return interpreter.call_function(bound.function, [bound.receiver, *args], keywords, node)
+    if isinstance(bound.function, Value):
+        return interpreter.call(bound.function, [bound.receiver, *args], keywords, node)
+    found = torch_model.method(interpreter, bound.receiver, bound.function, args, keywords, node)
+    if found is None:
+        found = python_model.method(interpreter, bound.receiver, bound.function, args, keywords, node)
+    return UNKNOWN if found is None else found
+
+
+def _construct(
+    interpreter: Interpreter, cls: Class, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    base = cls.torch_base()
+    if (
+        base is not None
+        and (special := torch_model.construct(interpreter, cls, base, args, keywords, node)) is not None
+    ):
+        return special
+    made = Instance(cls)
+    if base is not None:
+        made.names["training"] = Const(True)
+        made.names.update(torch_model.own_state(interpreter, base, node))
+    init = cls.find("__init__")
+    if isinstance(init, Function):
+        interpreter.call_function(init, [made, *args], keywords, node)
+    elif cls.fields is not None:
+        _fill_fields(interpreter, made, cls.fields, args, keywords)
+    elif has_unknown_base(cls) and base is None:
+        made.names.update(keywords)
+    elif base is not None:
+        torch_model.init_container(interpreter, made, base, args, node)
+    return made
+
+
+def _fill_fields(
+    interpreter: Interpreter, made: Instance, fields: list[str], args: list[Value], keywords: dict[str, Value]
+) -> None:
+    for field, value in zip(fields, args, strict=False):
+        made.names[field] = value
+    for field in fields[len(args) :]:
+        default = made.cls.find(field)
+        made.names[field] = keywords.get(field, default if default is not None else UNKNOWN)
+
+
+def _call_instance(
+    interpreter: Interpreter, instance: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    caller = instance.cls.find("__call__")
+    if isinstance(caller, Function):
+        return interpreter.call_function(caller, [instance, *args], keywords, node)
+    if instance.cls.torch_base() is not None:
+        return torch_model.run_module(interpreter, instance, args, keywords, node)
+    return UNKNOWN
+
+
+def call_function(
+    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Runs a function of the project on these arguments."""
+    active = sum(frame.function is not None and frame.function.node is function.node for frame in interpreter.frames)
+    if active > 1 or len(interpreter.frames) > DEEPEST_CALL:
+        return UNKNOWN
+    interpreter.on_call(function.node)
+    frame = Frame(function.module, Scope(function.scope), function.name, function)
+    _bind_arguments(interpreter, function, frame.scope, args, keywords)
+    mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
+    if function.grad is not None:
+        interpreter.grad = function.grad
+    interpreter.frames.append(frame)
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return interpreter.eval(function.node.body)
+        ended = interpreter.block(function.node.body)
+    finally:
+        interpreter.frames.pop()
+        interpreter.grad = mode
+    interpreter.tape.path, interpreter._changes = path, changes
+    if frame.yields:
+        return Items(frame.yields, "list", rest=join(frame.yields))
+    if ended == Stop.RAN and frame.returns:
+        frame.returns.append(NONE)
+    return join(frame.returns) if frame.returns else NONE
+
+
+def _bind_arguments(
+    interpreter: Interpreter, function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]
+) -> None:
+    spec = function.node.args
+    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    defaults = function.defaults
+    for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+        scope.names[name] = default
+    scope.names.update(function.keyword_defaults)
+    scope.names.update(zip(names, args, strict=False))
+    known = {*names, *(argument.arg for argument in spec.kwonlyargs)}
+    scope.names.update({key: value for key, value in keywords.items() if key in known})
+    if spec.vararg is not None:
+        scope.names[spec.vararg.arg] = Items(list(args[len(names) :]), "tuple")
+    if spec.kwarg is not None:
+        scope.names[spec.kwarg.arg] = Dictionary({key: value for key, value in keywords.items() if key not in known})
+    for name in known:
+        scope.names.setdefault(name, UNKNOWN)

@@ -1,0 +1,233 @@
+"""Expressions without side effects of their own: operators, displays, comprehensions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import python_model, torch_model
+from outplace.source.attributes import _attribute as attribute_of
+from outplace.source.attributes import _name as name_of
+from outplace.source.calls import _call as run_call
+from outplace.source.machine import Frame
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Bound,
+    Choice,
+    Const,
+    Dictionary,
+    Function,
+    Instance,
+    Items,
+    Scope,
+    Tensor,
+    Value,
+    join,
+    options,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _constant(interpreter: Interpreter, node: ast.Constant) -> Value:
+    return Const(node.value)
+
+
+def _subscript(interpreter: Interpreter, node: ast.Subscript) -> Value:
+    holder = interpreter.eval(node.value)
+    key = interpreter.eval(node.slice)
+    return join([_item(interpreter, option, key, node) for option in options(holder)])
+
+
+def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscript) -> Value:
+    if isinstance(holder, Tensor):
+        return torch_model.get_item(interpreter, holder, key, node)
+    if isinstance(holder, Instance):
+        getter = holder.cls.find("__getitem__")
+        if isinstance(getter, Function):
+            return interpreter.call_function(getter, [holder, key], {}, node)
+        children = torch_model.children_of(holder)
+        return join(list(children.values())) if children else UNKNOWN
+    return python_model.item(holder, key)
+
+
+def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:
+    parts = [interpreter.eval(part) if part is not None else NONE for part in (node.lower, node.upper, node.step)]
+    if all(isinstance(part, Const) for part in parts):
+        return Const(slice(*(part.value for part in parts)))  # type: ignore[attr-defined]
+    return Bound("slice", PLAIN)
+
+
+def _lambda(interpreter: Interpreter, node: ast.Lambda) -> Value:
+    return interpreter.make_function(node, "<lambda>")
+
+
+def _if_exp(interpreter: Interpreter, node: ast.IfExp) -> Value:
+    known = interpreter.truth(interpreter.eval(node.test))
+    if known is not None:
+        return interpreter.eval(node.body if known else node.orelse)
+    return join([interpreter.eval(node.body), interpreter.eval(node.orelse)])
+
+
+def _bool_op(interpreter: Interpreter, node: ast.BoolOp) -> Value:
+    values = []
+    for part in node.values:
+        value = interpreter.eval(part)
+        known = interpreter.truth(value)
+        decides = known is (not isinstance(node.op, ast.And))
+        if known is None or decides:
+            values.append(value)
+        if decides:
+            break
+    else:
+        if known is not None:
+            values.append(value)
+    return join(values)
+
+
+def _compare(interpreter: Interpreter, node: ast.Compare) -> Value:
+    left, rights = interpreter.eval(node.left), [interpreter.eval(item) for item in node.comparators]
+    if len(rights) == 1:
+        return python_model.compare(interpreter, node.ops[0], left, rights[0], node)
+    return PLAIN
+
+
+def _bin_op(interpreter: Interpreter, node: ast.BinOp) -> Value:
+    left, right = interpreter.eval(node.left), interpreter.eval(node.right)
+    if isinstance(left, Choice) or isinstance(right, Choice):
+        made = [interpreter.binary(node.op, one, other, node) for one in options(left) for other in options(right)]
+        return join(made)
+    return interpreter.binary(node.op, left, right, node)
+
+
+def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    """`left op right`."""
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return torch_model.binary(interpreter, op, left, right, node)
+    return python_model.binary(op, left, right)
+
+
+def _unary_op(interpreter: Interpreter, node: ast.UnaryOp) -> Value:
+    value = interpreter.eval(node.operand)
+    if isinstance(node.op, ast.Not):
+        known = interpreter.truth(value)
+        return PLAIN if known is None else Const(not known)
+    if isinstance(value, Tensor):
+        return torch_model.run_op(
+            interpreter, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", [value], {}, node
+        )
+    return python_model.unary(node.op, value)
+
+
+def _sequence(interpreter: Interpreter, node: ast.List | ast.Tuple | ast.Set) -> Value:
+    items: list[Value] = []
+    rest: Value | None = None
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            value = interpreter.eval(element.value)
+            items.extend(python_model.spread(value))
+            rest = value.rest if isinstance(value, Items) else rest
+        else:
+            items.append(interpreter.eval(element))
+    return Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)
+
+
+def _dict(interpreter: Interpreter, node: ast.Dict) -> Value:
+    made = Dictionary()
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        value = interpreter.eval(value_node)
+        if key_node is None:
+            if isinstance(value, Dictionary):
+                made.items.update(value.items)
+            continue
+        key = interpreter.eval(key_node)
+        if isinstance(key, Const) and python_model.hashable(key.value):
+            made.items[key.value] = value
+        else:
+            made.rest = value if made.rest is None else join([made.rest, value])
+    return made
+
+
+def _comprehension(
+    interpreter: Interpreter, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+) -> Value:
+    inner = Frame(interpreter.frame.module, Scope(interpreter.frame.scope), interpreter.frame.name, None)
+    made: list[Value] = []
+    keys: list[Value] = []
+
+    def element() -> None:
+        if isinstance(node, ast.DictComp):
+            keys.append(interpreter.eval(node.key))
+            made.append(interpreter.eval(node.value))
+        else:
+            made.append(interpreter.eval(node.elt))
+
+    exact = [True]
+
+    def generate(depth: int) -> None:
+        if depth == len(node.generators):
+            element()
+            return
+        generator = node.generators[depth]
+        iterable = interpreter.eval(generator.iter)
+        exact[0] &= python_model.is_exact(iterable)
+        for item in python_model.iterate(interpreter, iterable, node, most=8):
+            interpreter.bind(generator.target, item, node)
+            known = [interpreter.truth(interpreter.eval(test)) for test in generator.ifs]
+            exact[0] &= None not in known
+            if False not in known:
+                generate(depth + 1)
+
+    interpreter._in_frame(inner, lambda: generate(0))
+    if isinstance(node, ast.DictComp):
+        pairs = [(key.value, value) for key, value in zip(keys, made, strict=True) if isinstance(key, Const)]
+        whole = len(pairs) == len(made) and exact[0]
+        return Dictionary(dict(pairs), None if whole else join(made))
+    return Items(made, "list", None if exact[0] else join(made))
+
+
+def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            interpreter.eval(part.value)
+    return PLAIN
+
+
+def _named_expr(interpreter: Interpreter, node: ast.NamedExpr) -> Value:
+    value = interpreter.eval(node.value)
+    interpreter.bind(node.target, value, node)
+    return value
+
+
+def _starred(interpreter: Interpreter, node: ast.Starred) -> Value:
+    return interpreter.eval(node.value)
+
+
+def _yield(interpreter: Interpreter, node: ast.Yield) -> Value:
+    interpreter.frame.yields.append(interpreter.eval(node.value) if node.value is not None else NONE)
+    return UNKNOWN
+
+
+def _yield_from(interpreter: Interpreter, node: ast.YieldFrom) -> Value:
+    interpreter.frame.yields.extend(python_model.spread(interpreter.eval(node.value)))
+    return UNKNOWN
+
+
+def _await(interpreter: Interpreter, node: ast.Await) -> Value:
+    return interpreter.eval(node.value)
+
+
+EXPRESSIONS: dict[type[ast.expr], Any] = {
+    ast.Constant: _constant, ast.Name: name_of, ast.Attribute: attribute_of,
+    ast.Subscript: _subscript, ast.Slice: _slice, ast.Call: run_call,
+    ast.Lambda: _lambda, ast.IfExp: _if_exp, ast.BoolOp: _bool_op,
+    ast.Compare: _compare, ast.BinOp: _bin_op, ast.UnaryOp: _unary_op,
+    ast.List: _sequence, ast.Tuple: _sequence, ast.Set: _sequence,
+    ast.Dict: _dict, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension,
+    ast.JoinedStr: _joined_str, ast.NamedExpr: _named_expr, ast.Starred: _starred,
+    ast.Yield: _yield, ast.YieldFrom: _yield_from, ast.Await: _await,
+}  # fmt: skip

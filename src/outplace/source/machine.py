@@ -1,0 +1,35 @@
+"""The parts of a run: frames, and how a block can end."""
+
+from __future__ import annotations
+
+from outplace.source.project import Module
+from outplace.source.values import Function, Scope, Value
+
+DEEPEST_CALL = 16
+ROUNDS = 3
+"""How often a loop of unknown length is gone through: what one round saves the next may overwrite, and state that a
+round makes part of the graph is saved in the next. Loops inside loops: once less."""
+
+
+class OutOfSteps(Exception):
+    """The program is larger than what is worth following."""
+
+
+class Stop:
+    """How a block ended: it ran through, or left by return, break, continue or raise."""
+
+    RAN, RETURNED, BROKE, CONTINUED, RAISED = range(5)
+
+
+LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
+
+
+class Frame:
+    """A running function: its scope, what it returned so far, and where it is."""
+
+    __slots__ = ("function", "module", "name", "returns", "scope", "yields")
+
+    def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
+        self.module, self.scope, self.name, self.function = module, scope, name, function
+        self.returns: list[Value] = []
+        self.yields: list[Value] = []
