@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from outplace.source.values import Scope
 
 _LARGEST = 2_000_000
+_MOST_KEPT = 1_500_000
+"""Characters of source whose trees are kept for the next files: a syntax tree takes about a hundred times its text."""
 
 
 class Module:
@@ -43,6 +45,9 @@ class Project:
 
     def open(self, path: str, source: str) -> Module:
         """The module of a file that is being checked: a program, even where others import it."""
+        if sum(len(kept) for kept, _ in self._trees.values()) > _MOST_KEPT:
+            self._trees.clear()
+            self._modules.clear()
         absolute = os.path.abspath(path)
         return Module(path, source, _module_name(absolute), self._parse(absolute, source))
 
