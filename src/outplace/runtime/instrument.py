@@ -13,6 +13,8 @@ import contextlib
 import functools
 import gc
 import importlib.machinery
+import io
+import runpy
 import sys
 from collections.abc import Sequence
 from types import CodeType, ModuleType
@@ -462,9 +464,24 @@ def install_finder() -> None:
         path_finder = importlib.machinery.PathFinder
         index = finders.index(path_finder) if path_finder in finders else len(finders)
         finders.insert(index, MarkingFinder)
+        runpy._get_code_from_file = _read_code_with_marks  # type: ignore[attr-defined]
 
 
 def remove_finder() -> None:
     """Takes the finder away; modules that are loaded keep their marks."""
     if MarkingFinder in sys.meta_path:
         sys.meta_path.remove(MarkingFinder)
+        runpy._get_code_from_file = _read_code  # type: ignore[attr-defined]
+
+
+_read_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
+
+
+def _read_code_with_marks(*arguments: Any) -> Any:
+    """For `runpy.run_path`, by which launchers run scripts. It returns the code, before Python 3.12 also the name."""
+    plain = _read_code(*arguments)
+    code = plain[0] if isinstance(plain, tuple) else plain
+    if own_files[code.co_filename]:
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            code = compile_marked(io.FileIO(arguments[-1]).readall(), code.co_filename)
+    return (code, *plain[1:]) if isinstance(plain, tuple) else code
