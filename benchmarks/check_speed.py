@@ -2,8 +2,9 @@
 
     python benchmarks/check_speed.py [PATHS...] [--skip torchfix] [--timeout 900] [--json FILE]
 
-Without paths: the installed torch's nn, optim and distributions. CPU seconds are user and system time of the process
-and all its children, which a busy machine changes little; the wall clock is given beside them. Memory is the highest
+The others are those on the PATH: ruff, flake8, torchfix. Without paths: the installed torch's nn, optim and
+distributions. CPU seconds are user and system time of the process and all its children, which a busy machine changes
+little; the wall clock is given beside them. Memory is the highest
 sum over the process and its children of what each holds for itself plus its part of what they share (PSS), read every
 20 ms; short runs can end between two readings, so the largest single process by the kernel's own count is the least
 that is shown.
@@ -111,13 +112,15 @@ def _commands(paths: list[str], files: list[str], scratch: str) -> Iterator[tupl
     yield "outplace cold", [*outplace, *cache, *paths]
     yield "outplace cached", [*outplace, *cache, *paths]
     yield "outplace one file", [*outplace, "--no-cache", _median(files)]
-    ruff = shutil.which("ruff", path=f"{HERE}{os.pathsep}{os.environ['PATH']}")
-    if ruff:
-        yield "ruff cold", [ruff, "check", "--no-cache", "--quiet", "--isolated", "--exit-zero", *paths]
-    for name, module in (("flake8", "flake8"), ("TorchFix", "torchfix")):
-        if importlib.util.find_spec(module):
-            more = ["--isolated", "--quiet"] if module == "flake8" else ["--select=ALL"]
-            yield name, [sys.executable, "-m", module, *more, *paths]
+    others = {
+        "ruff": ["check", "--no-cache", "--quiet", "--isolated", "--exit-zero"],
+        "flake8": ["--isolated", "--quiet"],
+        "torchfix": ["--select=ALL"],
+    }
+    for name, arguments in others.items():
+        tool = shutil.which(name, path=f"{HERE}{os.pathsep}{os.environ['PATH']}")
+        if tool:
+            yield name, [tool, *arguments, *paths]
 
 
 def _median(files: list[str]) -> str:
@@ -184,9 +187,10 @@ def _pss(pid: int) -> float:
 
 
 def _row(row: Measured, first: Measured) -> str:
+    if row.exit_code is None:  # what its killed children had used is not known
+        return f"{row.name:<27}out of time after {row.wall:.0f} s wall"
     times = f"{row.cpu / first.cpu:7.1f} x" if first.cpu else ""
-    notes = {0: "", 1: "", None: "  (out of time)"}
-    note = notes.get(row.exit_code, f"  (exit {row.exit_code})")
+    note = "" if row.exit_code in (0, 1) else f"  (exit {row.exit_code})"
     return f"{row.name:<27}{row.cpu:9.2f} s CPU{times}{row.wall:9.2f} s wall{row.memory:8.0f} MB{note}"
 
 

@@ -58,10 +58,16 @@ def test_equals_are_counted():
     base = known(*three[:2])
     assert json.loads(Path("base.json").read_text())["findings"][0]["count"] == 2
     assert base.unknown(three) == [three[2]]
-    assert base.stale() == 0
-    base = known(*three)
-    assert base.unknown(three[:1]) == []
-    assert base.stale() == 2
+    assert base.stale([os.path.abspath("a.py")], ["OUT201"]) == 0
+
+
+def test_what_is_gone_is_counted_where_it_was_looked_for():
+    here, there = os.path.abspath("a.py"), os.path.abspath("b.py")
+    base = known(*[finding(line=line) for line in (3, 5, 9)], finding("b.py"))
+    assert base.unknown([finding()]) == []
+    assert base.stale([here], ["OUT201"]) == 2
+    assert base.stale([here, there], ["OUT201"]) == 3
+    assert base.stale([here, there], ["OUT202"]) == 0
 
 
 def test_a_renamed_file_keeps_its_known_findings():

@@ -19,14 +19,14 @@ import torch
 
 def f(x, w):
     y = torch.sigmoid(x @ w)
-    y += 1{comment}
+    y += x{comment}
     return y.sum()
 
 
 w = torch.zeros(3, 3, requires_grad=True)
 f(torch.ones(3), w).backward()
 """
-CLEAN = BUG.replace("y += 1", "y = y + 1")
+CLEAN = BUG.replace("y += x", "y = y + x")
 SYNTAX = "import torch\ndef f(:\n    y.add_(1)\n"
 
 
@@ -308,7 +308,7 @@ def test_baseline():
     result = check("--write-baseline", "known.json", code=0)
     assert (result.stdout, result.stderr) == ("", "outplace: wrote 1 finding to known.json\n")
     assert check("--baseline", "known.json", code=0).stdout == "All checks passed!\n"
-    write("model.py", "# a line more\n" + BUG + "y = w.exp()\ny *= 2\ny.sum().backward()\n")
+    write("model.py", "# a line more\n" + BUG + "y = w.exp()\ny *= w\ny.sum().backward()\n")
     (line,) = concise("--baseline", "known.json")
     assert line.startswith("model.py:14:1: OUT201")
     write("model.py", CLEAN)

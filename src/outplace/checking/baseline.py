@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,14 @@ class Baseline:
                 waiting.append(finding)
         return [finding for finding in waiting if not self._moved(finding)]
 
-    def stale(self) -> int:
-        """How many known findings were not met again."""
-        return self._left.total()
+    def stale(self, files: Collection[str], codes: Collection[str]) -> int:
+        """How many known findings are gone, as far as these files and rules were checked."""
+        home = _home(self._path)
+        return sum(
+            count
+            for (file, code, _, _), count in self._left.items()
+            if code in codes and os.path.normpath(os.path.join(home, file)) in files
+        )
 
     def _moved(self, finding: Finding) -> bool:
         """Whether the finding came here with a file that had another name."""

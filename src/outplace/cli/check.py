@@ -107,6 +107,7 @@ class _Check:
         self.format = options.output_format or self.config.output_format
         if options.statistics and self.format in ("sarif", "github"):
             raise OutplaceError(f"--statistics has no {self.format} form; use the format text, concise or json")
+        self.files: set[str] = set()
         self._said: set[str] = set()
 
     def run(self) -> int:
@@ -123,7 +124,7 @@ class _Check:
             return 2 if any(failure.internal for failure in failures) else 0
         if baseline is not None:
             findings = baseline.unknown(findings)
-            self._say_stale(baseline)
+            self._say_stale(baseline.stale(self.files, self.settings.codes))
         result = Result(findings, failures)
         self._report(result)
         if any(failure.internal for failure in failures):
@@ -153,6 +154,7 @@ class _Check:
         from outplace.checking.cache import Cache
 
         found = discovery.discover(self.paths, self.settings.excluded)
+        self.files = set(found.files)
         for note in found.notes:
             self._say(note)
         roots, folder = self.settings.roots, self.settings.cache_dir
@@ -175,9 +177,8 @@ class _Check:
             self._say(_message(failure), always=True)
         self._say(f"wrote {count} {'finding' if count == 1 else 'findings'} to {path}")
 
-    def _say_stale(self, baseline: Baseline) -> None:
-        stale = baseline.stale()
-        if stale and not self.options.select:
+    def _say_stale(self, stale: int) -> None:
+        if stale and not self.settings.errors_only:
             few = "1 finding of the baseline is" if stale == 1 else f"{stale} findings of the baseline are"
             self._say(f"{few} gone; --write-baseline makes a new one")
 
