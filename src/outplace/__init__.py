@@ -1,6 +1,20 @@
 """outplace: from PyTorch's in-place error to the exact lines, and a patch that is proved to work."""
 
-from outplace.runtime.attach import install, watch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outplace.runtime.attach import install, watch
 
 __all__ = ["__version__", "install", "watch"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the runtime when it is first asked for: the commands that read source have no use for it."""
+    if name in ("install", "watch"):
+        from outplace.runtime import attach
+
+        return getattr(attach, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ _WRITES = re.compile(
     r"""
       \.\w*[a-z0-9]_\(                                            # x.add_(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
-    | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\d+\s*(?:\#|$)|\[|f?["']))   # x += v, but no counter, list or text
+    | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
     | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
     | _hook\( | \.numpy\(
     """,
