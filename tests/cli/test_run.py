@@ -155,6 +155,14 @@ TRACEBACKS = {
         1 / 0
         """,
     "stderr-none": "import sys\nsys.stderr = None\n1 / 0",
+    "print-stack": """
+        import logging, traceback
+        def f():
+            traceback.print_stack()
+            print(len(traceback.extract_stack()), traceback.format_stack()[0])
+            logging.warning('here', stack_info=True)
+        f()
+        """,
     "import-fails": "import no_such_module_anywhere",
     "thread-hook-replaced": """
         import threading
@@ -374,6 +382,12 @@ def test_a_file_that_is_no_program(tmp_path):
         assert actual.code == expected.code == 1
         assert actual.stderr.splitlines()[-1].split(":")[0] == expected.stderr.splitlines()[-1].split(":")[0]
         assert "outplace/" not in actual.stderr
+
+
+def test_a_script_that_another_one_runs(tmp_path):
+    write(tmp_path, "prog.py", "import runpy, sys; print(runpy.run_path('inner.py', run_name='x')['y'], sys.argv)")
+    write(tmp_path, "inner.py", "def f():\n    return 1 / (len(__name__) - 1)\ny = 3\nprint(__file__)\nf()")
+    same(*both(tmp_path, "prog.py", "a"))
 
 
 def test_no_such_file(tmp_path):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import importlib.machinery
+import itertools
 import os
 import pkgutil
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Literal
 
 from outplace.cli.errors import OutplaceError
@@ -42,6 +44,7 @@ def execute(program: Program, json_path: str | None, show: Show) -> int:
         session.close()
         raise
     attach.attach(way)
+    _hide_frames_below()
     atexit.register(_finish, session, show)  # registered first, so it comes after all the program's own
     try:
         start()
@@ -153,13 +156,33 @@ def _set_up(name: str, arguments: tuple[str, ...], folder: str) -> None:
         _forget_shadowed(folder)
 
 
+_BEFORE_ALL = frozenset(
+    [
+        "_collections_abc",
+        "_sitebuiltins",
+        "abc",
+        "codecs",
+        "encodings",
+        "genericpath",
+        "io",
+        "linecache",
+        "ntpath",
+        "os",
+        "posixpath",
+        "site",
+        "stat",
+    ]
+)
+"""What Python itself has loaded before it comes to a program, from files in some versions."""
+
+
 def _forget_shadowed(folder: str) -> None:
     """A module beside the program comes before an installed one of the same name, even if we have that one loaded."""
     try:
         beside = {entry.partition(".")[0] for entry in os.listdir(folder or ".")}
     except OSError:
         return
-    for name in beside & sys.modules.keys() - {"outplace", "encodings", "__main__"}:
+    for name in (beside & sys.modules.keys()) - _BEFORE_ALL - {"outplace", "__main__"}:
         loaded = sys.modules[name].__spec__
         spec = importlib.machinery.PathFinder.find_spec(name, [folder or os.getcwd()])
         if (
@@ -171,6 +194,20 @@ def _forget_shadowed(folder: str) -> None:
             continue
         for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
             del sys.modules[known]
+
+
+def _hide_frames_below() -> None:
+    """`traceback.print_stack()` and logging's `stack_info` end where the program begins."""
+    walk = traceback.walk_stack
+
+    def walk_stack(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+        return walk(f) if f is None else itertools.takewhile(lambda step: not _is_below(step[0]), walk(f))
+
+    traceback.walk_stack = walk_stack
+
+
+def _is_below(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == __file__
 
 
 def _new_main(loader: Any, **attributes: Any) -> ModuleType:
