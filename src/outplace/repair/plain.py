@@ -24,6 +24,8 @@ class Rewrite:
 
     title: str
     text: str
+    binds: str | None = None
+    """The plain name that gets a new tensor, where it is one."""
 
 
 def out_of_place(statement: ast.stmt, source: str) -> Rewrite | None:
@@ -57,7 +59,12 @@ def _augmented(statement: ast.AugAssign, source: str) -> Rewrite | None:
     simple = isinstance(statement.value, ast.Name | ast.Constant | ast.Attribute | ast.Subscript | ast.Call)
     multiline = "\n" in value
     value = value if simple and not multiline else f"({value})"
-    return Rewrite(f"Write `{symbol}` out of place", f"{target} = {target} {symbol} {value}")
+    text = f"{target} = {target} {symbol} {value}"
+    return Rewrite(f"Write `{symbol}` out of place", text, _name(statement.target))
+
+
+def _name(target: ast.expr) -> str | None:
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def _is_constant_key(target: ast.Subscript) -> bool:
@@ -71,12 +78,13 @@ def _method(call: ast.Call, source: str) -> Rewrite | None:
     if function.attr in _WITHOUT_TWIN or not isinstance(function.value, ast.Name | ast.Attribute):
         return None
     target = _segment(source, function.value)
-    if target.split(".")[-1] in ("torch", "F", "functional", "init"):
-        return None
+    if target.split(".")[0] in ("torch", "nn", "F") or target.split(".")[-1] in ("functional", "init"):
+        return None  # a function, not a method: what it writes is its argument
     whole = _segment(source, call)
     rest = whole[len(target) + 1 + len(function.attr) :]
     twin = function.attr[:-1]
-    return Rewrite(f"Use `{twin}`, which makes a new tensor", f"{target} = {target}.{twin}{rest}")
+    text = f"{target} = {target}.{twin}{rest}"
+    return Rewrite(f"Use `{twin}`, which makes a new tensor", text, _name(function.value))
 
 
 def _out_argument(call: ast.Call, source: str) -> Rewrite | None:
@@ -86,7 +94,8 @@ def _out_argument(call: ast.Call, source: str) -> Rewrite | None:
     kept = [_segment(source, argument) for argument in call.args]
     kept += [f"{item.arg}={_segment(source, item.value)}" for item in call.keywords if item is not out and item.arg]
     function, target = _segment(source, call.func), _segment(source, out.value)
-    return Rewrite("Bind the result instead of writing into `out=`", f"{target} = {function}({', '.join(kept)})")
+    text = f"{target} = {function}({', '.join(kept)})"
+    return Rewrite("Bind the result instead of writing into `out=`", text, _name(out.value))
 
 
 def _inplace_flag(statement: ast.stmt, source: str) -> Rewrite | None:

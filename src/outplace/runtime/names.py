@@ -42,15 +42,22 @@ def storage_of(tensor: torch.Tensor) -> int | None:
         return None
 
 
-def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType]) -> str | None:
-    """The shortest path from a name in these frames to the tensor itself, else to one with the same storage."""
+def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:
+    """The shortest path from a name in these frames to the tensor itself, else (unless `itself`) to one that shares
+    its storage."""
     storage = storage_of(wanted)
     alias: str | None = None
     for frame in frames:
         for path, tensor in _tensors(frame):
             if tensor is wanted:
                 return path
-            if alias is None and storage is not None and storage_of(tensor) == storage and _whole(tensor):
+            if (
+                not itself
+                and alias is None
+                and storage is not None
+                and storage_of(tensor) == storage
+                and _whole(tensor)
+            ):
                 alias = path
     return alias
 

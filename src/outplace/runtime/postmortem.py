@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
@@ -148,6 +149,7 @@ def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, 
         savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
     saved_by, *also = savers.values()
     tensor = _tensor(hurt, kind, stack)
+    wrote = [write for one in hurts for write, _ in one.writes]
     apart = all(_apart(one) for one in hurts)
     notes = _notes(hurts, apart, saved_by)
     return Diagnosis(
@@ -160,7 +162,9 @@ def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, 
         saved_by=saved_by,
         also_saved_by=tuple(also),
         mutations=mutations,
-        fixes=fixes_for(kind, [_located(write) for one in hurts for write, _ in one.writes], apart),
+        fixes=fixes_for(
+            kind, [_located(write) for write in wrote], apart, any(_through_view(one, stack) for one in hurts)
+        ),
         notes=tuple(notes),
     )
 
@@ -170,6 +174,21 @@ def _located(write: AnyWrite) -> tuple[str, Located | None]:
     if isinstance(write, NodeWrite):
         return operation, sites.at_place(write.place)
     return operation, sites.at_instruction(write.frames[-1], operation) if write.frames else None
+
+
+def _through_view(hurt: Hurt, stack: list[FrameType]) -> bool:
+    """Was it written through a view of a tensor that the program knows too?
+
+    What a linear layer returns is often a view as well: of all of a tensor that has no name.
+    """
+    views = [write for write, _ in hurt.writes if isinstance(write, Write) and write.region is not None]
+    regions = [write.region for write in views if write.operation != "__setitem__" and write.region is not None]
+    alias = hurt.slots[0].alias
+    base = None if alias is None else alias._base
+    if base is None or not regions:
+        return bool(regions)
+    partly = any(math.prod(region.size) < base.numel() for region in regions)
+    return partly or names.name_in_frames(base, stack, itself=True) is not None
 
 
 def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from outplace.model import Fix
-from outplace.repair import plain
+from outplace.repair import plain, scope
 from outplace.report.words import under_cwd
 from outplace.runtime.sites import Located, source_tree
 
@@ -40,13 +40,15 @@ _STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the en
 _FLAG_ADVICE = "Build the module with `inplace=False`."
 
 
-def fixes_for(kind: str, writes: Iterable[tuple[str, Located | None]], apart: bool) -> tuple[Fix, ...]:
-    """The remedies, the most concrete first."""
+def fixes_for(
+    kind: str, writes: Iterable[tuple[str, Located | None]], apart: bool, through_view: bool = False
+) -> tuple[Fix, ...]:
+    """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
     fixes: dict[str, Fix] = {}
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):
-        for fix in _fixes_at(kind, operation, located):
+        for fix in _fixes_at(kind, operation, located, through_view):
             fixes.setdefault(fix.diff or fix.title, fix)
     for advice in _ADVICE.get(kind, ()):
         if not (kind == "saved" and fixes):
@@ -58,16 +60,20 @@ def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Locat
     return list({(located.filename, located.site): (op, located) for op, located in writes if located}.values())
 
 
-def _fixes_at(kind: str, operation: str, located: Located) -> list[Fix]:
+def _fixes_at(kind: str, operation: str, located: Located, through_view: bool) -> list[Fix]:
     statement = located.statement
     if statement is None or kind == "stepped":
         return []
     lines = source_tree(located.filename).lines
     source = "".join(lines)
     rewrite = plain.out_of_place(statement, source)
+    module = source_tree(located.filename).tree
+    if rewrite is not None and rewrite.binds and module and not scope.can_rebind(rewrite.binds, statement, module):
+        rewrite = None
     found = []
     if rewrite is not None:
-        safety = "unsafe" if kind in ("leaf", "leaf-view") else "safe"
+        reaches = not (rewrite.binds and module) or scope.read_later(rewrite.binds, statement, module)
+        safety = "safe" if reaches and not through_view and kind not in ("leaf", "leaf-view") else "unsafe"
         diff = plain.diff(under_cwd(located.site.file), lines, statement, rewrite)
         found.append(Fix(rewrite.title, safety, diff))  # type: ignore[arg-type]
     if kind in ("leaf", "leaf-view") and (block := plain.under_no_grad(statement, lines)) is not None:

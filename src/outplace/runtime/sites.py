@@ -273,10 +273,7 @@ def _hands_on(function: ast.expr) -> bool:
 
 def _is_module(node: ast.expr) -> bool:
     """Is this `torch`, `F`, `nn.functional`, the receiver of a function rather than of a method?"""
-    return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in (
-        "torch",
-        "Tensor",
-        "F",
-        "functional",
-        "init",
-    )
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
+    names = ast.unparse(node).split(".")
+    return names[0] in ("torch", "nn", "F") or names[-1] in ("functional", "init")
