@@ -19,8 +19,8 @@ from outplace.source.tape import Hit, Storage
 from outplace.source.values import PLAIN, UNKNOWN, Class, Function, Instance, Tensor, Value
 
 PROGRAM_STEPS = 40_000
-FUNCTION_STEPS = 2_000
-INIT_STEPS = 600
+FUNCTION_STEPS = 800
+INIT_STEPS = 400
 
 _WRITES = re.compile(
     r"""
@@ -33,6 +33,10 @@ _WRITES = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 """What a function must contain to be worth running by itself."""
+
+
+Receivers = dict[Class, tuple[Instance, dict[str, Value]]]
+"""One object of each class, and its attributes as `__init__` left them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def _run(module: Module, project: Project) -> list[Hit]:
     program.on_call = reached.add
     _guarded(lambda: program.run_module(module))
     hits = list(program.tape.hits)
-    receivers: dict[Class, Value] = {}
+    receivers: Receivers = {}
     for function, owner in _functions(module):
         if function.node not in reached and _worth_running(module, function, owner):
             alone = Interpreter(project, FUNCTION_STEPS)
@@ -126,9 +130,7 @@ def _functions(module: Module) -> list[tuple[Function, Class | None]]:
     return found
 
 
-def _run_alone(
-    interpreter: Interpreter, function: Function, owner: Class | None, receivers: dict[Class, Value]
-) -> None:
+def _run_alone(interpreter: Interpreter, function: Function, owner: Class | None, receivers: Receivers) -> None:
     """A function with unknown arguments; what it returns is taken to be trained on."""
     if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
         return  # a custom Function's forward and backward run without grad
@@ -142,11 +144,14 @@ def _run_alone(
     interpreter.tape.backward(roots)
 
 
-def _receiver(interpreter: Interpreter, owner: Class, receivers: dict[Class, Value]) -> Value:
+def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
     """`self`: made once by the class's own `__init__`, with unknown arguments."""
     if owner in receivers:
-        return receivers[owner]
-    made = receivers[owner] = Instance(owner)
+        made, names = receivers[owner]
+        made.names.clear()  # what another method has set is not known to be set now
+        made.names.update(names)
+        return made
+    made = Instance(owner)
     base = owner.torch_base()
     if base is not None:
         made.names.update(torch_model.own_state(interpreter, base, owner.node))
@@ -159,6 +164,7 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: dict[Class, Val
             )
         )
     made.names["training"] = PLAIN
+    receivers[owner] = made, dict(made.names)
     return made
 
 
