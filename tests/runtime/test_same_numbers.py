@@ -1,0 +1,33 @@
+"""Nothing changes: each benchmark model trains to the same numbers, bit for bit, with and without outplace."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+MODELS = Path(__file__).parents[2] / "benchmarks" / "models"
+SMALL = {"BENCH_STEPS": "50", "BENCH_BATCH": "2"}
+
+
+def digest(command: list[str], model: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTPLACE")}
+    done = subprocess.run(
+        [sys.executable, *command, str(MODELS / f"{model}.py")],
+        env={**environment, **SMALL},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert len(done.stdout.strip()) == 64
+    return done.stdout
+
+
+@pytest.mark.parametrize("model", ["mlp", "transformer", "resnet", "lstm_loop"])
+def test_losses_gradients_and_parameters_after_50_steps_are_equal(model: str) -> None:
+    assert digest(["-m", "outplace", "run"], model) == digest([], model)
