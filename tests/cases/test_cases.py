@@ -7,17 +7,9 @@ import pytest
 from .conftest import Zygote
 from .program import Program, all_programs, found_in
 
-OPEN = {
-    "bound_method_hoisted": "a writing method that is looked up once and called many times is noted once",
-    "func_grad_saved": "writes inside torch.func transforms are not noted yet",
-    "third_party": "a site-packages folder outside this interpreter counts as the user's own",
-}
-
 
 @pytest.mark.parametrize("program", all_programs(), ids=lambda program: program.name)
 def test_program(program: Program, zygote: Zygote) -> None:
-    if program.name in OPEN:
-        pytest.xfail(OPEN[program.name])
     run = zygote.run(program.folder, *program.command)
     found = found_in(run.report)
     assert "could not read this failure" not in run.output

@@ -292,6 +292,8 @@ def _by_node(name: str) -> Node:
         return Node(name, op, f"the custom operator {op}", "function")
     if numbered := re.fullmatch(r"(\w+)Backward(?:Autograd[A-Za-z]+)?\d+(?:_copy)?", name):
         return _named(name, _snake(numbered[1]))
+    if name == "CheckpointFunctionBackward":
+        return Node(name, "checkpoint", "checkpoint", "function")
     if custom := re.fullmatch(r"(\w+)Backward", name):
         return Node(name, custom[1], f"the custom Function {custom[1]}", "function")
     return Node(name, _snake(name), name, "unknown")

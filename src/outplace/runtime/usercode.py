@@ -38,9 +38,10 @@ class _OwnFiles(dict[str, bool]):
         if filename.startswith("<"):  # <string>, <frozen importlib._bootstrap>, code that torch generates
             return False
         path = os.path.realpath(filename)
-        if path.startswith(self._claimed) if self._claimed else False:
+        if self._claimed and path.startswith(self._claimed):
             return True
-        return not path.startswith(self._library)
+        installed = not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))  # of any interpreter
+        return not (installed or path.startswith(self._library))
 
     def claim(self, path: str) -> None:
         """Counts a file, or a folder, as the user's own wherever it lies (the program that is being run)."""

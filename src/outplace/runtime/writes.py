@@ -9,12 +9,13 @@ touched: a program has few of them a step, and nothing else is slowed.
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import weakref
 from array import array
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -57,7 +58,9 @@ def _is_wrapper(kind: type) -> bool:
 
 
 def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
-    """The storage and version of a tensor that lacks one; None where it has neither (inside functorch transforms)."""
+    """The storage and version of a tensor that lacks one, or hides them inside a transform of `torch.func`."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
     try:
         storage = tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):
@@ -124,8 +127,32 @@ class WritingMethod:
             return self.method
         # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
         if not is_traced() and not (_stepping.depth and not own_files[_get_frame(1).f_code.co_filename]):
-            note(tensor, self.name, _get_frame(1))
+            frame = _get_frame(1)
+            if _only_taken(frame):
+                return functools.partial(self._call, tensor)
+            note(tensor, self.name, frame)
         return self.bind(tensor, owner)
+
+    def _call(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        """A method that was taken first (`add = x.add_`) and is called now, perhaps again and again."""
+        note(tensor, self.name, _get_frame(1))
+        return self.method(tensor, *args, **kwargs)
+
+
+_taken: dict[tuple[int, int], tuple[CodeType, bool]] = {}
+
+
+def _only_taken(frame: FrameType) -> bool:
+    """Is the attribute only loaded here, not called at once?"""
+    code, offset = frame.f_code, frame.f_lasti
+    known = _taken.get((id(code), offset))
+    if known is None:
+        load = next((found for found in dis.get_instructions(code) if found.offset == offset), None)
+        is_call = (
+            load is None or load.opname != "LOAD_ATTR" or (sys.version_info >= (3, 12) and bool((load.arg or 0) & 1))
+        )
+        known = _taken[id(code), offset] = (code, not is_call)  # keeps the code object, so that its id stays its own
+    return known[1]
 
 
 _ENDS = (int, type(None))
