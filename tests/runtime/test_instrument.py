@@ -610,7 +610,8 @@ def test_defaults_and_decorators_run_under_the_mark_of_their_function():
 
 
 def test_no_mark_is_left_behind_in_builtins_that_could_fail_at_exit():
-    before = {name: vars(builtins)[name] for name in vars(builtins) if name.startswith("__outplace")}
+    names = [getattr(instrument, name) for name in ("MARK", "BACK", "AT", "OUT", "LEAF", "CAUGHT")]
+    before = {name: vars(builtins)[name] for name in names}
     try:
         instrument._retire()
         namespace = {}
@@ -621,7 +622,8 @@ def test_no_mark_is_left_behind_in_builtins_that_could_fail_at_exit():
         assert namespace["z"] == [2]
         assert all(not vars(builtins)[name].__code__.co_names for name in before)
     finally:
-        vars(builtins).update(before)
+        for namespace in instrument._namespaces():
+            namespace.update(before)
 
 
 def test_positions_inside_an_expression_stay_exact():

@@ -1,10 +1,10 @@
 """Sees every in-place operation that Python code calls, and notes it in the record.
 
-Methods and augmented operators are seen by a descriptor on `torch.Tensor`: looking up `x.add_` notes the write and hands
-out torch's own bound method. So no frame of ours stands in the user's traceback, and `torch.Tensor.add_` itself stays the
-very object it was (Dynamo, TorchScript and `__torch_function__` see no difference). Item assignment and functions
-(`torch.relu_`, `_foreach_add_` ...) are wrapped, because there the arguments matter. Only writing operations are
-touched: a program has few of them a step, and nothing else is slowed.
+Methods and augmented operators are seen by a descriptor on `torch.Tensor`: looking up `x.add_` notes the write and
+hands out torch's own bound method. So no frame of ours stands in the user's traceback, and `torch.Tensor.add_` itself
+stays the very object it was (Dynamo, TorchScript and `__torch_function__` see no difference). Item assignment and
+functions (`torch.relu_`, `_foreach_add_` ...) are wrapped, because there the arguments matter. Only writing operations
+are touched: a program has few of them a step, and nothing else is slowed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import weakref
 from array import array
 from collections.abc import Callable
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -74,7 +74,7 @@ def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
 
 
 def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> None:
-    """Notes that `operation`, called from `frame`, is about to write `tensor` (or the part of it that `index` names)."""
+    """Notes that `operation`, called from `frame`, is about to write `tensor`, or the part that `index` names."""
     frames = _frames(frame)
     if frames is not None:
         _note(tensor, operation, frames, index)
@@ -117,10 +117,11 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
 class WritingMethod:
     """Stands in `torch.Tensor` for a writing method: notes the write, then hands out torch's own method."""
 
-    __slots__ = ("bind", "method", "name")
+    __slots__ = ("bind", "method", "name", "taken")
 
     def __init__(self, name: str, method: Any) -> None:
         self.name, self.method, self.bind = name, method, method.__get__
+        self.taken = _make_taken(name, method)
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
@@ -129,14 +130,20 @@ class WritingMethod:
         if not is_traced() and not (_stepping.depth and not own_files[_get_frame(1).f_code.co_filename]):
             frame = _get_frame(1)
             if _only_taken(frame):
-                return functools.partial(self._call, tensor)
+                return MethodType(self.taken, tensor)
             note(tensor, self.name, frame)
         return self.bind(tensor, owner)
 
-    def _call(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        """A method that was taken first (`add = x.add_`) and is called now, perhaps again and again."""
-        note(tensor, self.name, _get_frame(1))
-        return self.method(tensor, *args, **kwargs)
+
+def _make_taken(name: str, method: Any) -> Callable[..., Any]:
+    """For a method that is taken first (`add = x.add_`) and called later, perhaps again and again."""
+
+    def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self, name, _get_frame(1))
+        return method(self, *args, **kwargs)
+
+    taken.__name__, taken.__qualname__, taken.__doc__ = name, method.__qualname__, method.__doc__
+    return taken
 
 
 _taken: dict[tuple[int, int], tuple[CodeType, bool]] = {}

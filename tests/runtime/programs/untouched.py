@@ -367,7 +367,10 @@ print(len(dir(torch.Tensor)), len(vars(torch)), sorted(vars(torch.Tensor)) == so
 import inspect
 
 report("sig", lambda: inspect.signature(torch.Tensor.backward))
-print(hasattr(x, "add_"), getattr(x, "add_").__name__, x.add_.__self__ is x, type(x.add_))
+print(hasattr(x, "add_"), getattr(x, "add_").__name__, x.add_.__self__ is x, x.add_ == x.add_)
+add = x.clone().add_
+print(add(1).equal(x + 1), callable(add), add.__name__, add.__doc__ == torch.Tensor.add_.__doc__)
+print(pickle.loads(pickle.dumps(x.add_)).__name__, list(map(torch.zeros(1).add_, [1, 2])))
 print(x._version, hasattr(torch.Tensor, "mul_"), x._version)
 from torch.utils.checkpoint import checkpoint
 
