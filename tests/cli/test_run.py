@@ -563,7 +563,7 @@ def test_a_program_that_catches_the_error_itself(tmp_path):
         assert found(tmp_path / f"{name}.json") == [("saved", 6, [5], 4), ("leaf", 19, [19], None)]
     assert (whole.code, killed.code) == (0, -9)
     assert whole.stdout == b"1 1 h\nleaf\n"
-    logged, at_end = whole.stderr.split("\noutplace: the program caught these in-place errors itself:\n")
+    logged, at_end = whole.stderr.split("\noutplace: the program caught these 2 in-place errors itself:\n")
     assert logged.startswith("ERROR:root:it failed\nTraceback")
     assert logged.count("OUT201 saved: h") == 1
     assert at_end.count("OUT201 saved: h") == at_end.count("OUT101 leaf: ") == 1

@@ -85,15 +85,26 @@ def _launch(words: list[str], json_path: str | None) -> Any:
 
 def _show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
     """Prints diagnoses under the traceback they belong to, or at the end those that the program kept to itself."""
+    if not kept:
+        _print("", diagnoses)
+        return
+    silent = [diagnosis for diagnosis in diagnoses if diagnosis.code.startswith("OUT3")]
+    caught = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]
+    _print(f"outplace: the program caught {_errors(len(caught))} itself:", caught)
+    _print("outplace: nothing was raised here, but the gradient is not what it should be:", silent)
+
+
+def _errors(count: int) -> str:
+    return "this in-place error" if count == 1 else f"these {count} in-place errors"
+
+
+def _print(heading: str, diagnoses: Sequence[Diagnosis]) -> None:
     if not diagnoses or sys.stderr is None:
         return
     from outplace.report.console import for_stream
     from outplace.report.terminal import render
     from outplace.runtime.usercode import known_sources
 
-    print(file=sys.stderr)
-    if kept:
-        word = "this in-place error" if len(diagnoses) == 1 else "these in-place errors"
-        print(f"outplace: the program caught {word} itself:", file=sys.stderr)
+    print(f"\n{heading}" if heading else "", file=sys.stderr)
     with known_sources():
         render(diagnoses, for_stream(sys.stderr))
