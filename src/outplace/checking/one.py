@@ -13,6 +13,7 @@ from outplace.checking.cache import digest
 from outplace.checking.outcome import Failure, Note, Outcome
 
 if TYPE_CHECKING:
+    from outplace.model import Finding
     from outplace.source.project import Project
 
 _LINE = re.compile(r"\s*\(line (\d+)\)$")
@@ -59,7 +60,17 @@ def _analyse(path: str, source: str, project: Project) -> Outcome:
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
     )
-    return Outcome(path, noqa.unsuppressed(checked.findings, comments), failure, notes, checked.dependencies)
+    findings = _with_fixes(path, source, noqa.unsuppressed(checked.findings, comments), project)
+    return Outcome(path, findings, failure, notes, checked.dependencies)
+
+
+def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: Project) -> tuple[Finding, ...]:
+    if not findings:
+        return findings
+    from outplace.repair.from_source import with_fixes
+    from outplace.source.analysis import check_file
+
+    return tuple(with_fixes(path, source, findings, lambda path, text: check_file(path, text, project).findings))
 
 
 def _failure(path: str, error: str) -> Failure:

@@ -1,0 +1,216 @@
+"""`outplace fix`: rewrites in-place bugs, from the source alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from outplace.checking import config as configs
+from outplace.checking.config import Config
+from outplace.checking.settings import Overrides, Settings, resolve
+from outplace.cli.errors import OutplaceError
+from outplace.repair.place import STYLES
+
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The command line as it was given."""
+
+    paths: tuple[str, ...]
+    diff: bool
+    unsafe_fixes: bool
+    style: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    exclude: tuple[str, ...]
+    stdin_filename: str | None
+    config: str | None
+    isolated: bool
+    quiet: bool
+
+
+@click.command(short_help="Rewrite in-place bugs in source code.")
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="Also fixes that need a person's look, and findings that may be none."
+)
+@click.option("--style", type=click.Choice(STYLES), default="auto", show_default=True, help="How to write x[i] = v.")
+@click.option("--select", multiple=True, metavar="RULES", help="The rules to fix: codes, beginnings of codes or names.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Rules not to fix.")
+@click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and folders to leave out, as in .gitignore.")
+@click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
+@click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
+@click.option("--isolated", is_flag=True, help="Use no configuration.")
+@click.option("-q", "--quiet", is_flag=True, help="Print diffs and errors and nothing else.")
+@click.pass_context
+def fix(ctx: click.Context, /, **given: Any) -> None:
+    """Rewrite in-place bugs, from the source alone.
+
+    PATHS are files, folders, globs, or - for stdin; the working folder where none is given. The code is neither
+    imported nor run, and torch need not be installed. Only fixes that keep the meaning of the program are made; what
+    they leave is counted. `outplace run --fix` knows more: it has seen the program run, and proves its fixes by running
+    it again.
+
+    Exit codes: 0 nothing is left to fix, 1 something is (with --diff: something would change), 2 could not run.
+    """
+    ctx.exit(_Fix(_Options(**given)).run())
+
+
+class _Fix:
+    """One run of the command."""
+
+    def __init__(self, options: _Options) -> None:
+        self.options = options
+        self.paths = options.paths or (".",)
+        if STDIN in self.paths and len(self.paths) > 1:
+            raise OutplaceError("- (stdin) cannot be fixed together with other paths")
+        if options.stdin_filename and STDIN not in self.paths:
+            raise OutplaceError("--stdin-filename is for the path -: outplace fix --stdin-filename FILE -")
+        if options.config and options.isolated:
+            raise OutplaceError("--config and --isolated exclude each other")
+        start = options.stdin_filename or "." if STDIN in self.paths else self.paths[0]
+        self.settings = _settings(options, start)
+        self.fixed = self.left = self.changed = 0
+        self.failures: list[str] = []
+
+    def run(self) -> int:
+        """Fix, and say by the exit code how it went."""
+        if STDIN in self.paths:
+            self._stdin()
+        else:
+            self._files()
+        for failure in self.failures:
+            click.echo(f"outplace: {failure}", err=True)
+        if not self.options.quiet:
+            click.echo(self._summary(), err=STDIN in self.paths or self.options.diff)
+        if self.failures:
+            return 2
+        return int(bool(self.changed)) if self.options.diff else int(bool(self.left))
+
+    def _summary(self) -> str:
+        if not self.fixed and not self.left:
+            return "Nothing to fix."
+        verb = "would be fixed" if self.options.diff else "fixed"
+        return f"{self.fixed} {verb}, {self.left} remaining."
+
+    def _files(self) -> None:
+        from outplace.checking import discovery
+        from outplace.checking.reading import WORD
+        from outplace.repair import files
+        from outplace.repair.neighbourhood import importers
+
+        found = discovery.discover(self.paths, self.settings.excluded)
+        for note in found.notes:
+            click.echo(f"outplace: {note}", err=True)
+        for path in found.files:
+            if not path.endswith(".py"):
+                continue
+            try:
+                document = files.read(path)
+                if WORD not in document.data:
+                    continue
+                text = self._repaired(path, document.text, lambda path=path: importers(path, self.settings))
+                if text == document.text:
+                    continue
+                self.changed += 1
+                if self.options.diff:
+                    _print_diff(path, document.text, text)
+                else:
+                    files.write(path, document.encode(text))
+            except files.Unwritable as error:
+                self.failures.append(f"{path}: {error}")
+
+    def _stdin(self) -> None:
+        from outplace.repair.files import Document, Unwritable
+
+        path = os.path.abspath(self.options.stdin_filename) if self.options.stdin_filename else "<stdin>"
+        data = sys.stdin.buffer.read()
+        try:
+            document = Document(data)
+        except Unwritable as error:
+            raise OutplaceError(f"stdin: {error}") from error
+        text = self._repaired(path, document.text, dict)
+        self.changed += text != document.text
+        if self.options.diff:
+            _print_diff(self.options.stdin_filename or "stdin", document.text, text)
+        else:
+            sys.stdout.buffer.write(document.encode(text) if text != document.text else data)
+            sys.stdout.buffer.flush()
+
+    def _repaired(self, path: str, text: str, others: Any) -> str:
+        from outplace.checking import noqa
+        from outplace.model import Finding
+        from outplace.repair.from_source import repair
+        from outplace.source.analysis import check_file
+        from outplace.source.project import Project
+
+        def check(path: str, text: str) -> list[Finding]:
+            checked = check_file(path, text, Project(self.settings.roots))
+            if checked.error:
+                raise _Broken(checked.error)
+            return list(noqa.unsuppressed(checked.findings, noqa.read(text, checked.findings)))
+
+        wanted = lambda finding: bool(self.settings.keep([finding]))  # noqa: E731
+        try:
+            result = repair(path, text, check, wanted, self.options.unsafe_fixes, self.options.style, others)  # type: ignore[arg-type]
+        except _Broken as error:
+            self.failures.append(f"{path}: {error}")
+            return text
+        self.fixed += len(result.done)
+        self.left += len(result.left)
+        if not self.options.quiet and not self.options.diff:
+            for finding, candidate in result.done:
+                place = f"{_shown(finding.site.file)}:{finding.site.line}"
+                click.echo(
+                    f"{place}: {finding.code} {finding.kind}: {candidate.title}",
+                    err=path == "<stdin>" or STDIN in self.paths,
+                )
+        return result.text
+
+
+class _Broken(Exception):
+    """The file cannot be analysed."""
+
+
+def _print_diff(path: str, old: str, new: str) -> None:
+    from outplace.repair.patch import unified
+
+    click.echo(unified(_shown(path), old, new), nl=False)
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative
+
+
+def _settings(options: _Options, start: str) -> Settings:
+    config = (
+        Config(os.getcwd())
+        if options.isolated
+        else configs.load(options.config)
+        if options.config
+        else configs.find(_folder(start))
+    )
+    given = Overrides(
+        os.getcwd(), _flat(options.select), ignore=_flat(options.ignore), extend_exclude=_flat(options.exclude)
+    )
+    return resolve(config, given)
+
+
+def _folder(path: str) -> str:
+    whole = os.path.abspath(path)
+    while not os.path.isdir(whole) and whole != os.path.dirname(whole):
+        whole = os.path.dirname(whole)
+    return whole
+
+
+def _flat(values: Iterable[str]) -> list[str]:
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]

@@ -1,0 +1,311 @@
+"""For one bug the ways to repair it, the best first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from outplace.repair.bug import Bug, Candidate
+from outplace.repair.code import root_of
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.flow import read_later
+from outplace.repair.forms import (
+    augmented,
+    cast,
+    inplace_flag,
+    method,
+    no_grad,
+    out_argument,
+    saver,
+    several_views,
+    silent,
+    subscript,
+)
+from outplace.repair.intent import intent_of
+from outplace.repair.origins import has_flag
+from outplace.repair.place import Place, Style, place_at
+
+Title = str
+
+
+def propose(files: Files, bug: Bug, style: Style = "auto", neighbours: tuple[Bug, ...] = ()) -> Iterator[Candidate]:
+    """The candidates for a bug. `neighbours` are further bugs of the file, which one edit may mend together."""
+    for site in bug.writes[:1] if bug.kind not in ("saved", "silent-data") else bug.writes:
+        place = place_at(files, bug, site, style)
+        if place is not None:
+            yield from _BY_KIND.get(bug.kind, _nothing)(place, neighbours)
+
+
+def _nothing(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    yield from ()
+
+
+# -- a new tensor instead of a written one ----------------------------------------------------------------------------
+
+
+def plain(place: Place) -> Iterator[tuple[Title, dict[str, tuple[Edit, ...]]]]:
+    """The writes out of place, whatever others may think of it."""
+    here = place.code.path
+    for title, edits in _plain_here(place):
+        yield title, {here: tuple(edits)}
+    call = place.node if isinstance(place.node, ast.Call) else None
+    if call is not None and place.target is None:
+        for home, constructor in inplace_flag.flags_behind(place.files, place.code, call):
+            yield "Build the module without `inplace=True`", {home.path: tuple(inplace_flag.dropped(home, constructor))}
+
+
+def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
+    code, node, statement = place.code, place.node, place.statement
+    call = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(call, ast.Call) and (flag := inplace_flag.dropped(code, call)):
+        if isinstance(statement, ast.Expr) and statement.value is call and place.target is not None:
+            start = code.span(statement)[0]
+            flag = [Edit(start, start, f"{code.segment(place.target)} = "), *flag]
+        yield "Drop `inplace=True`", flag
+        return
+    if not place.whole:
+        expression = subscript.as_expression(place)
+        if expression is not None:
+            yield expression
+            if place.style != "auto":
+                return
+        for hoist in (True, False):
+            copy = subscript.into_a_copy(place, hoist)
+            if copy is not None:
+                yield f"Write into a copy of `{place.path}`", copy
+    elif isinstance(statement, ast.AugAssign):
+        symbol = augmented.SYMBOLS[type(statement.op)]
+        yield f"Write `{symbol}` out of place", augmented.out_of_place(code, statement)
+    elif isinstance(call, ast.Call) and any(keyword.arg == "out" for keyword in call.keywords):
+        edits = out_argument.out_of_place(code, call, statement)
+        if edits is not None:
+            yield "Bind the result instead of writing into `out=`", edits
+    elif isinstance(call, ast.Call):
+        edits = method.out_of_place(code, call, statement)
+        if edits is not None:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
+
+
+def _rebinding(place: Place) -> str:
+    """May what is written be left as it is, and a new tensor be used from here on?"""
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    if isinstance(call, ast.Call) and place.target is None:  # a module that was built to write
+        return _argument(place, call)
+    if isinstance(call, ast.Call) and has_flag(call):
+        return _argument(place, call)
+    if place.holder is None:
+        return (
+            "yes"
+            if place.target is not None and not isinstance(root_of(place.target), ast.Name | ast.Attribute)
+            else "no"
+        )
+    return place.rebinding
+
+
+def _argument(place: Place, call: ast.Call) -> str:
+    from outplace.repair.aliases import may_rebind
+
+    subject = call.args[0] if call.args else None
+    if isinstance(subject, ast.Name):
+        if not isinstance(place.statement, ast.Expr) and read_later(place.code, place.statement, subject.id):
+            return "no"
+        return may_rebind(place.files, place.code, place.statement, subject.id)
+    return "yes" if isinstance(subject, ast.Call | ast.BinOp) else "no"
+
+
+def _out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
+    """Plain rewrites: safe where nobody else sees the write; else for a proof to decide, or not at all.
+
+    `trusting` is for operations that PyTorch refuses wherever they are reached: nobody can rely on what they write.
+    """
+    answer = _rebinding(place)
+    if (
+        answer == "unknown"
+        and trusting
+        and place.path is not None
+        and read_later(place.code, place.statement, place.path)
+    ):
+        answer = "yes"
+    if answer == "no":
+        return
+    for title, edits in plain(place):
+        if answer == "yes":
+            yield Candidate(title, "safe", edits)
+        else:
+            yield Candidate(title, "unsafe", edits, provable=True)
+
+
+# -- the kinds --------------------------------------------------------------------------------------------------------
+
+
+def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """Out of place where that is right, else a copy for the backward."""
+    copies = list(_copies(place))
+    reads_back = (
+        not place.whole and place.path is not None and any(f"`{place.path}[" in one.title for one in copies[:1])
+    )
+    if reads_back:
+        yield from copies
+    rewrites = list(_out_of_place(place))
+    yield from (one for one in rewrites if one.safety == "safe")
+    if not reads_back:
+        yield from copies
+    yield from (one for one in rewrites if one.safety != "safe")
+
+
+def _copies(place: Place) -> Iterator[Candidate]:
+    """`x.clone() * y`, at each place that saved the tensor."""
+    names = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
+    firsts: dict[str, list[Edit]] = {}
+    for index, (site, saved_as) in enumerate(place.bug.savers):
+        code = place.files.code(site.file)
+        node = code.at(site) if code is not None else None
+        if code is None or node is None:
+            return
+        ways: list[tuple[Title, list[Edit]]] = []
+        result = saver.result_clone(code, node)
+        keeps_result = saved_as in saver.RESULTS or "its result" in place.bug.about
+        if result is not None and keeps_result:
+            ways.append((f"Let backward keep `{_short(code.segment(node))}` itself, and go on with a copy", result))
+        ways += [
+            (f"Let backward keep a copy of `{_short(text)}`", edits)
+            for text, edits in saver.operand_clones(code, node, names)
+        ]
+        if not ways:
+            return
+        if index == 0:
+            for title, edits in ways[:4]:
+                yield Candidate(title, "safe", {site.file: tuple(edits)})
+        firsts.setdefault(site.file, [])
+        firsts[site.file] += [edit for edit in ways[0][1] if edit not in firsts[site.file]]
+    if len(place.bug.savers) > 1:
+        yield Candidate("Let backward keep copies", "safe", {path: tuple(edits) for path, edits in firsts.items()})
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """An update goes under no_grad, a step of the computation makes a new tensor."""
+    intent = intent_of(place)
+    if intent != "update":
+        safety = "safe" if intent == "value" else "unsafe"
+        for title, edits in plain(place):
+            if _rebinding(place) != "no" or _only_leaf_elsewhere(place):
+                yield Candidate(title, safety, edits)  # type: ignore[arg-type]
+    edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
+    if edits_under is not None:
+        safety = "safe" if intent == "update" else "unsafe"
+        yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
+
+
+def _only_leaf_elsewhere(place: Place) -> bool:
+    """A local name for a parameter that lives elsewhere: the parameter must not change, the name may."""
+    from outplace.repair.aliases import _is_own, _kept_elsewhere
+
+    if not isinstance(place.holder, ast.Name):
+        return False
+    name = place.holder.id
+    if not _is_own(place.code, place.statement, name):
+        return False
+    return _kept_elsewhere(place.files, place.code, place.statement, name) == "yes" and read_later(
+        place.code, place.statement, name
+    )
+
+
+def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:
+    """The statement with those right behind it that have the same trouble."""
+    block = place.code.block(place.statement)
+    others = [
+        place_at(place.files, bug, bug.writes[0])
+        for bug in neighbours
+        if bug.kind in ("leaf", "leaf-view") and bug.writes
+    ]
+    troubled = {
+        other.statement
+        for other in others
+        if other is not None and other.code is place.code and intent_of(other) == "update"
+    }
+    found = [place.statement]
+    for later in block[block.index(place.statement) + 1 :]:
+        if later not in troubled:
+            break
+        found.append(later)
+    return found
+
+
+def _several_views(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    name = place.path
+    if name is not None and "." not in name:
+        edits = several_views.by_index(place.code, place.statement, name)
+        if edits is not None:
+            yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)
+    yield from _out_of_place(place, trusting=True)
+
+
+def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    yield from _out_of_place(place, trusting=True)
+    made = place.bug.made_at
+    code = place.files.code(made.file) if made is not None else None
+    node = code.at(made) if code is not None and made is not None else None
+    edits = saver.result_clone(code, node) if code is not None and node is not None else None
+    if edits is not None and made is not None:
+        yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
+
+
+def _shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    yield from _out_of_place(place)
+    if place.target is not None and ("cast" in place.bug.about or "integer" in place.bug.about):
+        edits = cast.to_target(place.code, place.node, place.target)
+        if edits is not None:
+            yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
+
+
+def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    yield from _copies(place)
+
+
+def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    if place.target is not None:
+        for edits in silent.own_array(place.code, place.statement, place.target):
+            yield place.candidate("Give the array memory of its own", "safe", edits)
+
+
+def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    if "hook" in place.bug.about:
+        edits = silent.returned_gradient(place.code, place.node, place.statement)
+        if edits is not None:
+            yield place.candidate("Return a new gradient from the hook", "safe", edits)
+    if "state_dict" in place.bug.about:
+        for edits in silent.kept_state(place.code):
+            yield place.candidate("Keep a deep copy of the state", "safe", edits)
+
+
+def _inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    names = [name for name in (place.bug.tensor, place.path) if name]
+    if "saved for backward" in place.bug.about or place.target is None:
+        for text, edits in saver.operand_clones(place.code, place.node, names)[:3]:
+            yield place.candidate(f"Clone `{_short(text)}`, which was made under inference_mode", "safe", edits)
+        return
+    yield from _refused(place, neighbours)
+
+
+_BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
+    "saved": _saved,
+    "leaf": _leaf,
+    "leaf-view": _leaf,
+    "multi-view": _several_views,
+    "nograd-view": _refused,
+    "custom-view": _refused,
+    "expanded": _refused,
+    "out-arg": _refused,
+    "inference": _inference,
+    "shape-dtype": _shape_dtype,
+    "silent-data": _silent_data,
+    "silent-alias": _silent_alias,
+    "silent-other": _silent_other,
+}

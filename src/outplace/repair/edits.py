@@ -1,0 +1,47 @@
+"""Text edits: what a fix is made of. Everything that is not edited stays as it was, to the last blank."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Edit:
+    """Replaces the characters from `start` up to `end` by `text`; where both are the same, it inserts."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Conflict(ValueError):
+    """Two edits want the same characters."""
+
+
+def apply(source: str, edits: Iterable[Edit]) -> str:
+    """The source with all edits made, or an exception and none of them."""
+    result: list[str] = []
+    position = 0
+    last: Edit | None = None
+    for edit in sorted(set(edits)):
+        if not 0 <= edit.start <= edit.end <= len(source):
+            raise Conflict(f"an edit lies outside the source: {edit}")
+        if edit.start < position or (last is not None and last.start == edit.start == last.end == edit.end):
+            raise Conflict(f"two edits overlap: {last} and {edit}")
+        result += [source[position : edit.start], edit.text]
+        position, last = edit.end, edit
+    return "".join(result) + source[position:]
+
+
+def parses(source: str) -> bool:
+    """Is it Python still?"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True

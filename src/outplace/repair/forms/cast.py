@@ -1,0 +1,28 @@
+"""An update of another dtype than its target: the update is cast, where the target must stay what it is."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+
+_HELD = ast.Name | ast.Attribute | ast.Subscript | ast.Call
+
+
+def to_target(code: Code, node: ast.expr | ast.stmt, target: ast.expr) -> list[Edit] | None:
+    """`data.add_(update)` becomes `data.add_(update.to(data.dtype))`."""
+    value: ast.expr | None = None
+    if isinstance(node, ast.Expr):
+        node = node.value
+    if isinstance(node, ast.AugAssign):
+        value = node.value
+    elif isinstance(node, ast.Call) and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+        value = node.args[0]
+    if value is None or isinstance(value, ast.Constant) or not isinstance(target, ast.Name | ast.Attribute):
+        return None
+    start, end = code.span(value)
+    cast = f".to({code.segment(target)}.dtype)"
+    if isinstance(value, _HELD):
+        return [Edit(end, end, cast)]
+    return [Edit(start, start, "("), Edit(end, end, f"){cast}")]

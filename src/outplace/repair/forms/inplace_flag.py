@@ -1,0 +1,72 @@
+"""`F.relu(x, inplace=True)` and `nn.ReLU(True)`: the flag goes, at the call or where the module is made."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Code, is_library
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.forms.out_argument import without_keyword
+from outplace.repair.origins import class_name, module_made_at
+
+_POSITION = {
+    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0, "CELU": 1, "ELU": 1,
+    "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1,
+    "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
+    "relu": 1, "relu6": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "selu": 1, "celu": 2, "elu": 2,
+    "leaky_relu": 2, "dropout": 3, "hardtanh": 3, "threshold": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
+    "alpha_dropout": 3, "feature_alpha_dropout": 3,
+}  # fmt: skip
+"""Where the flag stands when it is not given by name."""
+
+
+def dropped(code: Code, call: ast.Call) -> list[Edit]:
+    """The edits that take the flag out of a call; none where it has none, or one that is False already."""
+    for keyword in call.keywords:
+        if keyword.arg == "inplace" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+            return [without_keyword(code, call, keyword)]
+    position = _POSITION.get(class_name(call))
+    if position is not None and len(call.args) > position:
+        flag = call.args[position]
+        if (
+            isinstance(flag, ast.Constant)
+            and flag.value is True
+            and position == len(call.args) - 1
+            and not call.keywords
+        ):
+            start = code.span(call.args[position - 1])[1] if position else code.span(flag)[0]
+            return [Edit(start, code.span(flag)[1], "")]
+        if isinstance(flag, ast.Constant) and flag.value is True:
+            return [code.replaced(flag, "False")]
+    return []
+
+
+def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:
+    """The constructor calls with a flag behind a call of a module: `self.act(x)`, also inside `nn.Sequential`."""
+    if isinstance(call.func, ast.Attribute) and is_library(call.func.value):
+        return []
+    if isinstance(call.func, ast.Call):
+        return [(code, call.func)] if dropped(code, call.func) else []
+    made = module_made_at(files, code, call.func)
+    if made is None:
+        return []
+    home, constructor = made
+    inside = [node for node in ast.walk(constructor) if isinstance(node, ast.Call) and dropped(home, node)]
+    if inside:
+        return [(home, node) for node in inside]
+    owner = _class(files, class_name(constructor))
+    if owner is None:
+        return []
+    home, body = owner
+    return [(home, node) for node in ast.walk(body) if isinstance(node, ast.Call) and dropped(home, node)]
+
+
+def _class(files: Files, name: str) -> tuple[Code, ast.ClassDef] | None:
+    found = [
+        (code, node)
+        for code in files.codes(name)
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,105 @@
+"""`x.add_(v)` becomes `x = x.add(v)`: also chained, inside an expression, and without a twin of that name."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.knowledge.twins import twin_of
+from outplace.repair.code import Code, is_library
+from outplace.repair.edits import Edit
+from outplace.repair.flow import read_later
+from outplace.repair.place import start_of_chain
+
+
+def chain_of(code: Code, call: ast.Call) -> ast.Call:
+    """The whole chain of writing methods that a call is part of: `x.mul_(2).add_(1)` for either of the two."""
+    while True:
+        above = code.parents.get(call)
+        call_above = code.parents.get(above) if isinstance(above, ast.Attribute) else None
+        if not (isinstance(above, ast.Attribute) and isinstance(call_above, ast.Call) and call_above.func is above):
+            return call
+        if not above.attr.endswith("_") or above.attr.endswith("__"):
+            return call
+        call = call_above
+
+
+def new_value(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
+    """The target of a chain, and the edits that turn the chain into an expression for the new value."""
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    if is_library(call.func.value):
+        return _function(code, call)
+    target = start_of_chain(call)
+    links: list[ast.Call] = []
+    node: ast.expr = call
+    while isinstance(node, ast.Call) and node is not target:
+        links.append(node)
+        node = node.func.value  # type: ignore[attr-defined]
+    edits: list[Edit] = []
+    for link in links:
+        assert isinstance(link.func, ast.Attribute)
+        twin = twin_of(link.func.attr)
+        if twin.template is None:
+            return None
+        if twin.equivalent and twin.template.startswith("{t}."):
+            end = code.span(link.func)[1]
+            edits.append(Edit(end - 1, end, ""))
+        elif len(links) == 1 and not link.keywords:
+            arguments = ", ".join(code.segment(argument) for argument in link.args)
+            text = twin.expression(code.segment(target), _as_operand(link, arguments))
+            if text is None:
+                return None
+            edits.append(code.replaced(link, text))
+        else:
+            return None
+    return target, edits
+
+
+def _as_operand(link: ast.Call, text: str) -> str:
+    """`copy_(a + b)` needs parentheses before a method can be called on its argument."""
+    assert isinstance(link.func, ast.Attribute)
+    if (
+        link.func.attr == "copy_"
+        and link.args
+        and not isinstance(link.args[0], ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+    ):
+        return f"({text})"
+    return text
+
+
+def _function(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
+    """`torch.relu_(x)`, `F.relu_(x)`: the function without its underscore."""
+    assert isinstance(call.func, ast.Attribute)
+    if not call.args or not call.func.attr.endswith("_") or ast.unparse(call.func.value).split(".")[-1] == "init":
+        return None
+    end = code.span(call.func)[1]
+    return call.args[0], [Edit(end - 1, end, "")]
+
+
+def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:
+    """The edits; None where the call stands where its target cannot be bound anew."""
+    whole = chain_of(code, call)
+    made = new_value(code, whole)
+    if made is None:
+        return None
+    target, edits = made
+    if not isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
+        return edits  # what is written has no name: only the expression's value counts
+    text = code.segment(target)
+    if isinstance(statement, ast.Expr) and statement.value is whole:
+        start = code.span(statement)[0]
+        return [Edit(start, start, f"{text} = "), *edits]
+    if isinstance(statement, ast.Assign) and statement.value is whole:
+        if any(ast.unparse(one) == ast.unparse(target) for one in statement.targets):
+            return edits
+        if isinstance(target, ast.Name) and not read_later(code, statement, target.id):
+            return edits
+        start = code.span(whole)[0]
+        return [Edit(start, start, f"{text} = "), *edits]
+    if isinstance(target, ast.Name) and not read_later(code, statement, target.id) and _once(statement, target.id):
+        return edits
+    return None
+
+
+def _once(statement: ast.stmt, name: str) -> bool:
+    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(statement)) == 1

@@ -1,0 +1,64 @@
+"""A parameter's own update or initialisation: under `torch.no_grad()`, where the leaf stays the leaf it is."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+
+
+def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
+    """Neighbouring statements put into one block; a block that ends just before them takes them in."""
+    first, last = statements[0], statements[-1]
+    if not all(isinstance(one, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) for one in statements):
+        return None
+    if not code.begins_line(first) or ";" in code.lines[(last.end_lineno or 1) - 1].split("#")[0]:
+        return None
+    start_line, end_line = first.lineno, last.end_lineno or last.lineno
+    inside_text = _lines_in_strings(code)
+    indent = code.indent(first)
+    lines = code.lines[start_line - 1 : end_line]
+    if any(number in inside_text for number in range(start_line, end_line + 1)):
+        return None
+    unit = "\t" if "\t" in indent else "    "
+    block = code.block(first)
+    index = block.index(first)
+    before = block[index - 1] if index else None
+    edits = [
+        Edit(code.offset(start_line + i, 0), code.offset(start_line + i, 0), unit)
+        for i, line in enumerate(lines)
+        if line.strip()
+    ]
+    if before is not None and is_no_grad(before) and _adjacent(code, before, first):
+        return edits
+    torch = code.module_name("torch") or "torch"
+    head = Edit(code.offset(start_line, 0), code.offset(start_line, 0), f"{indent}with {torch}.no_grad():\n{unit}")
+    return [*code.importing("torch"), head, *edits[1:]]
+
+
+def _adjacent(code: Code, before: ast.stmt, first: ast.stmt) -> bool:
+    return not any(line.strip() for line in code.lines[(before.end_lineno or 0) : first.lineno - 1])
+
+
+def is_no_grad(node: ast.AST) -> bool:
+    """Is it `with torch.no_grad():` and nothing else?"""
+    return (
+        isinstance(node, ast.With)
+        and len(node.items) == 1
+        and ast.unparse(node.items[0].context_expr).endswith("no_grad()")
+    )
+
+
+def _lines_in_strings(code: Code) -> set[int]:
+    """Lines that begin inside a string: their blanks are part of it."""
+    found: set[int] = set()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code.text).readline):
+            if token.end[0] > token.start[0] and token.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT):
+                found.update(range(token.start[0] + 1, token.end[0] + 1))
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return set(range(len(code.lines) + 1))
+    return found

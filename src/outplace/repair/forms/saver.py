@@ -1,0 +1,92 @@
+"""A copy for the backward: `x.clone() * y` keeps a tensor that nobody writes. The program means what it meant.
+
+Where the operation keeps what it was given, that operand is cloned; where it keeps its result, the result is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from outplace.repair.code import Code, is_library, root_of
+from outplace.repair.edits import Edit
+from outplace.repair.origins import is_inplace_call
+
+RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
+
+
+def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
+    """The expressions that an operation is given, those that may be tensors."""
+    if isinstance(node, ast.BinOp):
+        found = [node.left, node.right]
+    elif isinstance(node, ast.Compare):
+        found = [node.left, *node.comparators]
+    elif isinstance(node, ast.UnaryOp):
+        found = [node.operand]
+    elif isinstance(node, ast.AugAssign):
+        found = [node.value]
+    elif isinstance(node, ast.Call):
+        found = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+        found += [keyword.value for keyword in node.keywords if keyword.arg]
+        if isinstance(node.func, ast.Attribute) and not is_library(node.func.value) and not _calls_module(node.func):
+            found.insert(0, node.func.value)
+    else:
+        return []
+    return [operand for operand in found if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript)]
+
+
+def _calls_module(function: ast.Attribute) -> bool:
+    """`self.fc(x)`, `net.head(x)`, `SwishFn.apply(x)`: what stands before the dot is no operand."""
+    return (isinstance(function.value, ast.Name) and function.value.id in ("self", "super")) or (
+        function.attr == "apply" and isinstance(function.value, ast.Name) and function.value.id[:1].isupper()
+    )
+
+
+def operations(code: Code, node: ast.expr | ast.stmt) -> list[ast.expr | ast.stmt]:
+    """The operation at a site; for a whole statement, or a chain of operators, those inside it too."""
+    inside: list[ast.expr | ast.stmt] = [node]
+    for part in ast.walk(node):
+        if isinstance(part, ast.BinOp | ast.UnaryOp | ast.Call | ast.Compare) and part is not node:
+            inside.append(part)
+    return inside
+
+
+def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]) -> list[tuple[str, list[Edit]]]:
+    """For each operand a copy, those first that are named like the written tensor."""
+    found: dict[tuple[int, int], ast.expr] = {}
+    for operation in operations(code, node):
+        for operand in operands(operation):
+            found.setdefault(code.span(operand), operand)
+    names = set(tensors)
+    roots = {name.split("[")[0].removesuffix(".data") for name in names}
+
+    def distance(operand: ast.expr) -> int:
+        text = ast.unparse(operand)
+        return 0 if text in names else 1 if text in roots else 2 if ast.unparse(root_of(operand)) in roots else 3
+
+    ordered = sorted(found.values(), key=lambda operand: (distance(operand), code.span(operand)))
+    return [(code.segment(one), [_cloned(code, one)]) for one in ordered if not _is_class(one)]
+
+
+def _is_class(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id[:1].isupper() and len(node.id) > 1 and not node.id.isupper()
+
+
+def _cloned(code: Code, operand: ast.expr) -> Edit:
+    end = code.span(operand)[1]
+    return Edit(end, end, ".clone()")
+
+
+def result_clone(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
+    """A copy of the result; None where the operation has no result of its own."""
+    if isinstance(node, ast.Assign | ast.Return | ast.AnnAssign) and node.value is not None:
+        node = node.value
+    if not isinstance(node, ast.expr) or isinstance(node, ast.Tuple | ast.List):
+        return None
+    if isinstance(node, ast.Call):
+        if is_inplace_call(node):
+            return None
+        end = code.span(node)[1]
+        return [Edit(end, end, ".clone()")]
+    start, end = code.span(node)
+    return [Edit(start, start, "("), Edit(end, end, ").clone()")] if isinstance(node, ast.BinOp | ast.UnaryOp) else None

@@ -1,0 +1,111 @@
+"""Writes through iteration: `for row in x: row.mul_(2)` becomes a loop over indices, where `x[i]` may be written."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.flow import binds
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The tensor that is iterated, along which dimension; the expression that hands out the views."""
+
+    tensor: ast.expr
+    iterable: ast.expr
+    dim: str | None
+
+
+def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
+    """The edits of the loop that hands out `name`; None where it is not such a loop."""
+    for loop in code.loops(statement):
+        if isinstance(loop, ast.For) and binds(loop, name):
+            return _loop(code, loop, name)
+    return None
+
+
+def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
+    if loop.orelse or not loop.body or not code.begins_line(loop.body[0]) or loop.body[0].lineno == loop.lineno:
+        return None
+    position = _position(loop.target, name)
+    if position is None:
+        return None
+    target, source = _find(code, loop, position)
+    if target is None or source is None:
+        return None
+    if any(binds(node, ast.unparse(source.tensor)) for inner in loop.body for node in ast.walk(inner)):
+        return None
+    tensor = code.segment(source.tensor)
+    known = _counter(loop, source)
+    index = known or _fresh(code, loop)
+    size = f"len({tensor})" if source.dim is None else f"{tensor}.size({source.dim})"
+    item = f"{tensor}[{index}]" if source.dim is None else f"{tensor}.select({source.dim}, {index})"
+    first = code.before(loop.body[0], f"{name} = {item}")
+    if first is None:
+        return None
+    if known is not None and isinstance(loop.iter, ast.Call) and isinstance(loop.target, ast.Tuple):
+        return [code.replaced(loop.target, known), code.replaced(loop.iter, f"range({size})"), first]
+    return [code.replaced(target, index), code.replaced(source.iterable, f"range({size})"), first]
+
+
+def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
+    """The way to a name inside a loop's target."""
+    if isinstance(target, ast.Name):
+        return () if target.id == name else None
+    if isinstance(target, ast.Tuple | ast.List):
+        for index, item in enumerate(target.elts):
+            inner = _position(item, name)
+            if inner is not None:
+                return (index, *inner)
+    return None
+
+
+def _find(code: Code, loop: ast.For, position: tuple[int, ...]) -> tuple[ast.expr | None, _Source | None]:
+    """The part of the target and of the iterable that belong together, through `zip` and `enumerate`."""
+    target, iterable = loop.target, loop.iter
+    for index in position:
+        assert isinstance(target, ast.Tuple | ast.List)
+        name = ast.unparse(iterable.func) if isinstance(iterable, ast.Call) else ""
+        if name == "zip" and isinstance(iterable, ast.Call) and index < len(iterable.args) and not iterable.keywords:
+            iterable = iterable.args[index]
+        elif name == "enumerate" and isinstance(iterable, ast.Call) and index == 1 and len(iterable.args) == 1:
+            iterable = iterable.args[0]
+        else:
+            return None, None
+        target = target.elts[index]
+    return target, _source(iterable)
+
+
+def _source(iterable: ast.expr) -> _Source | None:
+    if isinstance(iterable, ast.Name | ast.Attribute):
+        return _Source(iterable, iterable, None)
+    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute) and iterable.func.attr == "unbind":
+        arguments = [*iterable.args, *(keyword.value for keyword in iterable.keywords)]
+        tensor = iterable.func.value
+        if ast.unparse(tensor) == "torch" and arguments:
+            tensor, arguments = arguments[0], arguments[1:]
+        if isinstance(tensor, ast.Name | ast.Attribute) and len(arguments) <= 1:
+            dim = ast.unparse(arguments[0]) if arguments else "0"
+            return _Source(tensor, iterable, None if dim == "0" else dim)
+    return None
+
+
+def _counter(loop: ast.For, source: _Source) -> str | None:
+    """`i` of `for i, row in enumerate(x)`."""
+    if (
+        isinstance(loop.iter, ast.Call)
+        and ast.unparse(loop.iter.func) == "enumerate"
+        and isinstance(loop.target, ast.Tuple)
+    ):
+        first = loop.target.elts[0]
+        if loop.iter.args[0] is source.iterable and isinstance(first, ast.Name) and len(loop.iter.args) == 1:
+            return first.id
+    return None
+
+
+def _fresh(code: Code, loop: ast.For) -> str:
+    taken = code.names(code.scope(loop))
+    return next(name for name in ("i", "j", "k", "index", *(f"i{n}" for n in range(99))) if name not in taken)

@@ -1,0 +1,95 @@
+"""The silent ones: a hook that writes its gradient, a state dict that is kept, an array in a tensor's memory."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.flow import bindings
+from outplace.repair.forms import augmented, method
+from outplace.repair.place import start_of_chain
+
+
+def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt) -> list[Edit] | None:
+    """The hook returns a new gradient instead of writing the one it was given."""
+    function = code.function(node)
+    if isinstance(function, ast.Lambda):
+        made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
+        return None if made is None or function.body is not method.chain_of(code, node) else made[1]  # type: ignore[arg-type]
+    if function is None or any(isinstance(one, ast.Yield) for one in ast.walk(function)):
+        return None
+    returns = [one for one in ast.walk(function) if isinstance(one, ast.Return) and code.function(one) is function]
+    if any(one.value is not None for one in returns):
+        return _rebound(code, statement)
+    last = function.body[-1] is statement
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and last and not returns:
+        made = method.new_value(code, method.chain_of(code, statement.value))
+        start = code.span(statement)[0]
+        return None if made is None else [Edit(start, start, "return "), *made[1]]
+    edits = _rebound(code, statement)
+    if edits is None or returns:
+        return None
+    name = ast.unparse(statement.target) if isinstance(statement, ast.AugAssign) else _name(statement)
+    end = code.offset(
+        function.body[-1].end_lineno or 0, len(code.lines[(function.body[-1].end_lineno or 1) - 1].encode())
+    )
+    return None if name is None else [*edits, Edit(end, end, f"\n{code.indent(function.body[0])}return {name}")]
+
+
+def _rebound(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        return augmented.out_of_place(code, statement)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _name(statement) is not None:
+        return method.out_of_place(code, statement.value, statement)
+    return None
+
+
+def _name(statement: ast.stmt) -> str | None:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        target = start_of_chain(statement.value)
+        return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def kept_state(code: Code) -> list[list[Edit]]:
+    """For each `model.state_dict()` that is kept: a deep copy of it."""
+    found: list[list[Edit]] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
+            parent = code.parents.get(node)
+            kept = isinstance(parent, ast.Assign | ast.AnnAssign | ast.Return | ast.Dict | ast.Tuple | ast.List)
+            if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+                kept = parent.func.attr in ("append", "insert", "update")
+            if kept:
+                start, end = code.span(node)
+                copy = code.module_name("copy") or "copy"
+                found.append([*code.importing("copy"), Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")])
+    return found
+
+
+def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
+    """`.copy()` behind the `.numpy()` that an array came from, or before it goes into `from_numpy`."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if not isinstance(target, ast.Name | ast.Attribute):
+        return []
+    found: list[list[Edit]] = []
+    path = ast.unparse(target)
+    for binding in bindings(code, statement, path):
+        value = getattr(binding, "value", None)
+        if (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("numpy", "__array__")
+        ):
+            end = code.span(value)[1]
+            found.append([Edit(end, end, ".copy()")])
+        elif isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "asarray" and value.args:
+            found.append([code.replaced(value.func, ast.unparse(value.func).replace("asarray", "array"))])
+    for node in ast.walk(code.scope(statement)):
+        taken = isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("from_numpy", "as_tensor")
+        if taken and node.args and ast.unparse(node.args[0]) == path:  # type: ignore[attr-defined]
+            end = code.span(node.args[0])[1]  # type: ignore[attr-defined]
+            found.append([Edit(end, end, ".copy()")])
+    return found

@@ -1,0 +1,165 @@
+"""Repairs from the source alone: the best candidate after which the analysis finds less, and nothing new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from outplace.model import Finding, Fix
+from outplace.repair.bug import Candidate, of_finding
+from outplace.repair.chooser import propose
+from outplace.repair.edits import Conflict
+from outplace.repair.files import Files
+from outplace.repair.place import Style
+
+MOST_ROUNDS = 60
+_MOST_FIXES = 30
+"""Findings in one file beyond which their fixes are not worked out for a report."""
+_DEEPEST = 6
+
+Check = Callable[[str, str], Sequence[Finding]]
+"""Analyses a file with this text."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A file's new text, what was done to it, and what is left."""
+
+    text: str
+    done: tuple[tuple[Finding, Candidate], ...]
+    left: tuple[Finding, ...]
+
+
+def repair(
+    path: str,
+    text: str,
+    check: Check,
+    wanted: Callable[[Finding], bool],
+    unsafe: bool = False,
+    style: Style = "auto",
+    others: Callable[[], dict[str, str]] = dict,
+) -> Repaired:
+    """Fixes finding after finding until nothing changes. `others` gives the texts of files that use this one."""
+    return _Repair(path, check, wanted, unsafe, style, others).run(text)
+
+
+class _Repair:
+    """The repair of one file."""
+
+    def __init__(
+        self,
+        path: str,
+        check: Check,
+        wanted: Callable[[Finding], bool],
+        unsafe: bool,
+        style: Style,
+        others: Callable[[], dict[str, str]],
+    ) -> None:
+        self.path, self.check, self.wanted, self.unsafe, self.style = path, check, wanted, unsafe, style
+        self._others = others
+
+    @cached_property
+    def others(self) -> dict[str, str]:
+        """The files that use this one, read when something is to be fixed."""
+        return self._others()
+
+    def run(self, text: str) -> Repaired:
+        """Fixes what can be fixed."""
+        done: list[tuple[Finding, Candidate]] = []
+        findings = list(self.check(self.path, text))
+        given_up: set[tuple[str, str]] = set()
+        for _ in range(MOST_ROUNDS):
+            finding = next((one for one in findings if self._to_do(one) and _key(one) not in given_up), None)
+            if finding is None:
+                break
+            settled = self._settle(text, finding, findings, 0)
+            if settled is None:
+                given_up.add(_key(finding))
+                continue
+            new, after, candidate = settled
+            mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
+            done += [(one, candidate) for one in findings if _taken(mended, one)]
+            text, findings = new, after
+        return Repaired(text, tuple(done), tuple(one for one in findings if self.wanted(one)))
+
+    def best(self, text: str, finding: Finding, findings: list[Finding]) -> Fix | None:
+        """The best fix for a finding; None where there is none."""
+        try:
+            settled = self._settle(text, finding, findings, 0)
+        except Exception:  # an analysis must not fail for want of a remedy
+            return None
+        return None if settled is None else Fix(settled[2].title, settled[2].safety)
+
+    def _to_do(self, finding: Finding) -> bool:
+        return self.wanted(finding) and (self.unsafe or finding.severity == "error")
+
+    def _settle(
+        self, text: str, finding: Finding, before: list[Finding], depth: int
+    ) -> tuple[str, list[Finding], Candidate] | None:
+        """The text without this finding and with no new one. A tensor that many operations keep takes several edits."""
+        partly: list[tuple[str, list[Finding], Candidate, Finding]] = []
+        for candidate, new in self._tries(text, finding, before):
+            after = list(self.check(self.path, new))
+            if _fewer(before, after):
+                return new, after, candidate
+            moved = [other for other in after if _same_write(finding, other)]
+            if candidate.safety == "safe" and moved and len(after) == len(before):
+                partly.append((new, after, candidate, moved[0]))
+        for new, after, candidate, rest in partly if depth < _DEEPEST else ():
+            settled = self._settle(new, rest, after, depth + 1)
+            if settled is not None:
+                return settled[0], settled[1], candidate
+        return None
+
+    def _tries(self, text: str, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, str]]:
+        files = Files({**self.others, self.path: text}, may_read=False)
+        neighbours = tuple(of_finding(other) for other in before if other is not finding)
+        for candidate in propose(files, of_finding(finding), self.style, neighbours):
+            allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
+            if not allowed or set(candidate.edits) != {self.path}:
+                continue
+            try:
+                edited = files.edited(candidate.edits)
+            except Conflict:
+                continue
+            if edited is not None:
+                yield candidate, edited.text(self.path)
+
+
+def _same_write(finding: Finding, other: Finding) -> bool:
+    """The same write, which now hurts another operation."""
+    if other.kind != finding.kind or other.site.text != finding.site.text or not other.saved_by or not finding.saved_by:
+        return False
+    return other.saved_by.text != finding.saved_by.text
+
+
+def _essence(finding: Finding) -> tuple[str, str]:
+    return finding.kind, finding.site.text
+
+
+def _taken(mended: Counter[tuple[str, str]], finding: Finding) -> bool:
+    """Takes one finding off the count of those that are gone."""
+    if mended[_essence(finding)] <= 0:
+        return False
+    mended[_essence(finding)] -= 1
+    return True
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.kind, f"{finding.site.line} {finding.site.text}"
+
+
+def _fewer(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    """Are there fewer findings now, and none that is new?"""
+    old, new = Counter(map(_essence, before)), Counter(map(_essence, after))
+    return len(after) < len(before) and not new - old
+
+
+def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) -> list[Finding]:
+    """The findings, each with what `outplace fix` would do about it, in a few words."""
+    if len(findings) > _MOST_FIXES:
+        return list(findings)
+    whole = _Repair(path, check, lambda _: True, True, "auto", dict)
+    return [replace(finding, fix=whole.best(text, finding, list(findings))) for finding in findings]

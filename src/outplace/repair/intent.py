@@ -1,0 +1,154 @@
+"""What a write on a leaf is meant to be: an update of the leaf itself, or a step of the computation."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from outplace.repair.code import Code, is_library
+from outplace.repair.flow import bindings, read_later
+from outplace.repair.origins import class_name, module_made_at
+from outplace.repair.place import Place
+
+Intent = Literal["update", "value", "unknown"]
+
+_CUT = {"detach", "item", "tolist", "numpy", "size", "numel", "dim"}
+_UPDATES = (
+    "init",
+    "reset",
+    "fill",
+    "load",
+    "update",
+    "project",
+    "clip",
+    "set",
+    "constrain",
+    "normalize_weight",
+    "step",
+)
+_DEEPEST = 3
+
+
+def intent_of(place: Place) -> Intent:
+    """By what is written, where it comes from, and what is done with the tensor afterwards."""
+    values = _written(place.node)
+    if any(_mentions_gradient(place, value) for value in values):
+        return "update"
+    dependent = [in_graph(place, value, place.statement) for value in values]
+    if any(answer is True for answer in dependent):
+        return "value"
+    path = place.path
+    if isinstance(place.holder, ast.Subscript):
+        return "value"
+    if path is None or "." in path:
+        return "update"
+    if _trained(place, path):
+        return "update"
+    found = list(bindings(place.code, place.statement, path))
+    if any(isinstance(binding, ast.For | ast.AsyncFor) for binding in found):
+        return "update"
+    function = place.code.function(place.statement)
+    name = getattr(function, "name", "")
+    if name.lstrip("_").startswith(_UPDATES):
+        return "update"
+    if not read_later(place.code, place.statement, path):
+        return "update"
+    return "unknown" if name == "__init__" else "value"
+
+
+def _written(node: ast.expr | ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.Expr):
+        node = node.value
+    if isinstance(node, ast.AugAssign | ast.Assign):
+        return [node.value]
+    if isinstance(node, ast.Call):
+        return [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "out")]
+    return []
+
+
+def _mentions_gradient(place: Place, value: ast.expr) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and not is_library(node.value):
+            return True
+        if isinstance(node, ast.Name):
+            for binding in bindings(place.code, place.statement, node.id):
+                source = (
+                    binding.iter if isinstance(binding, ast.For | ast.AsyncFor) else getattr(binding, "value", None)
+                )
+                if isinstance(source, ast.AST) and _is_gradient(place, source):
+                    return True
+    return False
+
+
+def _is_gradient(place: Place, source: ast.AST) -> bool:
+    for node in ast.walk(source):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("autograd.grad"):
+            return not any(k.arg == "create_graph" and ast.unparse(k.value) == "True" for k in node.keywords)
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            return True
+        if isinstance(node, ast.Name) and "grad" in node.id.lower():
+            return True
+    return False
+
+
+def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0) -> bool | None:
+    """Does the value depend on something that is trained? None where that cannot be known."""
+    code: Code = place.code
+    unknown = False
+    waiting: list[ast.AST] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _CUT:
+                continue
+            if not (isinstance(node.func, ast.Attribute) and is_library(node.func.value)):
+                made = module_made_at(place.files, code, node.func)
+                if made is not None and class_name(made[1])[:1].isupper():
+                    return True
+                unknown = unknown or not isinstance(node.func, ast.Attribute)
+        elif isinstance(node, ast.Attribute):
+            if node.attr in ("shape", "dtype", "device", "data", "grad"):
+                continue
+            made = module_made_at(place.files, code, node)
+            if made is not None and class_name(made[1]) == "Parameter":
+                return True
+            if made is None:
+                unknown = True
+            continue
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            answer = _name_in_graph(place, node.id, statement, depth)
+            if answer:
+                return True
+            unknown = unknown or answer is None
+        waiting.extend(ast.iter_child_nodes(node))
+    return None if unknown else False
+
+
+def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
+    if name == place.path or name == "self" or is_library(ast.Name(name)):
+        return False
+    if depth >= _DEEPEST:
+        return None
+    unknown = False
+    for binding in bindings(place.code, statement, name):
+        value = getattr(binding, "value", None)
+        if binding is None or not isinstance(value, ast.expr) or not isinstance(binding, ast.stmt):
+            unknown = True
+            continue
+        answer = in_graph(place, value, binding, depth + 1)
+        if answer:
+            return True
+        unknown = unknown or answer is None
+    return None if unknown else False
+
+
+def _trained(place: Place, name: str) -> bool:
+    """Is the name itself given to an optimizer, or is its gradient read?"""
+    for node in ast.walk(place.code.scope(place.statement)):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == name:
+            return True
+        optimizer = isinstance(node, ast.Call) and "optim" in ast.unparse(node.func).lower()
+        given = node.args if optimizer else []  # type: ignore[attr-defined]
+        if any(isinstance(part, ast.Name) and part.id == name for arg in given for part in ast.walk(arg)):
+            return True
+    return False

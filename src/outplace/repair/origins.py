@@ -1,0 +1,242 @@
+"""Where a value comes from: a tensor of its own, or one that somebody else holds too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outplace.repair.code import Code, Function, is_library
+from outplace.repair.files import Files
+
+VIEWS = {
+    "as_strided", "chunk", "contiguous", "cpu", "cuda", "detach", "diagonal", "double", "expand", "expand_as",
+    "flatten", "float", "half", "hsplit", "movedim", "moveaxis", "narrow", "numpy", "permute", "ravel",
+    "requires_grad_", "reshape", "reshape_as", "select", "split", "split_with_sizes", "squeeze", "swapaxes",
+    "swapdims", "t", "tensor_split", "to", "transpose", "type", "type_as", "unbind", "unflatten", "unfold",
+    "unsqueeze", "view", "view_as", "vsplit", "as_tensor", "from_numpy", "asarray", "detach_",
+}  # fmt: skip
+"""Methods and functions whose result shares memory with what they are given, or may."""
+
+_VIEW_ATTRIBUTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
+_HANDED_OUT = {
+    "get",
+    "pop",
+    "popleft",
+    "popitem",
+    "setdefault",
+    "parameters",
+    "buffers",
+    "state_dict",
+    "items",
+    "values",
+    "next",
+}
+"""Methods that hand out what a container or a module goes on holding."""
+_PASS_THROUGH = {"Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
+"""Modules whose output may be their very input."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`fresh`: nobody else has it. `name`: another name has it. `held`: an attribute or a container has it."""
+
+    kind: str
+    path: str = ""
+
+
+FRESH = Origin("fresh")
+_DEEPEST = 4
+
+
+def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Origin]:
+    """What an expression's value may share its memory with."""
+    if isinstance(value, ast.Name):
+        return {Origin("name", value.id)}
+    if isinstance(value, ast.Attribute):
+        if value.attr in _VIEW_ATTRIBUTES:
+            return origins(files, code, value.value, depth)
+        return {Origin("held", ast.unparse(value))}
+    if isinstance(value, ast.Subscript):
+        inverted = isinstance(value.slice, ast.UnaryOp) and isinstance(value.slice.op, ast.Invert)
+        if inverted or isinstance(value.slice, ast.List | ast.Compare):
+            return {FRESH}  # a mask or a list of indices makes a copy
+        inner = origins(files, code, value.value, depth)
+        return inner if inner == {FRESH} else inner | {Origin("held", ast.unparse(value))}
+    if isinstance(value, ast.IfExp):
+        return origins(files, code, value.body, depth) | origins(files, code, value.orelse, depth)
+    if isinstance(value, ast.BoolOp):
+        return set().union(*(origins(files, code, part, depth) for part in value.values))
+    if isinstance(value, ast.NamedExpr | ast.Starred):
+        return origins(files, code, value.value, depth)
+    if isinstance(value, ast.Tuple | ast.List):
+        return set().union({FRESH}, *(origins(files, code, part, depth) for part in value.elts))
+    if isinstance(value, ast.Call):
+        return _of_call(files, code, value, depth)
+    if isinstance(value, ast.Await | ast.Yield | ast.YieldFrom):
+        return {Origin("held", ast.unparse(value))}
+    return {FRESH}
+
+
+def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin]:
+    function = call.func
+    name = (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+    on_tensor = isinstance(function, ast.Attribute) and not is_library(function.value)
+    if is_inplace_call(call) or name in VIEWS:
+        subject: ast.expr | None = call.args[0] if call.args else None
+        if on_tensor and isinstance(function, ast.Attribute):
+            subject = function.value
+        return origins(files, code, subject, depth) if subject is not None else {FRESH}
+    if isinstance(function, ast.Attribute) and is_library(function.value):
+        passes = name in ("dropout", "identity") and call.args
+        return origins(files, code, call.args[0], depth) if passes else {FRESH}
+    if name in _HANDED_OUT:
+        return {Origin("held", ast.unparse(call))}
+    if depth < _DEEPEST:
+        callee = callee_of(files, code, call)
+        if callee is not None:
+            return _through(files, code, call, *callee, depth)
+    made = module_made_at(files, code, function)
+    if made is not None and (class_name(made[1]) in _PASS_THROUGH or has_flag(made[1])) and call.args:
+        return origins(files, code, call.args[0], depth)
+    return {FRESH}
+
+
+def is_inplace_call(call: ast.Call) -> bool:
+    """`x.add_(1)`, `torch.relu_(x)`, `F.relu(x, inplace=True)`: the result is the tensor that was given."""
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    return (name.endswith("_") and not name.endswith("__") and isinstance(call.func, ast.Attribute)) or has_flag(call)
+
+
+def has_flag(call: ast.Call) -> bool:
+    """Does it say `inplace=` anything but False?"""
+    for keyword in call.keywords:
+        if keyword.arg == "inplace":
+            return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+    return False
+
+
+def class_name(call: ast.Call) -> str:
+    """`ReLU` of `nn.ReLU()`."""
+    return ast.unparse(call.func).split(".")[-1]
+
+
+def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
+    """The function of the project that a call runs, where its name says so; True where its first argument is self."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        found = _functions(files, code, function.id)
+        return (*found[0], False) if len(found) == 1 else None
+    if isinstance(function, ast.Attribute):
+        own = code.class_of(call)
+        if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls") and own is not None:
+            method = method_of(own, function.attr)
+            if method is not None:
+                return code, method, not _is_static(method)
+        if isinstance(function.value, ast.Name | ast.Attribute) and not is_library(function.value):
+            methods = _methods(files, function.attr)
+            if len(methods) == 1 and function.attr not in VIEWS:
+                return (*methods[0], not _is_static(methods[0][1]))
+    return None
+
+
+def method_of(owner: ast.ClassDef, name: str) -> Function | None:
+    """A method by its name."""
+    for node in owner.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return node
+    return None
+
+
+def _functions(files: Files, code: Code, name: str) -> list[tuple[Code, Function]]:
+    own = [(code, node) for node in _top_functions(code) if node.name == name]
+    return own or [(other, node) for other in files.codes(name) for node in _top_functions(other) if node.name == name]
+
+
+def _top_functions(code: Code) -> Iterator[Function]:
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not isinstance(
+            code.parents[node], ast.ClassDef
+        ):
+            yield node
+
+
+def _methods(files: Files, name: str) -> list[tuple[Code, Function]]:
+    found: list[tuple[Code, Function]] = []
+    for code in files.codes(name):
+        for node in ast.walk(code.tree):
+            if isinstance(node, ast.ClassDef) and (method := method_of(node, name)) is not None:
+                found.append((code, method))
+    return found
+
+
+def _is_static(function: Function) -> bool:
+    return any(ast.unparse(decorator) == "staticmethod" for decorator in function.decorator_list)
+
+
+def _through(
+    files: Files, code: Code, call: ast.Call, home: Code, callee: Function, bound: bool, depth: int
+) -> set[Origin]:
+    """What a call of this function hands out: fresh values, its arguments, or what somebody holds."""
+    parameters = [arg.arg for arg in [*callee.args.posonlyargs, *callee.args.args]][1 if bound else 0 :]
+    found: set[Origin] = set()
+    for node in ast.walk(callee):
+        if isinstance(node, ast.Return) and node.value is not None and home.function(node) is callee:
+            for origin in origins(files, home, node.value, depth + 1):
+                if origin.kind == "name" and origin.path in parameters:
+                    found |= _argument(files, code, call, parameters.index(origin.path), origin.path, depth)
+                elif origin.kind == "held":
+                    found.add(origin)
+    return found or {FRESH}
+
+
+def _argument(files: Files, code: Code, call: ast.Call, index: int, name: str, depth: int) -> set[Origin]:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return origins(files, code, keyword.value, depth)
+    if index < len(call.args):
+        return origins(files, code, call.args[index], depth)
+    return {FRESH}
+
+
+def module_made_at(files: Files, code: Code, function: ast.expr) -> tuple[Code, ast.Call] | None:
+    """The constructor call behind `self.relu` or `relu`, where a single assignment of that name makes it."""
+    if not isinstance(function, ast.Name | ast.Attribute):
+        return None
+    found: list[tuple[Code, ast.Call]] = []
+    attribute = function.attr if isinstance(function, ast.Attribute) else None
+    for home in files.codes(attribute or str(getattr(function, "id", ""))):
+        for node in ast.walk(home.tree):
+            if isinstance(node, ast.Assign):
+                found += [
+                    (home, value) for target, value in pairs(node) if _names(target, function, attribute, home is code)
+                ]
+    own = [item for item in found if item[0] is code]
+    candidates = own or found
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """Targets with the calls they are bound to, `a, b = f(), g()` taken apart."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
+            if len(target.elts) == len(node.value.elts):
+                for one, value in zip(target.elts, node.value.elts, strict=True):
+                    if isinstance(value, ast.Call):
+                        yield one, value
+        elif isinstance(node.value, ast.Call):
+            yield target, node.value
+
+
+def _names(target: ast.expr, function: ast.expr, attribute: str | None, same_file: bool) -> bool:
+    if attribute is not None:
+        return isinstance(target, ast.Attribute) and target.attr == attribute
+    return same_file and isinstance(target, ast.Name) and isinstance(function, ast.Name) and target.id == function.id

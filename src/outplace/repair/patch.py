@@ -1,0 +1,17 @@
+"""A change as a unified diff."""
+
+from __future__ import annotations
+
+import difflib
+
+
+def unified(name: str, old: str, new: str, context: int = 3) -> str:
+    """The diff from one text to the other; empty where they are the same."""
+    lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}", n=context)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    return [line + "\n" for line in text.split("\n")[:-1]] + (
+        [text.rsplit("\n", 1)[-1]] if not text.endswith("\n") and text else []
+    )

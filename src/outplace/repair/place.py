@@ -1,0 +1,142 @@
+"""A place where something is written in place: its node, its statement, and the tensor it writes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from outplace.model import Safety, Site
+from outplace.repair.aliases import Answer, may_rebind
+from outplace.repair.bug import Bug, Candidate
+from outplace.repair.code import Code, is_library
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.flow import bindings
+from outplace.repair.origins import has_flag
+
+Style = Literal["auto", "blend", "at"]
+STYLES: tuple[Style, ...] = ("auto", "blend", "at")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One writing operation of a bug."""
+
+    files: Files
+    code: Code
+    bug: Bug
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    style: Style = "auto"
+
+    @cached_property
+    def target(self) -> ast.expr | None:
+        """The expression for the tensor that is written, as it stands in the operation."""
+        return target_of(self.node)
+
+    @cached_property
+    def holder(self) -> ast.expr | None:
+        """What holds the written tensor: `x` of `x[i, :2]`, of `x[0].data`, of `x.view(-1)`; `d["k"]` of a dict."""
+        node = self.target
+        while node is not None:
+            part = isinstance(node, ast.Subscript) and not self.in_container(node)
+            if part or (isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT")):
+                node = node.value  # type: ignore[attr-defined]
+            elif (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value)
+            ):
+                node = node.func.value
+            else:
+                break
+        return node if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
+
+    def in_container(self, node: ast.Subscript) -> bool:
+        """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return True
+        if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name):
+            return False
+        found = [getattr(b, "value", None) for b in bindings(self.code, self.statement, node.value.id)]
+        displays = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+        return bool(found) and all(isinstance(value, displays) for value in found)
+
+    @cached_property
+    def path(self) -> str | None:
+        """The holder as a name or a dotted name."""
+        return ast.unparse(self.holder) if isinstance(self.holder, ast.Name | ast.Attribute) else None
+
+    @cached_property
+    def whole(self) -> bool:
+        """Is the whole tensor written, not a part or a view of it?"""
+        return self.target is not None and self.target is self.holder
+
+    @cached_property
+    def rebinding(self) -> Answer:
+        """May the holder be bound anew?"""
+        if isinstance(self.holder, ast.Subscript):
+            return self._element()
+        return "no" if self.path is None else may_rebind(self.files, self.code, self.statement, self.path)
+
+    def _element(self) -> Answer:
+        """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""
+        text = ast.unparse(self.holder) if self.holder is not None else ""
+        scope = self.code.scope(self.statement)
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:
+                return "no"
+        return "yes"
+
+    def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
+        """A candidate that changes this file."""
+        return Candidate(title, safety, {self.code.path: tuple(edits)}, provable)
+
+
+def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:
+    """The place of a site; None where the file is not ours or the site is not in it."""
+    code = files.code(site.file)
+    node = code.at(site) if code is not None else None
+    if code is None or node is None:
+        return None
+    statement = code.statement(node)
+    if statement is None:
+        return None
+    if isinstance(statement, ast.AugAssign) or (isinstance(node, ast.expr) and target_of(node) is None):
+        node = statement if target_of(statement) is not None else node
+    return Place(files, code, bug, node, statement, style)
+
+
+def target_of(node: ast.AST) -> ast.expr | None:
+    """The tensor that an operation writes."""
+    if isinstance(node, ast.Expr):
+        return target_of(node.value)
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    if isinstance(node, ast.Assign):
+        written = [target for target in node.targets if isinstance(target, ast.Subscript)]
+        if len(written) == 1:
+            return written[0]
+        data = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr == "data"]
+        return data[0] if len(data) == 1 else None
+    if not isinstance(node, ast.Call):
+        return None
+    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+    if out is not None:
+        return out
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else ""
+    if name.endswith("_") and not name.endswith("__") and isinstance(function, ast.Attribute):
+        if is_library(function.value):
+            return node.args[0] if node.args else None
+        return start_of_chain(function.value)
+    return node.args[0] if has_flag(node) and node.args else None
+
+
+def start_of_chain(node: ast.expr) -> ast.expr:
+    """`y` of `y.mul_(2).add_(1)`: a writing method hands out the tensor it wrote."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):
+        if not node.func.attr.endswith("_") or node.func.attr.endswith("__"):
+            break
+        node = node.func.value
+    return node
