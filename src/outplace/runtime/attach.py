@@ -135,13 +135,14 @@ def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import engine, tags, writes
+    from outplace.runtime import engine, silent, tags, writes
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, torch.compiler.is_dynamo_compiling, _graph_on_other_thread)
     writes.install()
+    silent.install()
     engine.install(_backward_failed)
-    instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, CAUGHT=_caught)
+    instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=silent.note_array, CAUGHT=_caught)
     if _way == "tags":
         tags.install()
 

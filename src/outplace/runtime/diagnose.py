@@ -118,7 +118,7 @@ def _examine(error: Exception, match: Match, engine_frame: FrameType | None) -> 
             if diagnoses:
                 _attach(error, diagnoses)
     except Exception as trouble:  # a fault of ours must never hide the user's error
-        _report_fault(trouble)
+        report_fault(trouble)
         return ()
     finally:
         _busy = False
@@ -143,7 +143,7 @@ def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None
     return refused.diagnose(error, match)
 
 
-def _report_fault(trouble: Exception) -> None:
+def report_fault(trouble: Exception) -> None:
     import traceback
 
     where = traceback.extract_tb(trouble.__traceback__)[-1]
@@ -158,6 +158,11 @@ def _attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
     if hasattr(error, "add_note"):
         error.add_note(as_note(error))
     _keep(diagnoses)
+
+
+def add(diagnosis: Diagnosis) -> None:
+    """Keeps a diagnosis that no exception carries: the program goes on, and hears of it at its end."""
+    _keep((diagnosis,))
 
 
 def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:

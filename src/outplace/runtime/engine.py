@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.autograd.graph
 
-from outplace.runtime import record
+from outplace.runtime import record, silent
 
 STARTED, FAILED = "__outplace_backward__", "__outplace_failed__"
 
@@ -26,7 +26,9 @@ _original: CodeType | None = None
 
 def started() -> None:
     """A backward pass begins (called from inside torch's function)."""
-    record.add_backward(sys._getframe(1).f_back)
+    frame = sys._getframe(1)
+    record.add_backward(frame.f_back)
+    silent.examine_backward(frame)
 
 
 def _with_hooks(function: Any) -> CodeType:

@@ -145,6 +145,19 @@ def detached_slots(node: Any) -> list[Slot]:
     return slots
 
 
+def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """What this node has saved, without unpacking anything: (what it is to the node, a tensor over its memory)."""
+    for name in (*_saved_names(node), "_saved_tensors"):
+        raw = _raw(node, "_raw" + name)
+        parts = raw if isinstance(raw, list | tuple) else (raw,)
+        for place, part in enumerate(parts):
+            if part is not None and getattr(part, "unpack_hook", None) is None:
+                tensor = getattr(part, "data", None)
+                if isinstance(tensor, torch.Tensor):
+                    label = "saved_tensors" if name == "_saved_tensors" else name[len("_saved_") :]
+                    yield (f"{label}[{place}]" if isinstance(raw, list | tuple) else label), tensor
+
+
 def _raw(node: Any, name: str) -> Any:
     try:
         return getattr(node, name, None)

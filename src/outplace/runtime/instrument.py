@@ -24,7 +24,7 @@ from outplace.runtime import record
 from outplace.runtime.usercode import own_files
 
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
-OUT, LEAF, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_caught__"
+OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
 
 
 class Statement(NamedTuple):
@@ -52,7 +52,7 @@ def _nothing(*_: object) -> None:
 def publish() -> None:
     """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
     if not hasattr(builtins, MARK):
-        put(OUT=_pass_on, LEAF=_pass_on, CAUGHT=_nothing)
+        put(OUT=_pass_on, LEAF=_pass_on, ITEM=_pass_on, CAUGHT=_nothing)
         atexit.register(_retire)
     put(MARK=record.mark, BACK=record.back, AT=record.at)
 
@@ -68,7 +68,7 @@ def _retire() -> None:
 
     Objects are still deleted, and their `__del__` run, while modules are being emptied.
     """
-    put(MARK=_nothing, BACK=_pass_on, AT=_pass_on, OUT=_pass_on, LEAF=_pass_on, CAUGHT=_nothing)
+    put(MARK=_nothing, BACK=_pass_on, AT=_pass_on, OUT=_pass_on, LEAF=_pass_on, ITEM=_pass_on, CAUGHT=_nothing)
 
 
 @functools.cache
@@ -280,6 +280,25 @@ class _Marker(ast.NodeTransformer):
         caught = ast.Expr(self._call(CAUGHT, where=node.body[0]))
         node.body.insert(0, ast.copy_location(caught, node.body[0]))
         return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        self.generic_visit(node)
+        for target in node.targets:
+            self._mark_items(target)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
+        self.generic_visit(node)
+        self._mark_items(node.target)
+        return node
+
+    def _mark_items(self, target: ast.expr) -> None:
+        """`a[i] = v` may write a numpy array that lies over a tensor: what it writes into is shown to us first."""
+        if isinstance(target, ast.Subscript):
+            target.value = self._call(ITEM, target.value, where=target.value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._mark_items(part)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return node  # annotations are left as they are: they may be read as text

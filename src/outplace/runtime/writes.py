@@ -22,6 +22,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime import record
+from outplace.runtime.aliases import is_untracked
 from outplace.runtime.record import WHOLE, Instruction, Region, Step, Write, frames_to_own_code
 from outplace.runtime.usercode import own_files
 
@@ -111,7 +112,17 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     region: Region | None = None
     if index is not None and (index is not WHOLE or tensor._is_view()):
         region = Region(index, tensor.storage_offset(), tensor.size(), tensor.stride())
-    record.add_write(Write(storage, version, _next_number(), operation, frames, region, _grad_enabled()))
+    write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled())
+    if operation in _MOVE_NO_VERSION or is_untracked(tensor):
+        on_hidden(write)
+    else:
+        record.add_write(write)
+
+
+_MOVE_NO_VERSION = {"apply_", "map_", "map2_"}
+
+on_hidden: Callable[[Write], None] = record.add_write
+"""Gets the writes that autograd cannot see."""
 
 
 class WritingMethod:
@@ -278,7 +289,18 @@ class _StepHooks:
             frames = frames_to_own_code(_get_frame(1))
             name = f"{type(optimizer).__name__}.step"
             after = self._versions(optimizer)
+            if before == after:
+                self._note_hidden_step(optimizer, name, frames)
             record.add_step(Step(_next_number(), name, frames, self._parameters[optimizer], before, after))
+
+    def _note_hidden_step(self, optimizer: Any, name: str, frames: tuple[Instruction, ...]) -> None:
+        """Fused optimizers write their parameters without moving a version."""
+        if not any(group.get("fused") for group in optimizer.param_groups):
+            return
+        for parameter in (reference() for reference in self._parameters[optimizer]):
+            if parameter is not None and parameter.grad is not None:
+                storage = parameter.untyped_storage()._cdata
+                on_hidden(Write(storage, None, _next_number(), name, frames, None, False))
 
     def _versions(self, optimizer: Any) -> array[int]:
         known = self._parameters.get(optimizer)
@@ -305,7 +327,8 @@ _MISSING = object()
 _undo: list[Callable[[], object]] = []
 
 
-def _replace(owner: Any, name: str, value: Any) -> None:
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Puts something in the place of an attribute until `uninstall`."""
     old = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
     if old is _MISSING:
@@ -343,10 +366,10 @@ def _wrap_functions() -> None:
             if id(original) not in wrapped:
                 wrapped[id(original)] = _make_function(name, original)
                 wrapped[id(original)].__module__ = module.__name__  # it is pickled by this name
-            _replace(module, name, wrapped[id(original)])
+            replace(module, name, wrapped[id(original)])
     for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
         original = getattr(torch._C._VariableFunctions, name)
-        _replace(torch._VF, name, wrapped.get(id(original)) or _make_function(name, original))
+        replace(torch._VF, name, wrapped.get(id(original)) or _make_function(name, original))
     _tell_torchscript(wrapped)
 
 
@@ -372,7 +395,7 @@ def install() -> None:
     methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
     methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
     for name, method in methods.items():
-        _replace(torch.Tensor, name, method)
+        replace(torch.Tensor, name, method)
     _wrap_functions()
     from torch.optim import optimizer as optimizers
 
