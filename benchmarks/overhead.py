@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import importlib.machinery
-import importlib.util
 import json
 import platform
 import random
@@ -25,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from rich.console import Console
@@ -51,7 +49,7 @@ def _plain() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _recording(way: attach.Way) -> Iterator[None]:
+def _recording(way: Literal["marks", "tags"]) -> Iterator[None]:
     attach.attach(way)
     try:
         yield
@@ -87,15 +85,14 @@ CONFIGURATIONS = (
 
 
 def load(name: str, marked: bool) -> ModuleType:
-    """The model's module, as Python loads it or as `outplace run` does."""
-    path = str(MODELS / f"{name}.py")
-    module_name = f"{name}_marked" if marked else name
-    loader_class = instrument.MarkingLoader if marked else importlib.machinery.SourceFileLoader
-    spec = importlib.util.spec_from_file_location(module_name, path, loader=loader_class(module_name, path))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    spec.loader.exec_module(module)
+    """The model's module, compiled as Python does or as `outplace run` does."""
+    path = MODELS / f"{name}.py"
+    module = ModuleType(f"{name}_marked" if marked else name)
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    source = path.read_bytes()
+    code = instrument.compile_marked(source, str(path)) if marked else compile(source, str(path), "exec")
+    exec(code, module.__dict__)
     return module
 
 
