@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outplace.cli.errors import OutplaceError
+from outplace.repair.place import STYLES, Style
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
+
+
+_WITH_VALUE = ("--json", "--style", "--fix-timeout")
 
 
 class _Program(click.Command):
@@ -32,14 +36,29 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
             break
         if argument == "--":
             return args[:index], args[index + 1 :]
-        index += 2 if argument == "--json" else 1
+        index += 2 if argument in _WITH_VALUE else 1
     return args[:index], args[index:]
 
 
 @click.command(cls=_Program, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
+@click.option("--fix", is_flag=True, help="Repair the files from what the run shows, and prove it by running again.")
+@click.option("--diff", is_flag=True, help="As --fix, but only print what would change, and write nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix: also rewrites that need a person's look.")
+@click.option("--style", type=click.Choice(STYLES), default="auto", help="With --fix: how to write x[i] = v.")
+@click.option(
+    "--fix-timeout", type=float, default=600.0, metavar="SECONDS", help="With --fix: the time for each proof."
+)
 @click.pass_context
-def run(ctx: click.Context, json_path: str | None) -> Callable[[], Any]:
+def run(
+    ctx: click.Context,
+    json_path: str | None,
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
+    style: Style,
+    fix_timeout: float,
+) -> Callable[[], Any]:
     """Run a program; when an in-place operation breaks its backward, name the lines.
 
     \b
@@ -56,6 +75,10 @@ def run(ctx: click.Context, json_path: str | None) -> Callable[[], Any]:
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
     if json_path is not None:
         _check_writable(json_path)
+    if fix or diff:
+        from outplace.cli.repairing import Repairing
+
+        return Repairing(program, json_path, not diff, unsafe_fixes, style, fix_timeout).run
     return lambda: _launch(program, json_path and os.path.abspath(json_path))
 
 
@@ -73,6 +96,10 @@ def _check_writable(path: str) -> None:
 def _launch(words: list[str], json_path: str | None) -> Any:
     from outplace.runtime.launch import Program, execute
 
+    if os.environ.get("OUTPLACE_EVIDENCE"):  # one of the runs of `--fix`
+        from outplace.runtime import proof
+
+        proof.start()
     ways = {"-m": "module", "-c": "code"}
     if words[0] in ways:
         if len(words) < 2:

@@ -162,4 +162,7 @@ def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) 
     if len(findings) > _MOST_FIXES:
         return list(findings)
     whole = _Repair(path, check, lambda _: True, True, "auto", dict)
-    return [replace(finding, fix=whole.best(text, finding, list(findings))) for finding in findings]
+    return [
+        finding if finding.fix else replace(finding, fix=whole.best(text, finding, list(findings)))
+        for finding in findings
+    ]

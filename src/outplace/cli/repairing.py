@@ -1,0 +1,105 @@
+"""`outplace run --fix`: the repair of a program that has been seen to fail, and the proof of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from outplace.cli.errors import OutplaceError
+from outplace.repair import files, from_run
+from outplace.repair.patch import unified
+from outplace.repair.place import Style
+from outplace.repair.runs import Runs
+
+
+class Repairing:
+    """One run of the command."""
+
+    def __init__(
+        self, words: list[str], json_path: str | None, write: bool, unsafe: bool, style: Style, limit: float
+    ) -> None:
+        if words[0] in ("-c", "-"):
+            raise OutplaceError("--fix needs a program that is in a file")
+        self._json_path, self._write = json_path, write
+        self._runs = Runs(words, limit)
+        self._repair = from_run.Repair(self._runs, style, unsafe)
+
+    def run(self) -> int:
+        """Runs the program, repairs it, shows how it went; leaves with the program's own exit code."""
+        from outplace.report.console import for_stream
+
+        try:
+            outcome = self._repair.run()
+            console = for_stream(sys.stderr)
+            if outcome.texts:
+                self._changed(outcome, console)
+            elif outcome.trouble:
+                _say(console, f"Not repaired: {outcome.trouble}. Nothing was written.", "yellow")
+            elif outcome.evidence.good:
+                _say(console, "Nothing to repair.", "green")
+            if self._json_path is not None:
+                shutil.copyfile(self._runs.report(), self._json_path)
+            _pass_on(outcome.output)
+            return outcome.evidence.code
+        finally:
+            self._runs.close()
+
+    def _changed(self, outcome: from_run.Outcome, console: Console) -> None:
+        documents = {path: files.read(path) for path in outcome.texts}
+        if self._write:
+            _write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+        console.print()
+        for path, text in outcome.texts.items():
+            _show_diff(unified(_shown(path), documents[path].text, text), console)
+        console.print()
+        for proof in outcome.proofs:
+            _say(console, proof.title, "bold")
+            _say(console, f"  loss: {proof.loss}")
+            _say(console, f"  gradients: {proof.gradient}")
+        where = ", ".join(_shown(path) for path in outcome.texts)
+        ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
+        done = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
+        _say(console, f"{done}: no in-place error is left, and {ran}.", "green")
+
+
+def _write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None:
+    """All files or none: what is written already is put back if one cannot be."""
+    written: list[str] = []
+    try:
+        for path, content in data.items():
+            if files.read(path).data != before[path].data:
+                raise files.Unwritable("it has been changed meanwhile")
+            files.write(path, content)
+            written.append(path)
+    except files.Unwritable as error:
+        for path in written:
+            files.write(path, before[path].data)
+        raise OutplaceError(f"{path}: {error}; nothing was changed") from error
+
+
+def _show_diff(diff: str, console: Console) -> None:
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in diff.splitlines():
+        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _pass_on(output: Path) -> None:
+    """The program's own output, once."""
+    sys.stderr.flush()
+    with open(output, "rb") as stream:
+        shutil.copyfileobj(stream, sys.stdout.buffer)
+    sys.stdout.buffer.flush()

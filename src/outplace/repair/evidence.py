@@ -1,0 +1,100 @@
+"""What runs of a program show, and how two of them compare."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TOLERANCE = 1e-4
+"""Relative; another order of the same additions moves float32 results by less."""
+
+
+@dataclass
+class Evidence:
+    """One run: its exit code, its diagnoses, and what each backward had as its root and left as gradients."""
+
+    code: int
+    diagnoses: list[dict[str, Any]]
+    roots: list[list[list[float]]] = field(default_factory=list)
+    gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    stopped: bool = False
+    """Was it still running when its time was up?"""
+
+    @property
+    def good(self) -> bool:
+        """Did it come through, without a diagnosis?"""
+        return not self.diagnoses and (self.code == 0 or self.stopped)
+
+
+def read(path: str, evidence: Evidence) -> Evidence:
+    """Adds the notes that a run left."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.readlines()
+    except OSError:
+        return evidence
+    for line in lines:
+        try:
+            fact = json.loads(line)
+        except ValueError:
+            continue
+        if "root" in fact:
+            evidence.roots.append(fact["root"])
+        elif "backward" in fact:
+            evidence.gradients[fact["backward"]] = fact
+        elif "files" in fact:
+            evidence.files = fact["files"]
+    return evidence
+
+
+def same_roots(one: Evidence, other: Evidence, count: int | None = None) -> bool:
+    """Did the backwards that both runs reached start from the same values?"""
+    both = list(zip(one.roots, other.roots, strict=False))[:count]
+    return all(len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True)) for a, b in both)
+
+
+def same_gradients(one: Evidence, other: Evidence) -> tuple[bool, int]:
+    """Did they leave the same gradients? And how many backwards could be compared?"""
+    both = sorted(one.gradients.keys() & other.gradients.keys())
+    for number in both:
+        mine, theirs = one.gradients[number], other.gradients[number]
+        if not _matched(mine["gradients"], theirs["gradients"]):
+            return False, len(both)
+        if len(mine["returned"]) != len(theirs["returned"]):
+            return False, len(both)
+        if not all(_close(a, b) for a, b in zip(mine["returned"], theirs["returned"], strict=True)):
+            return False, len(both)
+    return True, len(both)
+
+
+def _matched(mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]) -> bool:
+    """The same leaves with the same gradients, in whatever order the graph hands them out."""
+    left = [leaf for leaf in theirs if leaf["grad"] is not None]
+    for leaf in (leaf for leaf in mine if leaf["grad"] is not None):
+        match = next((other for other in left if _same_leaf(leaf, other)), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return not left
+
+
+def _same_leaf(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return (
+        one["leaf"][-1] == other["leaf"][-1]
+        and _close(one["leaf"][:-1], other["leaf"][:-1])
+        and _close(one["grad"], other["grad"])
+    )
+
+
+def _close(one: Sequence[float], other: Sequence[float]) -> bool:
+    """The second number of a digest is its size: the others are measured by it."""
+    size = max(abs(one[1]), abs(other[1])) if len(one) > 1 and len(other) > 1 else 0.0
+    if math.isnan(size) or math.isinf(size):
+        return str(one) == str(other)
+    return len(one) == len(other) and all(
+        abs(a - b) <= TOLERANCE * max(size, 1e-6) + 1e-9 for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,239 @@
+"""Repairs from the evidence of a run: the culprits are rewritten, and the program itself has to show that it is right.
+
+Nothing is written before the proof is there. Each round repairs what the last run has shown and runs the result in a
+fresh process; an error that another one hid is the next round's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from outplace.repair.bug import Bug, Candidate
+from outplace.repair.chooser import propose
+from outplace.repair.edits import Conflict, Edit
+from outplace.repair.evidence import Evidence, same_gradients, same_roots
+from outplace.repair.files import Files
+from outplace.repair.place import Style
+from outplace.repair.runs import Runs, bug_of, essence
+
+MOST_ROUNDS = 8
+MOST_TRIES = 8
+"""Runs that one round may take."""
+_CHANGED_VALUES = {"silent-alias", "silent-other"}
+_SAVED = ("saved", "stepped", "silent-data", "detached")
+"""Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
+
+
+@dataclass
+class Proof:
+    """What the runs have shown about one round."""
+
+    title: str
+    loss: str
+    gradient: str
+
+
+@dataclass
+class Outcome:
+    """How the repair went."""
+
+    evidence: Evidence
+    output: Path
+    texts: dict[str, str] = field(default_factory=dict)
+    """The repaired files; empty where there is nothing to write."""
+    proofs: list[Proof] = field(default_factory=list)
+    trouble: str = ""
+    """Why nothing was repaired, or not all."""
+
+
+class Repair:
+    """One `outplace run --fix`."""
+
+    def __init__(self, runs: Runs, style: Style = "auto", unsafe: bool = False) -> None:
+        self._runs, self._style, self._unsafe = runs, style, unsafe
+
+    def run(self) -> Outcome:
+        """Runs, repairs, proves."""
+        evidence, output = self._runs.first()
+        outcome = Outcome(evidence, output)
+        files = Files({path: text for path in evidence.files if (text := _text(path)) is not None}, may_read=False)
+        for _ in range(MOST_ROUNDS):
+            if evidence.good or not evidence.diagnoses:
+                break
+            settled = self._round(files, evidence)
+            if settled is None:
+                outcome.trouble = self._words_for(evidence)
+                outcome.texts, outcome.proofs = {}, []
+                return outcome
+            files, evidence, output, proof = settled
+            outcome.proofs.append(proof)
+        else:
+            outcome.trouble = f"after {MOST_ROUNDS} rounds there is still an in-place error"
+            return outcome
+        if not outcome.proofs:
+            settled = self._silent(files, evidence) if evidence.good else None
+            if settled is None:
+                return outcome
+            files, evidence, output, proof = settled
+            outcome.proofs.append(proof)
+        if not evidence.good:
+            outcome.trouble = "the in-place error is gone, but the program then fails in another way"
+            return outcome
+        outcome.texts = {path: files.text(path) for path in files.paths if files.text(path) != _text(path)}
+        outcome.evidence, outcome.output = evidence, output
+        return outcome
+
+    def _words_for(self, evidence: Evidence) -> str:
+        kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
+        if kinds == {"stepped"}:
+            return (
+                "which of the remedies is meant (another order of steps and backwards, a second forward, a detach) "
+                "is not in the evidence"
+            )
+        return "no rewrite that I know could be proved right"
+
+    def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+        """The first candidate whose run shows less wrong than before, and nothing else changed."""
+        reference: Evidence | None = None
+        if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
+            reference, _ = self._runs.again(_changed(files), reference=True)
+        for tries, (candidate, edited) in enumerate(self._candidates(files, evidence.diagnoses)):
+            if tries >= MOST_TRIES:
+                break
+            after, output = self._runs.again(_changed(edited))
+            proof = _judge(candidate, evidence, after, reference)
+            if proof is not None:
+                return edited, after, output, proof
+        return None
+
+    def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+        """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
+        from outplace.repair.from_source import repair
+        from outplace.source.analysis import check_file
+        from outplace.source.project import Project
+
+        titles: list[str] = []
+        texts = {path: files.text(path) for path in files.paths}
+        for path in files.paths:
+            rest = {other: text for other, text in texts.items() if other != path}
+            repaired = repair(
+                path,
+                texts[path],
+                lambda path, text: check_file(path, text, Project()).findings,
+                lambda finding: finding.code.startswith("OUT3"),
+                style=self._style,
+                others=rest.copy,
+            )
+            if repaired.done:
+                texts[path] = repaired.text
+                titles += [candidate.title for _, candidate in repaired.done]
+        if not titles:
+            return None
+        edited = Files(texts, may_read=False)
+        after, output = self._runs.again(_changed(edited))
+        if not after.good or not same_roots(evidence, after, 1):
+            return None
+        title = "; ".join(dict.fromkeys(titles))
+        loss = "as it was in the first backward" if after.roots else "there was no backward"
+        return edited, after, output, Proof(title, loss, "the source shows that they were wrong; a run cannot")
+
+    def _candidates(self, files: Files, diagnoses: Sequence[dict[str, Any]]) -> Iterator[tuple[Candidate, Files]]:
+        """All diagnoses mended together first, then each candidate by itself."""
+        bugs = [bug_of(diagnosis) for diagnosis in diagnoses]
+        seen: list[dict[str, str]] = []
+        lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
+        firsts = [found[0] for found in lists if found]
+        together = _joined(firsts)
+        wanted = ([together] if together is not None and len(firsts) > 1 else []) + [
+            c for found in lists for c in found
+        ]
+        for candidate in wanted:
+            try:
+                edited = files.edited(candidate.edits)
+            except (Conflict, KeyError):
+                continue
+            if edited is not None and _changed(edited) not in seen:
+                seen.append(_changed(edited))
+                yield candidate, edited
+
+    def _allowed(self, files: Files, bug: Bug, bugs: list[Bug]) -> Iterator[Candidate]:
+        neighbours = tuple(other for other in bugs if other is not bug)
+        for candidate in propose(files, bug, self._style, neighbours):
+            if candidate.safety == "safe" or candidate.provable or (self._unsafe and candidate.safety == "unsafe"):
+                yield candidate
+
+
+def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
+    if not candidates:
+        return None
+    edits: dict[str, tuple[Edit, ...]] = {}
+    for candidate in candidates:
+        for path, changes in candidate.edits.items():
+            edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
+    titles = list(dict.fromkeys(candidate.title for candidate in candidates))
+    provable = any(candidate.safety != "safe" for candidate in candidates)
+    return Candidate("; ".join(titles), "unsafe" if provable else "safe", edits, provable)
+
+
+def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Is the bug gone, with nothing else changed? What could be shown for it?"""
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    if not after.good and (not new or any(one in old for one in new) or len(after.roots) < len(before.roots)):
+        return None
+    kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
+    if kinds <= _CHANGED_VALUES:
+        return _first_only(candidate, before, after)
+    first = 1 if all(kind.startswith("silent") for kind in kinds) else None
+    steady = reference is None or same_roots(before, reference, first)
+    if not steady:
+        if candidate.safety != "safe":
+            return None
+        return Proof(candidate.title, "the program gives other values in every run: not compared", "not compared")
+    if not same_roots(before, after, first):
+        return None
+    if reference is None or not reference.roots:
+        if candidate.safety != "safe":
+            return None
+        count = min(len(before.roots), len(after.roots))
+        loss = f"as it was in {_times(count)} up to the error" if count else "there was no backward before the error"
+        return Proof(candidate.title, loss, "no reference: the program never got past the error before")
+    if not same_roots(reference, after):
+        return None
+    equal, count = same_gradients(reference, after)
+    if not equal or (candidate.safety != "safe" and count < len(before.roots)):
+        return None
+    roots = min(len(reference.roots), len(after.roots))
+    gradient = f"those of the original program, whose saved values were kept, in {_times(count)}"
+    return Proof(
+        candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
+    )
+
+
+def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """A bug that changes the very values, or the training: there is little that may be the same afterwards."""
+    if not after.good or candidate.safety != "safe":
+        return None
+    alike = bool(after.roots) and same_roots(before, after, 1)
+    loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
+    return Proof(candidate.title, loss, "no reference: the bug had changed them, and no error showed it")
+
+
+def _times(count: int) -> str:
+    return "1 backward" if count == 1 else f"{count} backwards"
+
+
+def _text(path: str) -> str | None:
+    from outplace.repair.files import Unwritable, read
+
+    try:
+        return read(path).text
+    except Unwritable:
+        return None
+
+
+def _changed(files: Files) -> dict[str, str]:
+    return {path: files.text(path) for path in files.paths if files.text(path) != _text(path)}

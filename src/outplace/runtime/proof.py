@@ -1,0 +1,159 @@
+"""What a run leaves behind for a proof: the value of each backward's root, the gradients of its leaves, its own files.
+
+A proof compares runs of a program before and after a repair. Each run happens in a process of its own, started with
+`EVIDENCE` set; `OVERLAY` puts repaired source in the place of files, which stay untouched on disk; `REFERENCE` keeps a
+copy of everything that is saved for backward, so that the unrepaired program computes the gradient that was meant.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import json
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from outplace.runtime import attach, instrument
+from outplace.runtime.usercode import own_files
+
+EVIDENCE, OVERLAY, REFERENCE = "OUTPLACE_EVIDENCE", "OUTPLACE_OVERLAY", "OUTPLACE_REFERENCE"
+_MOST_BACKWARDS = 400
+"""Backwards that are noted; a proof needs the failing one and some around it."""
+
+
+def start() -> None:
+    """Does what the environment asks for, and hides it from child processes."""
+    evidence, overlay = os.environ.pop(EVIDENCE, None), os.environ.pop(OVERLAY, None)
+    reference = os.environ.pop(REFERENCE, None)
+    if overlay:
+        with open(overlay, encoding="utf-8") as file:
+            _lay_over(json.load(file))
+    if evidence:
+        notes = _Notes(evidence)
+        connect = attach._connect
+
+        def then_note() -> None:
+            connect()
+            notes.install(bool(reference))
+
+        attach._connect = then_note
+        atexit.register(notes.files)
+
+
+def _lay_over(texts: dict[str, str]) -> None:
+    """Compiles these texts in place of the files they stand for."""
+    for name in ("compile_marked", "compile_main"):
+        setattr(instrument, name, _from(texts, getattr(instrument, name)))
+    for path, text in texts.items():
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+
+def _from(
+    texts: dict[str, str], compile_source: Callable[[str | bytes, str], CodeType]
+) -> Callable[[str | bytes, str], CodeType]:
+    def compiled(source: str | bytes, filename: str) -> CodeType:
+        return compile_source(texts.get(os.path.realpath(filename), source), filename)
+
+    return compiled
+
+
+class _Notes:
+    """A file of lines of JSON, each written as soon as it is known: the process may end at any moment."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._count = 0
+        self._pid = os.getpid()
+
+    def _write(self, **fact: Any) -> None:
+        if os.getpid() == self._pid:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(fact) + "\n")
+
+    def files(self) -> None:
+        """The program's own files."""
+        loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        own = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
+        self._write(files=[path for path in own if path.endswith(".py")])
+
+    def install(self, reference: bool) -> None:
+        """Puts the hooks into torch."""
+        import torch
+
+        from outplace.runtime import engine
+
+        if reference:
+            hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
+            hooks.__enter__()
+        noted = getattr(builtins, engine.STARTED)
+
+        def started() -> None:
+            roots = sys._getframe(1).f_locals.get("t_outputs", ())
+            if self._count < _MOST_BACKWARDS:
+                self._write(root=[_digest(root) for root in roots])
+            self._count += 1
+            noted()
+
+        setattr(builtins, engine.STARTED, started)
+        torch.autograd.backward = self._watched(torch.autograd.backward)
+        torch.autograd.grad = self._watched(torch.autograd.grad)
+
+    def _watched(self, function: Any) -> Any:
+        import functools
+
+        import torch
+
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            number = self._count
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+            leaves = _leaves(roots) if number < _MOST_BACKWARDS else []
+            result = function(*args, **kwargs)
+            if number < _MOST_BACKWARDS:
+                gradients = [
+                    {"leaf": _digest(leaf, True), "grad": None if leaf.grad is None else _digest(leaf.grad)}
+                    for leaf in leaves
+                ]
+                returned = [_digest(one) for one in result or () if isinstance(one, torch.Tensor)]
+                self._write(backward=number, gradients=gradients, returned=returned)
+            return result
+
+        return watched
+
+
+def _digest(tensor: Any, shape: bool = False) -> list[Any]:
+    """A few numbers that tell a tensor from others."""
+    import torch
+
+    with torch.no_grad():
+        plain = tensor.detach()
+        plain = plain.to_dense() if plain.layout != torch.strided else plain
+        values = plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+        values = torch.view_as_real(values) if values.is_complex() else values
+        flat = values.reshape(-1)
+        weights = torch.cos(torch.arange(flat.numel(), dtype=torch.float64, device=flat.device))
+        numbers = [flat.sum(), flat.abs().sum(), (flat * weights).sum()]
+        found: list[Any] = [float(number) for number in numbers]
+    return [*found, list(tensor.shape)] if shape else found
+
+
+def _leaves(roots: Any) -> list[Any]:
+    """The leaves that a backward from these roots would reach."""
+    import torch
+
+    waiting = [root.grad_fn for root in ([roots] if isinstance(roots, torch.Tensor) else roots or ())]
+    seen: set[Any] = set()
+    found: list[Any] = []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        waiting += [following for following, _ in node.next_functions]
+    return found
