@@ -56,12 +56,24 @@ def _analyse(path: str, source: str, project: Project) -> Outcome:
         warnings.simplefilter("ignore")  # those that parsing gives are not for us to pass on
         checked = check_file(path, source, project)
     failure = _failure(path, checked.error) if checked.error else None
-    comments = noqa.read(source, checked.findings)
+    findings = tuple(found for found in checked.findings if found.site.file == path)
+    elsewhere = tuple(found for found in checked.findings if found.site.file != path and not _suppressed(found))
+    comments = noqa.read(source, findings)
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
     )
-    findings = _with_fixes(path, source, noqa.unsuppressed(checked.findings, comments), project)
-    return Outcome(path, findings, failure, notes, checked.dependencies)
+    findings = _with_fixes(path, source, noqa.unsuppressed(findings, comments), project)
+    return Outcome(path, (*findings, *elsewhere), failure, notes, checked.dependencies)
+
+
+def _suppressed(finding: Finding) -> bool:
+    """Does a comment in another file of the project switch this finding off?"""
+    try:
+        with open(finding.site.file, "rb") as stream:
+            source = reading.decode(stream.read())
+    except (OSError, reading.Unreadable):
+        return False
+    return not noqa.unsuppressed((finding,), noqa.read(source, (finding,)))
 
 
 def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: Project) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from outplace.checking import notebook, one, reading
@@ -18,6 +18,7 @@ from outplace.checking.outcome import Failure, Note, Outcome
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
+    from outplace.model import Finding
     from outplace.source.project import Project
 
 SMALL = 400_000
@@ -63,7 +64,27 @@ def check(
         done += 1
         if progress is not None:
             progress(done, len(files))
+    _bring_home(outcomes, files)
     return [outcomes[path] for path in files if path in outcomes]
+
+
+def _bring_home(outcomes: dict[str, Outcome], files: Sequence[str]) -> None:
+    """A program shows bugs in other files too: each finding goes to the file it stands in, if that is checked, once."""
+    asked = {os.path.abspath(path): path for path in files}
+    away: list[Finding] = []
+    for path, outcome in outcomes.items():
+        here = tuple(found for found in outcome.findings if os.path.abspath(found.site.file) == os.path.abspath(path))
+        away.extend(found for found in outcome.findings if found not in here)
+        outcomes[path] = replace(outcome, findings=here)
+    for finding in away:
+        home = asked.get(os.path.abspath(finding.site.file))
+        if home is not None:
+            known = outcomes.get(home, Outcome(home))
+            moved = replace(finding, site=replace(finding.site, file=home))
+            places = {(found.code, found.site.line, found.site.column) for found in known.findings}
+            if (moved.code, moved.site.line, moved.site.column) not in places:
+                found = sorted((*known.findings, moved), key=lambda one: (one.site.line, one.site.column))
+                outcomes[home] = replace(known, findings=tuple(found))
 
 
 def _triage(path: str, cache: Cache | None) -> Work | Outcome | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ _WRITES = re.compile(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
     | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
     | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
-    | _hook\( | \.numpy\(
+    | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
+    | _foreach_\w*_\( | aten\.\w*_\b
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -41,7 +43,7 @@ Receivers = dict[Class, tuple[Instance, dict[str, Value]]]
 
 @dataclass(frozen=True)
 class Checked:
-    """The result for one file."""
+    """The result for one file. A program's findings may stand in other files of its project."""
 
     findings: list[Finding]
     error: str | None
@@ -70,17 +72,21 @@ def check_file(path: str, source: str, project: Project) -> Checked:
 
 
 def _findings(hits: list[Hit], module: Module) -> list[Finding]:
-    """Each bug of this file once, the surest way it was found."""
-    found: dict[tuple[str, int, int], Finding] = {}
+    """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
+    found: dict[tuple[str, str, int, int], Finding] = {}
     for hit in hits:
-        if hit.place.module is module:
+        if hit.place.module is module or _is_own(hit.place.module):
             finding = finding_for(hit)
-            key = (finding.kind, finding.site.line, finding.site.column)
+            key = (finding.kind, finding.site.file, finding.site.line, finding.site.column)
             if key not in found or finding.severity == "error":
                 found.setdefault(key, finding)
                 if found[key].severity == "warning":
                     found[key] = finding
-    return sorted(found.values(), key=lambda finding: (finding.site.line, finding.site.column, finding.code))
+    return sorted(found.values(), key=lambda found: (found.site.file, found.site.line, found.site.column, found.code))
+
+
+def _is_own(module: Module) -> bool:
+    return not {"site-packages", "dist-packages"}.intersection(os.path.abspath(module.path).split(os.sep))
 
 
 def _run(module: Module, project: Project) -> list[Hit]:

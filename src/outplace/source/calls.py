@@ -142,7 +142,7 @@ def call_function(
 ) -> Value:
     """Runs a function of the project on these arguments."""
     active = sum(frame.function is not None and frame.function.node is function.node for frame in interpreter.frames)
-    if active > 1 or len(interpreter.frames) > DEEPEST_CALL:
+    if active > 3 or len(interpreter.frames) > DEEPEST_CALL:
         return UNKNOWN
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)

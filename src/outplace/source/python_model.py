@@ -399,6 +399,14 @@ def call_outside(
             found = run(interpreter, args, keywords, node)
             return found if isinstance(found, Value) else UNKNOWN
         return PLAIN if function in _PLAIN_BUILTINS else UNKNOWN
+    if library == "operator" and function in _IN_PLACE_OPERATORS and len(args) == 2:
+        return _operator(interpreter, function, args, node)
+    if library == "asyncio":
+        return Items(list(args), "tuple") if function == "gather" else args[0] if args else NONE
+    if name == "threading.Thread" and "target" in keywords:
+        given = keywords.get("args")
+        interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
+        return PLAIN
     if library == "copy" and args:
         return (
             args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
@@ -414,6 +422,21 @@ def call_outside(
     if library == "numpy":
         return Plain(_shared_memory(args)) if function in ("asarray", "reshape", "ravel", "squeeze") else PLAIN
     return PLAIN if library in _NO_TENSORS else UNKNOWN
+
+
+_IN_PLACE_OPERATORS: dict[str, ast.operator] = {
+    "iadd": ast.Add(), "isub": ast.Sub(), "imul": ast.Mult(), "itruediv": ast.Div(), "ipow": ast.Pow(),
+}  # fmt: skip
+
+
+def _operator(interpreter: Interpreter, function: str, args: list[Value], node: ast.AST) -> Value:
+    """`operator.iadd(x, y)`: what `x += y` does."""
+    from outplace.source import torch_model
+
+    if isinstance(args[0], Tensor):
+        names = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_"}
+        return torch_model.run_op(interpreter, names[function], args, {}, node, method=True)
+    return interpreter.binary(_IN_PLACE_OPERATORS[function], args[0], args[1], node)
 
 
 def _shared_memory(args: list[Value]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -248,7 +249,7 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
                 return getter
     elif name in ("contextmanager", "asynccontextmanager"):
         return UNKNOWN
-    elif isinstance(decorator, Function) and _touches_grad_mode(decorator):
+    elif isinstance(decorator, Function) and _touches_tensors(decorator):
         made = interpreter.call(decorator, [value], {}, node)
         return made if isinstance(made, Function | Bound) else value
     return value
@@ -264,7 +265,8 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
     for value in made.names.values():
         if isinstance(value, Function) and value.owner is None:
             value.owner = made
-            value.scope = interpreter.frame.scope  # a method does not see the names of its class
+            if value.scope is scope:
+                value.scope = interpreter.frame.scope  # a method does not see the names of its class
     decorators = [ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list]
     if "dataclass" in decorators:
         inherited = [field for base in bases if isinstance(base, Class) for field in base.fields or []]
@@ -387,11 +389,11 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         torch_model.set_attribute(interpreter, holder, name, value, node)
 
 
-def _touches_grad_mode(decorator: Function) -> bool:
+def _touches_tensors(decorator: Function) -> bool:
     """Other decorators (registries, caches, timers) leave what matters here as it is."""
     node = decorator.node
     body = "\n".join(decorator.module.lines[node.lineno - 1 : node.end_lineno])
-    return "grad" in body or "inference_mode" in body
+    return re.search(r"grad|inference_mode|[-+*/]=|\w_\(|\]\s*=[^=]", body) is not None
 
 
 STATEMENTS: dict[type[ast.stmt], Any] = {

@@ -147,6 +147,10 @@ class Tape:
             kind = "stepped"
         if write.operation == "numpy":
             kind = "silent-alias"
+        if write.operation == "detach_":
+            if save.saved_as == "result":
+                return  # a node's own result may be detached
+            kind = "detached"
         implied = all(arm in write.path for arm in node.path)
         sure = certain and save.certain and write.certain and implied
         self.hits.append(Hit(kind, write, write.place, sure, node, save))

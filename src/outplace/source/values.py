@@ -230,11 +230,12 @@ class Class(Value):
 class Instance(Value):
     """An object of a project class."""
 
-    __slots__ = ("cls", "hooked", "names")
+    __slots__ = ("cls", "forward_hooks", "hooked", "names")
 
     def __init__(self, cls: Class) -> None:
         self.cls = cls
         self.names: dict[str, Value] = {}
+        self.forward_hooks: list[Value] = []
         self.hooked = False
         """Has a full backward hook: its output passes through a custom Function."""
 
@@ -260,13 +261,14 @@ class Super(Value):
 class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
-    __slots__ = ("children", "hooked", "kind", "options", "state", "training")
+    __slots__ = ("children", "forward_hooks", "hooked", "kind", "options", "state", "training")
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         self.kind, self.options = kind, options
         self.state: dict[str, Tensor] = {}
         self.children: dict[str, Value] = {}
         self.training: bool | None = True
+        self.forward_hooks: list[Value] = []
         self.hooked = False
 
 

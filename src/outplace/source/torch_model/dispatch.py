@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.methods import tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
-from outplace.source.torch_model.optimizers import optimizer_method
+from outplace.source.torch_model.optimizers import optimizer_method, parameters_in
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.torch_model.writing import numpy_write
 from outplace.source.values import (
@@ -80,6 +80,10 @@ def method(
         return optimizer_method(interpreter, receiver, name, args, node)
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
         return context_method(interpreter, receiver, name, args, node)
+    if isinstance(receiver, Instance) and name == "__init_optimizer__":
+        groups = Items([Dictionary({"params": Items(list(parameters_in(args[0])) if args else [])}, PLAIN)])
+        interpreter.set_name(receiver.names, "param_groups", groups)
+        return NONE
     if isinstance(receiver, Layer | Instance):
         return module_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Class):

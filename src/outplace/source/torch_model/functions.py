@@ -91,6 +91,11 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         return _make_parameter(interpreter, args, keywords)
     if name.startswith("torch.nn.") and short[:1].isupper() and ".functional." not in name:
         return make_layer(interpreter, name, args, keywords, node)
+    if name.startswith("torch._foreach_"):
+        return _foreach(interpreter, short.removeprefix("_foreach_"), args, node)
+    if name.startswith("torch.ops.aten."):
+        name = f"torch.{name.split('.')[3]}"
+        short = name.rpartition(".")[2]
     special = _FUNCTIONS.get(name)
     if special is not None:
         made: Value = special(interpreter, args, keywords, node)
@@ -117,6 +122,19 @@ def _function(
     plain = {key: value for key, value in keywords.items() if key not in ("out", "inplace")}
     made = run_op(interpreter, asked, args, plain, node, label=short)
     return out if out is not None else made
+
+
+def _foreach(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
+    """`torch._foreach_add_(tensors, others)`: the operation on each of them."""
+    if not args or not isinstance(args[0], Items):
+        return UNKNOWN
+    rest = [value.items if isinstance(value, Items) else None for value in args[1:]]
+    made: list[Value] = []
+    for place, item in enumerate(args[0].items):
+        row = [args[1 + at] if column is None else column[place] if place < len(column) else UNKNOWN
+               for at, column in enumerate(rest)]  # fmt: skip
+        made.append(run_op(interpreter, name, [item, *row], {}, node, method=True, label=f"_foreach_{name}"))
+    return Items(made)
 
 
 def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: ast.AST) -> None:
@@ -155,6 +173,8 @@ def _factory_dtype(short: str, args: list[Value]) -> str | None:
         return "int"
     if short == "BoolTensor":
         return "bool"
+    if short == "full" and len(args) > 1 and isinstance(args[1], Const):
+        return "float" if isinstance(args[1].value, float) else None
     if short == "arange":
         whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
         return "int" if whole else None
@@ -202,7 +222,7 @@ def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str
 
 def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
-    interpreter.tape.backward(roots)
+    interpreter.tape.backward(roots, list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
     return NONE
 
 

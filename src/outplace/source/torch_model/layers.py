@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outplace.source import python_model
 from outplace.source.torch_model.operations import find_op, run_op
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
-from outplace.source.values import UNKNOWN, Const, Dictionary, Items, Layer, Tensor, Unknown, Value
+from outplace.source.values import UNKNOWN, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -85,12 +85,14 @@ def run_layer(
         value: Value = args[0] if args else UNKNOWN
         for child in layer.children.values():
             value = interpreter.call(child, [value], {}, node)
-        return hooked(interpreter, value, node) if layer.hooked else value
+        return after_forward(interpreter, layer, args, value, node)
     if layer.kind in CONTAINERS or layer.kind == "torch.nn.Module":
         return UNKNOWN
     if args and isinstance(args[0], Unknown):
         args = [_assumed_tensor(interpreter), *args[1:]]
     name = f"{layer.kind}(inplace=True)" if layer.options.get("inplace") is True else layer.kind
+    if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
+        interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")
     if "Dropout" in layer.kind:
         return _dropout(interpreter, name, layer, args, node)
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
@@ -98,7 +100,7 @@ def run_layer(
         made = _recurrent(interpreter, layer, made)
     elif layer.kind == "nn.MultiheadAttention" and isinstance(made, Tensor):
         made = Items([made, UNKNOWN], "tuple")
-    return hooked(interpreter, made, node) if layer.hooked else made
+    return after_forward(interpreter, layer, args, made, node)
 
 
 def _dropout(interpreter: Interpreter, name: str, layer: Layer, args: list[Value], node: ast.AST) -> Value:
@@ -137,6 +139,17 @@ def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     made = fresh(interpreter, tensor.requires_grad, tensor.dtype)
     made.node = tensor.node
     return made
+
+
+def after_forward(
+    interpreter: Interpreter, module: Layer | Instance, args: list[Value], value: Value, node: ast.AST
+) -> Value:
+    """What a module's hooks make of its output."""
+    for hook in module.forward_hooks:
+        returned = interpreter.call(hook, [module, Items(list(args), "tuple"), value], {}, node)
+        if not isinstance(returned, Const | Unknown):
+            value = returned
+    return hooked(interpreter, value, node) if module.hooked else value
 
 
 def hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:

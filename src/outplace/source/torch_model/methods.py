@@ -15,6 +15,7 @@ from outplace.source.torch_model.tensors import (
     set_requires_grad,
     tensors_in,
 )
+from outplace.source.torch_model.writing import target_text
 from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Plain, Tensor, Value
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _backward(
 ) -> Value:
     root = node_of(tensor)
     if root is not None:
-        interpreter.tape.backward([root])
+        interpreter.tape.backward([root], list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
     return NONE
 
 
@@ -116,6 +117,7 @@ def detached(
 def _detach_in_place(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    interpreter.tape.write(tensor, interpreter.place(node), "detach_", target=target_text(node))
     tensor.requires_grad, tensor.node, tensor.leaf = False, None, True
     tensor.since = interpreter.tape.tick()
     return tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Hit
-from outplace.source.torch_model.layers import CONTAINERS, fill_container, hooked, make_layer, run_layer
+from outplace.source.torch_model.layers import CONTAINERS, after_forward, fill_container, make_layer, run_layer
 from outplace.source.torch_model.methods import detached
 from outplace.source.torch_model.optimizers import make_optimizer
 from outplace.source.torch_model.tensors import set_requires_grad
@@ -42,7 +42,7 @@ def run_module(
         made = interpreter.call_function(forward, [module, *args], keywords, node)
     else:
         made = _base_forward(interpreter, module, args, keywords, node)
-    return hooked(interpreter, made, node) if module.hooked else made
+    return after_forward(interpreter, module, args, made, node)
 
 
 def _base_forward(
@@ -125,6 +125,8 @@ def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: 
     """`super().name` where torch is next in line."""
     if name == "__init__" and base in CONTAINERS and isinstance(receiver, Instance):
         return Bound("__init_container__", receiver)
+    if name == "__init__" and base == "torch.optim.Optimizer":
+        return Bound("__init_optimizer__", receiver)
     if name in ("forward", "__call__") and base.startswith("torch.nn."):
         return Bound("__forward__", receiver)
     return Bound(name, receiver)
@@ -170,7 +172,10 @@ def module_method(
             for child in (module, *_all_modules(module)):
                 interpreter.call(args[0], [child], {}, node)
         return module
-    return NONE if name in ("__init__", "zero_grad") else None
+    if name == "reset_parameters":
+        for tensor in parameters_of(module):
+            interpreter.tape.write(tensor, interpreter.place(node), name, step=True)
+    return NONE if name in ("__init__", "zero_grad", "reset_parameters") else None
 
 
 def _all_modules(module: Value) -> list[Value]:
@@ -270,6 +275,14 @@ def _hook(
     return PLAIN
 
 
+def _forward_hook(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if isinstance(module, Instance | Layer) and args:
+        module.forward_hooks.append(args[0])
+    return PLAIN
+
+
 def _init_container(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -314,6 +327,6 @@ _MODULE_METHODS: dict[str, Any] = {
     "register_full_backward_hook": _hook, "add_module": _register_parameter, "register_module": _register_parameter,
     "__init_container__": _init_container, "__forward__": _base_forward, "append": _append,
     "extend": _append, "insert": _append,
-    "register_forward_hook": lambda i, m, a, k, n: PLAIN,
+    "register_forward_hook": _forward_hook,
     "register_forward_pre_hook": lambda i, m, a, k, n: PLAIN,
 }  # fmt: skip

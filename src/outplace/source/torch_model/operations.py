@@ -226,6 +226,7 @@ def _new_results(
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
         if made is not None and result.view is None:
             made.outputs.append(result.storage)
+            result.storage.tensor_grad = grad
         outputs.append(result)
     if not results:
         return UNKNOWN

@@ -17,18 +17,19 @@ def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywo
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
     source = args[0] if args else keywords.get("params", UNKNOWN)
-    return Optimizer(name.rpartition(".")[2], list(_parameters_in(source)))
+    return Optimizer(name.rpartition(".")[2], list(parameters_in(source)))
 
 
-def _parameters_in(value: Value) -> Iterator[Tensor]:
+def parameters_in(value: Value) -> Iterator[Tensor]:
+    """The parameters that an optimizer is given, groups or not."""
     for option in options(value):
         if isinstance(option, Tensor):
             yield option
         elif isinstance(option, Items):
             for item in (*option.items, *([option.rest] if option.rest is not None else [])):
-                yield from _parameters_in(item)
+                yield from parameters_in(item)
         elif isinstance(option, Dictionary):
-            yield from _parameters_in(option.items.get("params", UNKNOWN))
+            yield from parameters_in(option.items.get("params", UNKNOWN))
 
 
 def optimizer_method(
@@ -43,5 +44,5 @@ def optimizer_method(
                 interpreter.tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True)
         return NONE
     if name == "add_param_group" and args:
-        optimizer.parameters.extend(_parameters_in(args[0]))
+        optimizer.parameters.extend(parameters_in(args[0]))
     return NONE

@@ -65,6 +65,8 @@ def check_write(
     if interpreter.grad != "on" or target.untracked:
         return
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
+    if target.view == "nograd":
+        recorded = recorded or bool(target.storage.tensor_grad)  # it is the base that counts
     owner = target.storage.leaf
     if recorded and target.view in ("multi", "custom", "nograd"):
         interpreter.hit(
