@@ -90,6 +90,8 @@ def run_layer(
         return UNKNOWN
     if args and isinstance(args[0], Unknown):
         args = [_assumed_tensor(interpreter), *args[1:]]
+    if args and isinstance(args[0], Tensor):
+        args[0].known = True  # a module takes nothing else
     name = f"{layer.kind}(inplace=True)" if layer.options.get("inplace") is True else layer.kind
     if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
         interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")

@@ -1,0 +1,62 @@
+"""The programs of tests/cases, read instead of run: no false error anywhere, and the writing lines found."""
+
+from pathlib import Path
+
+import pytest
+
+from outplace.model import Finding
+from outplace.source.analysis import check_file
+from outplace.source.project import Project
+from tests.cases.program import Program, all_programs
+
+# What reading the source does not show, or does not show yet.
+NOT_SEEN = {
+    "bound_method_hoisted": "a method taken first and called later",
+    "context_manager_writes": "the body of a generator-based context manager",
+    "embedding_max_norm_twice": "how often the embedding is used before its weight is renormalised",
+    "func_grad_saved": "torch.func transforms",
+    "function_writes_saved_in_backward": "the backward of a custom Function",
+    "functional_call_params_updated": "torch.func.functional_call",
+    "getattr_method_by_name": "a method whose name is computed",
+    "grad_used_as_data": "a .grad that a later backward adds to",
+    "map_over_unbound": "an unbound method handed to map",
+    "operator_module": "functools.reduce over operator.iadd",
+    "overlap_shift": "which elements two slices share",
+    "shape_mismatch_accumulate": "shapes",
+    "sparse_mm_dense_changed": "sparse tensors",
+    "sparse_values_scaled": "sparse tensors",
+    "threads_forward_main_backward": "thread pools",
+}
+
+# Here the line of the run is another than the line of the source: the run stops at the first write, or sees only the
+# call of compiled, scripted or third-party code.
+OTHER_LINES = {
+    "case_predicted_box_clip",
+    "case_sinusoid_position_table",
+    "case_yolo_head_bias_prior",
+    "compiled_region_writes",
+    "third_party",
+    "torchscript_writes",
+}
+
+
+def _findings(program: Program) -> list[Finding]:
+    folder = Path(program.folder)
+    single = folder / f"{program.name}.py"
+    package = folder / program.name if program.command[0] == "-m" else folder
+    files = [single] if single.exists() else sorted(package.rglob("*.py"))
+    project = Project([str(folder)])
+    found = [finding for file in files for finding in check_file(str(file), file.read_text(), project).findings]
+    return [finding for finding in found if "site-packages" not in finding.site.file]
+
+
+@pytest.mark.parametrize("program", all_programs(), ids=lambda program: program.name)
+def test_program(program: Program) -> None:
+    if program.name in OTHER_LINES:
+        return
+    findings = _findings(program)
+    errors = {(Path(f.site.file).name, f.site.line) for f in findings if f.severity == "error"}
+    written = {(Path(file).name, line) for file, line in program.overwrites}
+    assert errors <= written
+    if program.kind != "legal" and program.name not in NOT_SEEN:
+        assert written <= {(Path(f.site.file).name, f.site.line) for f in findings}

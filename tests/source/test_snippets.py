@@ -1,0 +1,322 @@
+"""Small programs, each with what must be found beside the line: `# error: KIND`, `# warning: KIND`, or nothing."""
+
+import re
+import textwrap
+
+import pytest
+
+from outplace.source.analysis import check_file
+from outplace.source.project import Project
+
+PRELUDE = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nimport numpy as np\n"
+
+SNIPPETS = {
+    "a result that is kept": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        y += 1  # error: saved
+        y.sum().backward()
+    """,
+    "an operation that keeps nothing": """
+        w = torch.randn(3, requires_grad=True)
+        y = w * 2
+        y += 1
+        y.sum().backward()
+    """,
+    "kept only if the other operand requires grad": """
+        w = torch.randn(3, requires_grad=True)
+        a, b = torch.ones(3), torch.ones(3)
+        z = w * a
+        a += 1  # error: saved
+        u = b * torch.ones(3)
+        b += 1
+        (z + u).sum().backward()
+    """,
+    "nobody goes backward": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        y += 1
+        print(y)
+    """,
+    "a backward before the write": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        y.sum().backward()
+        y.detach().add_(1)
+    """,
+    "no_grad as a context and as a decorator": """
+        w = torch.randn(3, requires_grad=True)
+        with torch.no_grad():
+            y = w.exp()
+            y += 1
+            w -= 0.1
+
+        @torch.no_grad()
+        def update(p):
+            p.mul_(0.9)
+
+        update(w)
+        w.mul_(0.9)  # error: leaf
+    """,
+    "views share their storage": """
+        w = torch.randn(4, 4, requires_grad=True)
+        y = w.sigmoid()
+        y.t()[0].zero_()  # error: saved
+        y.sum().backward()
+    """,
+    "copies do not": """
+        w = torch.randn(4, requires_grad=True)
+        y = w.sigmoid()
+        z = y.clone()
+        z.zero_()
+        (y + z).sum().backward()
+    """,
+    "reshape may or may not share": """
+        w = torch.randn(4, 4, requires_grad=True)
+        y = w.sigmoid()
+        y.to(torch.float64).zero_()  # warning: saved
+        y.sum().backward()
+    """,
+    "branches are told apart": """
+        def f(x, flag):
+            w = torch.randn(3, requires_grad=True)
+            if flag:
+                y = w.exp()
+            else:
+                y = w * 2
+                y += 1
+            return y.sum()
+    """,
+    "a branch that writes": """
+        def f(x, flag):
+            w = torch.randn(3, requires_grad=True)
+            y = w.exp()
+            if flag:
+                y += 1  # error: saved
+            return y.sum()
+    """,
+    "a loop writes what the round before has kept": """
+        cell = nn.Linear(3, 3)
+        h = torch.zeros(5, 3)
+        for t in range(1, 5):
+            h[t] = cell(h[t - 1])  # error: saved
+        h.sum().backward()
+    """,
+    "list and stack": """
+        cell = nn.Linear(3, 3)
+        rows = [torch.zeros(3)]
+        for t in range(1, 5):
+            rows.append(cell(rows[-1]))
+        torch.stack(rows).sum().backward()
+    """,
+    "numbers, lists and arrays are no tensors": """
+        i, names, a = 0, [], np.zeros(3)
+        for k in range(3):
+            i += 1
+            names += ["x"]
+            a[k] = 1
+            a += 1
+    """,
+    "modules by class, through Sequential": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid())
+                self.head = nn.Linear(3, 1)
+
+            def forward(self, x):
+                y = self.body(x)
+                y *= 2  # error: saved
+                return self.head(y)
+    """,
+    "an in-place activation after one that keeps its result": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 3)
+                self.relu = nn.ReLU(inplace=True)
+
+            def forward(self, x):
+                y = torch.tanh(self.fc(x))
+                return self.relu(y)  # error: saved
+    """,
+    "an in-place activation after batch norm is fine": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.bn = nn.Conv2d(3, 3, 3), nn.BatchNorm2d(3)
+                self.relu = nn.ReLU(inplace=True)
+
+            def forward(self, x):
+                out = self.relu(self.bn(self.conv(x)))
+                out = self.bn(self.conv(out))
+                out += x
+                return self.relu(out)
+    """,
+    "an argument that a module has kept": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 3)
+
+            def forward(self, x):
+                x += self.fc(x)  # error: saved
+                return x
+    """,
+    "a callee writes what the caller has kept": """
+        def scale(t):
+            t.mul_(2)  # error: saved
+            return t
+
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        scale(y).sum().backward()
+    """,
+    "a step between forward and backward": """
+        net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        first, second = net(torch.ones(2, 3)).sum(), net(torch.zeros(2, 3)).mean()
+        first.backward()
+        opt.step()  # error: stepped
+        second.backward()
+    """,
+    "a step after the backward": """
+        net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            net(torch.ones(2, 3)).sum().backward()
+            opt.step()
+    """,
+    "a step of other parameters": """
+        actor, critic = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+        opt = torch.optim.Adam(actor.parameters())
+        loss = critic(torch.ones(2, 3, requires_grad=True)).sum()
+        opt.step()
+        loss.backward()
+    """,
+    "leaves and their views": """
+        p = nn.Parameter(torch.zeros(3))
+        p[0] = 1.0  # error: leaf-view
+        p.view(-1).add_(1)  # error: leaf-view
+        p += 1  # error: leaf
+        p.data.add_(1)
+    """,
+    "several views by one call": """
+        y = torch.randn(4, 2, requires_grad=True) * 1
+        a, b = y.chunk(2)
+        a.mul_(2)  # error: multi-view
+        for row in y:
+            row += 1  # error: multi-view
+    """,
+    "an expanded target": """
+        x = torch.zeros(1, 3).expand(4, 3)
+        x += 1  # error: expanded
+        y = torch.zeros(1, 3).expand(4, 3).clone()
+        y += 1
+    """,
+    "out=": """
+        w = torch.ones(3, requires_grad=True)
+        torch.add(w, 1, out=torch.empty(3))  # error: out-arg
+        torch.add(torch.ones(3), 1, out=torch.empty(3))
+    """,
+    "integers": """
+        n = torch.zeros(3, dtype=torch.long)
+        n /= 2  # error: shape-dtype
+        n += 1
+    """,
+    "inference tensors": """
+        with torch.inference_mode():
+            t = torch.zeros(3)
+        t += 1  # error: inference
+    """,
+    ".data hides the write": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        y.data.add_(1)  # error: silent-data
+        y.sum().backward()
+    """,
+    "numpy shares the memory": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        a = y.detach().numpy()
+        a[0] = 0  # error: silent-alias
+        y.sum().backward()
+    """,
+    "a numpy copy does not": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        a = y.detach().numpy().copy()
+        a[0] = 0
+        y.sum().backward()
+    """,
+    "a custom Function keeps what it saves": """
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return 2 * x * g
+
+        w = torch.randn(3, requires_grad=True)
+        y = w * 1
+        z = Square.apply(y)
+        y.add_(1)  # error: saved
+        z.sum().backward()
+    """,
+    "only the way to the inputs counts": """
+        x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+        a, b = x.exp(), w.tanh()
+        loss = (a + b).sum()
+        a += 1  # error: saved
+        b += 1
+        torch.autograd.grad(loss, x)
+    """,
+}
+
+_EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_snippet(name: str) -> None:
+    source = PRELUDE + textwrap.dedent(SNIPPETS[name])
+    expected = {
+        (number, *match.groups())
+        for number, line in enumerate(source.splitlines(), 1)
+        if (match := _EXPECTED.search(line))
+    }
+    checked = check_file("snippet.py", source, Project())
+    found = {(finding.site.line, finding.severity, finding.kind) for finding in checked.findings}
+    assert found == expected
+
+
+def test_both_places_are_named() -> None:
+    source = PRELUDE + "w = torch.ones(3, requires_grad=True)\ny = w.exp()\ny += 1\ny.sum().backward()\n"
+    (finding,) = check_file("snippet.py", source, Project()).findings
+    assert finding.saved_by is not None
+    assert (finding.saved_by.text, finding.site.text) == ("w.exp()", "y += 1")
+    assert "exp keeps its result" in finding.message
+
+
+def test_a_program_is_followed_into_other_files(tmp_path) -> None:
+    (tmp_path / "helpers.py").write_text("def squash(t):\n    t.mul_(0.5)\n    return t\n")
+    main = tmp_path / "main.py"
+    main.write_text(
+        "import torch\nfrom helpers import squash\nw = torch.ones(3, requires_grad=True)\n"
+        "y = w.exp()\nz = squash(y)\nz.sum().backward()\n"
+    )
+    checked = check_file(str(main), main.read_text(), Project())
+    assert [(f.site.file.rpartition("/")[2], f.site.line, f.severity) for f in checked.findings] == [
+        ("helpers.py", 2, "error")
+    ]
+    assert checked.dependencies == (str(tmp_path / "helpers.py"),)
+
+
+def test_a_syntax_error_is_said() -> None:
+    checked = check_file("broken.py", "import torch\nx += (\n", Project())
+    assert checked.error is not None
+    assert checked.error.startswith("SyntaxError")
