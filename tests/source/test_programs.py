@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from tests.cases.program import Program, all_programs
 
 from outplace.model import Finding
 from outplace.source.analysis import check_file
 from outplace.source.project import Project
-from tests.cases.program import Program, all_programs
 
 # What reading the source does not show, or does not show yet.
 NOT_SEEN = {

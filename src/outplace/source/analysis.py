@@ -121,8 +121,9 @@ def _text(module: Module, node: ast.AST) -> str:
 
 
 def _worth_running(module: Module, function: Function, owner: Class | None) -> bool:
-    """Does it write by itself, or run modules that may have been built to write?"""
-    if _WRITES.search(_text(module, function.node)):
+    """Does it write or train by itself, or run modules that may have been built to write?"""
+    text = _text(module, function.node)
+    if _WRITES.search(text) or "backward(" in text:
         return True
     name = getattr(function.node, "name", "")
     return owner is not None and name.startswith("forward") and "inplace" in _text(module, owner.node)
