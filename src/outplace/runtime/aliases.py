@@ -38,7 +38,7 @@ def _is_one(tensor: torch.Tensor) -> bool:
 class _Array(NamedTuple):
     array: weakref.ref[Any]
     start: int
-    end: int
+    stop: int
     storage: int
 
 
@@ -59,6 +59,6 @@ def storage_under(value: Any) -> int | None:
         return None
     address: int = value.__array_interface__["data"][0]
     for known in reversed(_arrays):
-        if known.start <= address < known.end and known.array() is not None:
-            return known.storage
+        if known.start <= address < known.stop and known.array() is not None:
+            return int(known.storage)
     return None

@@ -144,7 +144,7 @@ def _view(write: Write, error: VersionError) -> torch.Tensor | None:
         dtype = getattr(torch, error.type.rpartition(".")[2]).dtype
         whole = torch.empty(0, dtype=dtype, device="meta")
         view = whole.as_strided(write.region.size, write.region.stride, write.region.offset)
-        view = view[write.region.index]
+        view = view[write.region.key]
     except (AttributeError, RuntimeError, IndexError):
         return None
     return view if tuple(view.shape) == error.sizes else None

@@ -37,7 +37,7 @@ WHOLE = ()
 class Region(NamedTuple):
     """The part of a storage that a write reached: a tensor's geometry, and the index into it."""
 
-    index: tuple[Any, ...]
+    key: tuple[Any, ...]
     offset: int
     size: tuple[int, ...]
     stride: tuple[int, ...]

@@ -29,7 +29,7 @@ def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tu
 
 def _view(region: Region) -> torch.Tensor:
     """A tensor without memory that lies where the write went."""
-    return torch.empty(0, device="meta").as_strided(region.size, region.stride, region.offset)[region.index]
+    return torch.empty(0, device="meta").as_strided(region.size, region.stride, region.offset)[region.key]
 
 
 def _any_overlap(saved: Sequence[tuple[int, torch.Tensor]], written: Sequence[tuple[int, torch.Tensor]]) -> bool:
