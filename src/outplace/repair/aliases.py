@@ -7,11 +7,12 @@ in these files).
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, earlier_statements, read_later, targets_of
+from outplace.repair.flow import binds, earlier_statements, read_later, targets_of
 from outplace.repair.origins import Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
@@ -31,15 +32,89 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
         return _attribute(files, code, statement, path)
     if not _is_own(code, statement, path):
         return "no"
-    worst: Answer = "yes"
-    for answer in (
-        _kept_elsewhere(files, code, statement, path),
-        _from_where(files, code, statement, path, depth),
-    ):
-        if answer == "no":
-            return "no"
-        worst = answer if answer != "yes" else worst
-    return worst
+    shared = _shared(files, code, statement, path)
+    if shared is None or any(name != path and read_later(code, statement, name) for name in shared):
+        return "no"
+    function = code.function(statement)
+    arguments = shared & set(_parameters(function)) if function is not None else set()
+    return _worst(_from_callers(files, code, statement, name, depth) for name in sorted(arguments))
+
+
+def _worst(answers: Iterable[Answer]) -> Answer:
+    found = set(answers)
+    return "no" if "no" in found else "unknown" if "unknown" in found else "yes"
+
+
+def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
+    """Is it the one name in its function for what it holds, whoever may hold it outside?"""
+    others = _names_for(files, code, statement, name)
+    return _is_own(code, statement, name) and not any(o != name and read_later(code, statement, o) for o in others)
+
+
+def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str] | None:
+    """The names of the function that may stand for the same memory; None where something else holds it too."""
+    names = {path}
+    links = list(_links(files, code, statement))
+    while True:
+        size = len(names)
+        for target, origin in links:
+            ends = [end.path for end in (target, origin) if end.kind == "name"]
+            if not names.intersection(ends):
+                continue
+            names.update(ends)
+            if any(end.kind == "held" and not binds(statement, end.path) for end in (target, origin)):
+                return None
+        if len(names) == size:
+            return names
+
+
+def _names_for(files: Files, code: Code, statement: ast.stmt, name: str) -> set[str]:
+    names = {name}
+    for target, origin in _links(files, code, statement):
+        if origin.kind == "name" and origin.path in names and target.kind == "name":
+            names.add(target.path)
+    return names
+
+
+def _links(files: Files, code: Code, statement: ast.stmt) -> Iterator[tuple[Origin, Origin]]:
+    """Pairs of holders that earlier statements have made to hold the same memory."""
+    for earlier in earlier_statements(code, statement):
+        if isinstance(earlier, ast.Assign | ast.AnnAssign) and earlier.value is not None:
+            for target in targets_of(earlier):
+                yield from _paired(files, code, target, earlier.value)
+        elif isinstance(earlier, ast.For | ast.AsyncFor):
+            for target in _flat([earlier.target]):
+                if isinstance(target, ast.Name):
+                    yield Origin("name", target.id), Origin("held", ast.unparse(earlier.iter))
+                    yield from ((Origin("name", target.id), one) for one in origins(files, code, earlier.iter))
+        elif isinstance(earlier, ast.With | ast.AsyncWith):
+            for target in _flat(targets_of(earlier)):
+                yield Origin("name", ast.unparse(target)), Origin("held", "with")
+        if isinstance(earlier, ast.Expr | ast.Return | ast.Assign):
+            yield from ((Origin("held", "kept"), Origin("name", name)) for name in _handed_over(earlier))
+        for node in ast.walk(earlier) if not hasattr(earlier, "body") else ():
+            if isinstance(node, ast.NamedExpr):
+                yield from _paired(files, code, node.target, node.value)
+
+
+def _paired(files: Files, code: Code, target: ast.expr, value: ast.expr) -> Iterator[tuple[Origin, Origin]]:
+    if isinstance(target, ast.Tuple | ast.List):
+        single = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for index, item in enumerate(target.elts):
+            inner = item.value if isinstance(item, ast.Starred) else item
+            yield from _paired(files, code, inner, value.elts[index] if single else value)  # type: ignore[attr-defined]
+        return
+    holder = _holder(target)
+    if holder is not None:
+        yield from ((holder, one) for one in origins(files, code, value) if one.kind != "fresh" and one != holder)
+
+
+def _holder(target: ast.expr) -> Origin | None:
+    if isinstance(target, ast.Name):
+        return Origin("name", target.id)
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice | ast.Tuple):
+        return None  # copied into a part of another tensor
+    return Origin("held", ast.unparse(target))
 
 
 def _is_own(code: Code, statement: ast.stmt, name: str) -> bool:
@@ -59,23 +134,6 @@ def _parameters(function: Function | ast.Lambda) -> list[str]:
     return [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
 
 
-def _kept_elsewhere(files: Files, code: Code, statement: ast.stmt, name: str) -> Answer:
-    """Has something else been made to hold the tensor before, and is that read later?"""
-    for earlier in earlier_statements(code, statement):
-        if isinstance(earlier, ast.Assign | ast.AnnAssign) and earlier.value is not None:
-            if not any(o.kind == "name" and o.path == name for o in origins(files, code, earlier.value)):
-                continue
-            for target in _flat(targets_of(earlier)):
-                if not _harmless(code, statement, target, name):
-                    return "no"
-        elif (isinstance(earlier, ast.Expr | ast.Return) and _hands_over(earlier, name)) or (
-            isinstance(earlier, ast.For | ast.AsyncFor)
-            and any(o.kind == "name" and o.path == name for o in origins(files, code, earlier.iter))
-        ):
-            return "no"
-    return "yes"
-
-
 def _flat(targets: list[ast.expr]) -> list[ast.expr]:
     found: list[ast.expr] = []
     for target in targets:
@@ -86,122 +144,71 @@ def _flat(targets: list[ast.expr]) -> list[ast.expr]:
     return found
 
 
-def _harmless(code: Code, statement: ast.stmt, target: ast.expr, name: str) -> bool:
-    """Is this second holder of the tensor nobody's concern any more?"""
-    if isinstance(target, ast.Name):
-        return target.id == name or not read_later(code, statement, target.id)
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice | ast.Tuple):
-        return True  # copied into a part of another tensor
-    if isinstance(target, ast.Attribute):
-        return binds(statement, ast.unparse(target))
-    return False
-
-
-def _hands_over(statement: ast.Expr | ast.Return, name: str) -> bool:
-    """`outs.append(x)`, `yield x`: a container or a caller now has it too."""
+def _handed_over(statement: ast.stmt) -> Iterator[str]:
+    """`outs.append(x)`, `yield x`, `x.retain_grad()`: a container, a caller or autograd now has it too."""
     for node in ast.walk(statement):
-        if isinstance(node, ast.Yield) and node.value is not None and _shows(node.value, name):
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPERS:
+        given: list[ast.expr] = []
+        if isinstance(node, ast.Yield) and node.value is not None:
+            given = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPERS:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if any(_shows(argument, name) for argument in given):
-                return True
-            if node.func.attr == "retain_grad" and _shows(node.func.value, name):
-                return True
-    return False
+            if node.func.attr == "retain_grad":
+                given.append(node.func.value)
+        for argument in given:
+            yield from _shown(argument)
 
 
-def _shows(node: ast.expr, name: str) -> bool:
-    """Is it the name itself, or a display with it?"""
+def _shown(node: ast.expr) -> Iterator[str]:
+    """The name itself, or those in a display."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return any(_shows(item, name) for item in node.elts)
-    if isinstance(node, ast.Dict):
-        return any(_shows(item, name) for item in node.values)
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == name
+        for item in node.elts:
+            yield from _shown(item)
+    elif isinstance(node, ast.Dict):
+        for item in node.values:
+            yield from _shown(item)
+    else:
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name):
+            yield node.id
 
 
 # -- where the tensor came from ---------------------------------------------------------------------------------------
-
-
-def _from_where(files: Files, code: Code, statement: ast.stmt, name: str, depth: int) -> Answer:
-    worst: Answer = "yes"
-    for binding in bindings(code, statement, name):
-        answer = (
-            _from_callers(files, code, statement, name, depth)
-            if binding is None
-            else _from_binding(files, code, statement, name, binding)
-        )
-        if answer == "no":
-            return "no"
-        worst = answer if answer != "yes" else worst
-    return worst
-
-
-def _from_binding(files: Files, code: Code, statement: ast.stmt, name: str, binding: ast.AST) -> Answer:
-    if isinstance(binding, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith):
-        return "no"  # what a loop hands out, somebody else holds
-    value = _value_for(binding, name)
-    if value is None:
-        return "no"
-    for origin in origins(files, code, value):
-        if origin.kind == "held" and not _rebound_with(statement, origin):
-            return "no"
-        if origin.kind == "name" and origin.path != name and read_later(code, statement, origin.path):
-            return "no"
-        if origin.kind == "name" and origin.path != name:
-            own = code.statement(binding)
-            if own is not None and own is not statement and own.lineno < statement.lineno:
-                beyond = _from_where(files, code, own, origin.path, _DEEPEST - 1)
-                if beyond != "yes":
-                    return beyond
-    return "yes"
 
 
 def _rebound_with(statement: ast.stmt, origin: Origin) -> bool:
     return binds(statement, origin.path)
 
 
-def _value_for(binding: ast.AST, name: str) -> ast.expr | None:
-    value = getattr(binding, "value", None)
-    if isinstance(binding, ast.Assign) and isinstance(value, ast.Tuple | ast.List):
-        for target in binding.targets:
-            if isinstance(target, ast.Tuple | ast.List) and len(target.elts) == len(value.elts):
-                for one, item in zip(target.elts, value.elts, strict=True):
-                    if isinstance(one, ast.Name) and one.id == name:
-                        return item
-    return value if isinstance(value, ast.expr) else None
-
-
 def _from_callers(files: Files, code: Code, statement: ast.stmt, name: str, depth: int) -> Answer:
     """The tensor is an argument: what do the callers do with it afterwards?"""
     function = code.function(statement)
-    if function is None or isinstance(function, ast.Lambda):
-        return "yes" if function is None else "unknown"
-    if name not in _parameters(function):
-        return "unknown"
-    if depth >= _DEEPEST:
+    if function is None or isinstance(function, ast.Lambda) or depth >= _DEEPEST:
         return "unknown"
     calls = _calls_of(files, code, function)
     if not calls:
         return "unknown"
+    answers: list[Answer] = []
     for home, call, bound in calls:
         argument = _argument(function, call, name, bound)
         own = home.statement(call)
         if argument is None or own is None:
             return "unknown"
-        for origin in origins(files, home, argument):
-            if origin.kind == "held" and not _rebound_with(own, origin):
+        answers.append(_at_caller(files, home, own, argument, depth))
+    return _worst(answers)
+
+
+def _at_caller(files: Files, code: Code, statement: ast.stmt, argument: ast.expr, depth: int) -> Answer:
+    """What the caller does with what it gave."""
+    answers: list[Answer] = []
+    for origin in origins(files, code, argument):
+        if origin.kind == "held" and not _rebound_with(statement, origin):
+            return "no"
+        if origin.kind == "name":
+            if read_later(code, statement, origin.path):
                 return "no"
-            if origin.kind == "name" and not binds(own, origin.path):
-                if read_later(home, own, origin.path):
-                    return "no"
-                if home.function(own) is not None or depth == 0:
-                    beyond = may_rebind(files, home, own, origin.path, depth + 1)
-                    if beyond != "yes":
-                        return beyond
-    return "yes"
+            answers.append(may_rebind(files, code, statement, origin.path, depth + 1))
+    return _worst(answers)
 
 
 def _calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, ast.Call, bool]] | None:

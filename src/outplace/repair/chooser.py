@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from outplace.repair.aliases import may_rebind, only_name
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import root_of
 from outplace.repair.edits import Edit
@@ -105,8 +106,6 @@ def _rebinding(place: Place) -> str:
 
 
 def _argument(place: Place, call: ast.Call) -> str:
-    from outplace.repair.aliases import may_rebind
-
     subject = call.args[0] if call.args else None
     if isinstance(subject, ast.Name):
         if not isinstance(place.statement, ast.Expr) and read_later(place.code, place.statement, subject.id):
@@ -205,16 +204,10 @@ def _leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 def _only_leaf_elsewhere(place: Place) -> bool:
     """A local name for a parameter that lives elsewhere: the parameter must not change, the name may."""
-    from outplace.repair.aliases import _is_own, _kept_elsewhere
-
     if not isinstance(place.holder, ast.Name):
         return False
     name = place.holder.id
-    if not _is_own(place.code, place.statement, name):
-        return False
-    return _kept_elsewhere(place.files, place.code, place.statement, name) == "yes" and read_later(
-        place.code, place.statement, name
-    )
+    return only_name(place.files, place.code, place.statement, name) and read_later(place.code, place.statement, name)
 
 
 def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:

@@ -227,4 +227,4 @@ LIBRARIES = {"torch", "F", "functional", "nn", "np", "numpy", "math", "init", "l
 def is_library(node: ast.expr) -> bool:
     """Is it `torch`, `F`, `torch.nn.functional`: something that functions belong to, no tensor?"""
     parts = ast.unparse(node).split(".") if isinstance(node, ast.Name | ast.Attribute) else []
-    return bool(parts) and parts[0] != "self" and parts[-1] in LIBRARIES
+    return bool(parts) and parts[0] != "self" and (parts[0] in LIBRARIES or parts[-1] in LIBRARIES)

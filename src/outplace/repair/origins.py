@@ -61,8 +61,7 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
         inverted = isinstance(value.slice, ast.UnaryOp) and isinstance(value.slice.op, ast.Invert)
         if inverted or isinstance(value.slice, ast.List | ast.Compare):
             return {FRESH}  # a mask or a list of indices makes a copy
-        inner = origins(files, code, value.value, depth)
-        return inner if inner == {FRESH} else inner | {Origin("held", ast.unparse(value))}
+        return origins(files, code, value.value, depth)  # a view, or something that a container holds
     if isinstance(value, ast.IfExp):
         return origins(files, code, value.body, depth) | origins(files, code, value.orelse, depth)
     if isinstance(value, ast.BoolOp):

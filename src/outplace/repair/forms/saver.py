@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from outplace.repair.code import Code, is_library, root_of
 from outplace.repair.edits import Edit
 from outplace.repair.origins import is_inplace_call
+from outplace.repair.place import target_of
 
 RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
 
@@ -26,10 +27,12 @@ def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
     elif isinstance(node, ast.AugAssign):
         found = [node.value]
     elif isinstance(node, ast.Call):
+        written = target_of(node)
         found = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
         found += [keyword.value for keyword in node.keywords if keyword.arg]
         if isinstance(node.func, ast.Attribute) and not is_library(node.func.value) and not _calls_module(node.func):
             found.insert(0, node.func.value)
+        found = [operand for operand in found if operand is not written]  # a copy would not be the tensor that is meant
     else:
         return []
     return [operand for operand in found if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript)]

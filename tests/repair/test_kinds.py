@@ -1,0 +1,214 @@
+"""Whole programs of each kind: what is changed, and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from outplace.repair.code import Code
+from outplace.repair.edits import apply
+from outplace.repair.forms import inplace_flag
+
+SGD = """
+import torch
+
+w = torch.ones(3, requires_grad=True)
+for _ in range(2):
+    loss = (w * w).sum()
+    loss.backward()
+    {update}
+"""
+
+
+@pytest.mark.parametrize("update", ["w -= 0.1 * w.grad", "w.sub_(0.1 * w.grad)", "w[0] -= 0.1 * w.grad[0]"])
+def test_an_update_of_a_leaf_goes_under_no_grad(fixed, update):
+    assert fixed(SGD.format(update=update)) == SGD.format(update=f"with torch.no_grad():\n        {update}")
+
+
+def test_neighbours_share_a_block(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    def init(layer):
+        layer.weight.zero_()
+        layer.bias.fill_(1)
+
+
+    init(nn.Linear(2, 2))
+    """
+    assert "    with torch.no_grad():\n        layer.weight.zero_()\n        layer.bias.fill_(1)\n" in fixed(source)
+
+
+def test_a_value_made_from_a_parameter_is_a_new_tensor(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.prompt = nn.Parameter(torch.zeros(2, 3))
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x):
+            h = self.prompt
+            h += self.fc(x)
+            return h.sum()
+
+
+    Net()(torch.ones(2, 3)).backward()
+    """
+    assert "h = h + self.fc(x)" in fixed(source)
+
+
+def test_a_buffer_is_copied_for_backward(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x):
+            y = self.fc(x) * self.mean
+            self.mean.mul_(0.9)
+            return y.sum()
+
+
+    Net()(torch.ones(2, 3)).backward()
+    """
+    assert "self.fc(x) * self.mean.clone()" in fixed(source)
+
+
+def test_the_flag_of_a_module_goes_where_it_was_made(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+            self.act = nn.{made}
+
+        def forward(self, x):
+            h = torch.sigmoid(self.fc(x))
+            h = self.act(h)
+            return h.sum()
+
+
+    Net()(torch.ones(2, 3)).backward()
+    """
+    for made, after in [
+        ("ReLU(inplace=True)", "ReLU()"),
+        ("LeakyReLU(0.2, inplace=True)", "LeakyReLU(0.2)"),
+    ]:
+        assert fixed(source.replace("{made}", made)).count(f"nn.{after}\n") == 1, made
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("nn.ReLU(True)", "nn.ReLU()"),
+        ("nn.ReLU(inplace=True)", "nn.ReLU()"),
+        ("nn.LeakyReLU(0.2, True)", "nn.LeakyReLU(0.2)"),
+        ("nn.LeakyReLU(inplace=True, negative_slope=0.2)", "nn.LeakyReLU(negative_slope=0.2)"),
+        ("F.dropout(x, 0.5, True, True)", "F.dropout(x, 0.5, True)"),
+        ("F.dropout(x, p=0.5, inplace=True)", "F.dropout(x, p=0.5)"),
+        ("F.relu(x, inplace=self.inplace)", "F.relu(x)"),
+        ("nn.ReLU(inplace=False)", "nn.ReLU(inplace=False)"),
+        ("nn.ReLU()", "nn.ReLU()"),
+    ],
+)
+def test_flags(before, after):
+    code = Code("a.py", before)
+    call = code.tree.body[0].value
+    assert apply(before, inplace_flag.dropped(code, call)) == after
+
+
+def test_a_hook_returns_its_gradient(fixed):
+    source = """
+    import torch
+
+
+    def halve(grad):
+        {body}
+
+
+    x = torch.ones(3, requires_grad=True)
+    a = x * 2
+    b = x * 3
+    b.register_hook(halve)
+    (a + b).sum().backward()
+    """
+    assert "    return grad.mul(0.5)\n" in fixed(source.replace("{body}", "grad.mul_(0.5)"))
+    assert "    grad = grad * 0.5\n    return grad\n" in fixed(source.replace("{body}", "grad *= 0.5"))
+
+
+def test_noqa_is_for_the_command_not_for_the_repair(fixed):
+    assert "h = h + 1" in fixed(
+        """
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        h = x.exp()
+        h += 1
+        h.sum().backward()
+        """
+    )
+
+
+LEGAL = [
+    "h = x * 2\nh += 1\nh.sum().backward()",
+    "h = torch.cat([x, x])\nh[0] = 0\nh.sum().backward()",
+    "with torch.no_grad():\n    x += 1",
+    "h = torch.zeros(3)\nh += x\nh.sum().backward()",
+    "x.exp().sum().backward()\nx.grad.zero_()",
+    "h = x.exp()\nh = h + 1\nh.sum().backward()",
+]
+
+
+@pytest.mark.parametrize("body", LEGAL)
+def test_legal_code_is_left_alone(fixed, body):
+    source = f"import torch\n\nx = torch.ones(3, requires_grad=True)\n{body}\n"
+    assert fixed(source) == source
+
+
+STEPPED = """
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+first, second = net(torch.ones(1, 2)).sum(), net(torch.ones(1, 2)).sum()
+first.backward(retain_graph=True)
+opt.step()
+first.backward()
+"""
+
+
+def test_a_step_in_between_is_for_a_person(fixed):
+    assert fixed(STEPPED) == STEPPED
+
+
+@pytest.mark.parametrize(
+    ("body", "style", "expected"),
+    [
+        ("h[1] = 0.5", "at", "h = outplace.at(h)[1].set(0.5)"),
+        ("h[:, 0] += 2.0", "at", "h = outplace.at(h)[:, 0].add(2.0)"),
+        ("h[h > 2.0] = 0.5", "blend", "h = h + (h > 2.0) * (0.5 - h)"),
+        ("h[1] = 0.5", "blend", "mask[1] = True\nh = h + mask * (0.5 - h)"),
+        ("h[:, 1:] = 0.5", "blend", "mask[:, 1:] = True\nh = h + mask * (0.5 - h)"),
+    ],
+)
+def test_styles(fixed, body, style, expected):
+    source = f"import torch\n\nx = torch.ones(2, 2, requires_grad=True)\nh = x.exp()\n{body}\n(h * h).sum().backward()\n"
+    text = fixed(source, style=style)
+    assert expected in text
+    assert ("import outplace\n" in text) == (style == "at")
