@@ -81,7 +81,9 @@ def test_name(source, expected):
     ],
 )
 def test_attribute(made, expected):
-    source = f"class A:\n    def __init__(self, given):\n        {made}\n    def f(self):\n        self.h += 1  # here\n"
+    source = (
+        f"class A:\n    def __init__(self, given):\n        {made}\n    def f(self):\n        self.h += 1  # here\n"
+    )
     assert may_rebind(*marked(source), "self.h") == expected
 
 

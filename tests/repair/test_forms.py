@@ -22,24 +22,54 @@ FORMS = [
     ("h = x.exp()\nreturn h.mul_(2).sum()", "h = x.exp()\nreturn h.mul(2).sum()"),
     ("h = x.sigmoid()\ny = h.mul_(w)\nreturn y.sum()", "h = x.sigmoid()\ny = h.mul(w)\nreturn y.sum()"),
     ("h = x.exp()\ny = h.add_(1)\nreturn (y * h).sum()", "h = x.exp()\ny = h = h.add(1)\nreturn (y * h).sum()"),
-    ("h = x.exp()\nh.zero_()\nreturn (h + x * w).sum()", "h = x.exp()\nh = torch.zeros_like(h)\nreturn (h + x * w).sum()"),
-    ("h = x.exp()\nh.copy_(w * 2)\nreturn (h * x).sum()", "h = x.exp()\nh = (w * 2).to(h.dtype).expand_as(h).clone()\nreturn (h * x).sum()"),
+    (
+        "h = x.exp()\nh.zero_()\nreturn (h + x * w).sum()",
+        "h = x.exp()\nh = torch.zeros_like(h)\nreturn (h + x * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh.copy_(w * 2)\nreturn (h * x).sum()",
+        "h = x.exp()\nh = (w * 2).to(h.dtype).expand_as(h).clone()\nreturn (h * x).sum()",
+    ),
     ("h = x.tanh()\ntorch.relu_(h)\nreturn h.sum()", "h = x.tanh()\nh = torch.relu(h)\nreturn h.sum()"),
     ("h = x.exp()\nh += w  # why\nreturn h.sum()", "h = x.exp()\nh = h + w  # why\nreturn h.sum()"),
     ("h = x.exp()\nh -= w + 1\nreturn h.sum()", "h = x.exp()\nh = h - (w + 1)\nreturn h.sum()"),
     ("h = x.exp()\nh *= w * 2\nreturn h.sum()", "h = x.exp()\nh = h * (w * 2)\nreturn h.sum()"),
     ("h = x.exp()\nh /= w ** 2\nreturn h.sum()", "h = x.exp()\nh = h / w ** 2\nreturn h.sum()"),
     ("h = x.exp()\nh **= -1\nreturn (h * w).sum()", "h = x.exp()\nh = h ** -1\nreturn (h * w).sum()"),
-    ("h = x.exp()\nh *= (\n    w  # scale\n    + 1\n)\nreturn h.sum()", "h = x.exp()\nh = h * (\n    w  # scale\n    + 1\n)\nreturn h.sum()"),
-    ("h = x.exp()\nh *= w if w.dim() else 1\nreturn h.sum()", "h = x.exp()\nh = h * (w if w.dim() else 1)\nreturn h.sum()"),
+    (
+        "h = x.exp()\nh *= (\n    w  # scale\n    + 1\n)\nreturn h.sum()",
+        "h = x.exp()\nh = h * (\n    w  # scale\n    + 1\n)\nreturn h.sum()",
+    ),
+    (
+        "h = x.exp()\nh *= w if w.dim() else 1\nreturn h.sum()",
+        "h = x.exp()\nh = h * (w if w.dim() else 1)\nreturn h.sum()",
+    ),
     ("h = x.exp()\nh[0] = 0.5\nreturn (h * w).sum()", "h = x.exp()\nh = h.clone()\nh[0] = 0.5\nreturn (h * w).sum()"),
-    ("h = x.exp()\nh[:, 1:3] = w[:, :2]\nreturn h.sum()", "h = x.exp()\nh = h.clone()\nh[:, 1:3] = w[:, :2]\nreturn h.sum()"),
-    ("h = x.exp()\nh[..., 0] *= 3\nreturn (h * w).sum()", "h = x.exp()\nh = h.clone()\nh[..., 0] *= 3\nreturn (h * w).sum()"),
-    ("h = x.exp()\nh[h > 2.0] = 2.0\nreturn (h * w).sum()", "h = x.exp()\nh = h.masked_fill(h > 2.0, 2.0)\nreturn (h * w).sum()"),
-    ("h = x.exp()\nh[:, 0].mul_(2)\nreturn (h * w).sum()", "h = x.exp()\nh = h.clone()\nh[:, 0].mul_(2)\nreturn (h * w).sum()"),
-    ("h = x.tanh()\ny = F.relu(h, inplace=True)\nreturn (y * w).sum()", "h = x.tanh()\ny = F.relu(h)\nreturn (y * w).sum()"),
+    (
+        "h = x.exp()\nh[:, 1:3] = w[:, :2]\nreturn h.sum()",
+        "h = x.exp()\nh = h.clone()\nh[:, 1:3] = w[:, :2]\nreturn h.sum()",
+    ),
+    (
+        "h = x.exp()\nh[..., 0] *= 3\nreturn (h * w).sum()",
+        "h = x.exp()\nh = h.clone()\nh[..., 0] *= 3\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[h > 2.0] = 2.0\nreturn (h * w).sum()",
+        "h = x.exp()\nh = h.masked_fill(h > 2.0, 2.0)\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[:, 0].mul_(2)\nreturn (h * w).sum()",
+        "h = x.exp()\nh = h.clone()\nh[:, 0].mul_(2)\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.tanh()\ny = F.relu(h, inplace=True)\nreturn (y * w).sum()",
+        "h = x.tanh()\ny = F.relu(h)\nreturn (y * w).sum()",
+    ),
     ("h = x.exp()\ntorch.mul(h, w, out=h)\nreturn h.sum()", "h = x.exp()\nh = torch.mul(h, w)\nreturn h.sum()"),
-    ("h = x * w\nfor row in h:\n    row.mul_(2)\nreturn h.sum()", "h = x * w\nfor i in range(len(h)):\n    row = h[i]\n    row.mul_(2)\nreturn h.sum()"),
+    (
+        "h = x * w\nfor row in h:\n    row.mul_(2)\nreturn h.sum()",
+        "h = x * w\nfor i in range(len(h)):\n    row = h[i]\n    row.mul_(2)\nreturn h.sum()",
+    ),
     (
         "h = x * w\nfor j, row in enumerate(h):\n    row.mul_(j)\nreturn h.sum()",
         "h = x * w\nfor j in range(len(h)):\n    row = h[j]\n    row.mul_(j)\nreturn h.sum()",
@@ -48,11 +78,14 @@ FORMS = [
         "h = x * w\nfor column in h.unbind(1):\n    column.add_(1)\nreturn (h * h).sum()",
         "h = x * w\nfor i in range(h.size(1)):\n    column = h.select(1, i)\n    column.add_(1)\nreturn (h * h).sum()",
     ),
-    ("h = x.mean(0, keepdim=True).expand(3, 4)\nh += w\nreturn (h * h).sum()", "h = x.mean(0, keepdim=True).expand(3, 4)\nh = h + w\nreturn (h * h).sum()"),
+    (
+        "h = x.mean(0, keepdim=True).expand(3, 4)\nh += w\nreturn (h * h).sum()",
+        "h = x.mean(0, keepdim=True).expand(3, 4)\nh = h + w\nreturn (h * h).sum()",
+    ),
     ("y = x * 1\ny += w.sum()\nreturn (y * y).sum()", None),
     (
-        "state = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (state * w).sum()\n    state += 1\nreturn total",
-        "state = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (state * w).sum()\n    state = state + 1\nreturn total",
+        "s = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (s * w).sum()\n    s += 1\nreturn total",
+        "s = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (s * w).sum()\n    s = s + 1\nreturn total",
     ),
     (
         "h = x * 1\ny = h * w\nkeep = [h]\nh += 1\nreturn (y + keep[0]).sum()",

@@ -208,7 +208,9 @@ def test_a_step_in_between_is_for_a_person(fixed):
     ],
 )
 def test_styles(fixed, body, style, expected):
-    source = f"import torch\n\nx = torch.ones(2, 2, requires_grad=True)\nh = x.exp()\n{body}\n(h * h).sum().backward()\n"
+    source = (
+        f"import torch\n\nx = torch.ones(2, 2, requires_grad=True)\nh = x.exp()\n{body}\n(h * h).sum().backward()\n"
+    )
     text = fixed(source, style=style)
     assert expected in text
     assert ("import outplace\n" in text) == (style == "at")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import binds, earlier_statements, read_later, targets_of
+from outplace.repair.flow import bindings, binds, earlier_statements, read_later, targets_of
 from outplace.repair.origins import Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
@@ -37,6 +37,8 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
         return "no"
     function = code.function(statement)
     arguments = shared & set(_parameters(function)) if function is not None else set()
+    if shared == {path} and None not in bindings(code, statement, path):
+        arguments = set()  # it was given as an argument, but has been bound to a tensor of its own since
     return _worst(_from_callers(files, code, statement, name, depth) for name in sorted(arguments))
 
 

@@ -71,12 +71,16 @@ class _Repair:
         findings = list(self.check(self.path, text))
         given_up: set[tuple[str, str]] = set()
         for _ in range(MOST_ROUNDS):
-            finding = next((one for one in findings if self._to_do(one) and _key(one) not in given_up), None)
+            waiting = [one for one in findings if self._to_do(one) and _key(one) not in given_up]
+            # The silent ones first: while one is left, an error that stops the program is better than none.
+            finding = min(waiting, key=lambda one: not _silent(one), default=None)
             if finding is None:
                 break
             settled = self._settle(text, finding, findings, 0)
             if settled is None:
                 given_up.add(_key(finding))
+                if _silent(finding) and not self.unsafe:
+                    break
                 continue
             new, after, candidate = settled
             mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
@@ -126,6 +130,10 @@ class _Repair:
                 continue
             if edited is not None:
                 yield candidate, edited.text(self.path)
+
+
+def _silent(finding: Finding) -> bool:
+    return finding.code.startswith("OUT3")
 
 
 def _same_write(finding: Finding, other: Finding) -> bool:

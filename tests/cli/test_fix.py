@@ -1,0 +1,173 @@
+"""`outplace fix` as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+BUG = """import torch
+
+x = torch.ones(3, requires_grad=True)
+h = x.exp()
+h += 1  # one more
+h.sum().backward()
+"""
+FIXED = BUG.replace("h += 1", "h = h + 1")
+STEPPED = """import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = net(torch.ones(1, 2)).sum()
+loss.backward(retain_graph=True)
+opt.step()
+loss.backward()
+"""
+
+
+def fix(*args, cwd, text=None):
+    command = [sys.executable, "-m", "outplace", "fix", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, input=text, timeout=120)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(BUG)
+    return path
+
+
+def test_a_file_is_fixed(file, tmp_path):
+    done = fix("train.py", cwd=tmp_path)
+    assert file.read_text() == FIXED
+    assert done.returncode == 0
+    assert "train.py:5: OUT201 saved: Write `+` out of place" in done.stdout
+    assert done.stdout.endswith("1 fixed, 0 remaining.\n")
+
+
+def test_a_second_time_there_is_nothing_to_do(file, tmp_path):
+    fix("train.py", cwd=tmp_path)
+    done = fix(".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Nothing to fix.\n")
+
+
+def test_diff_writes_nothing(file, tmp_path):
+    done = fix("--diff", cwd=tmp_path)
+    assert file.read_text() == BUG
+    assert done.returncode == 1
+    assert "-h += 1  # one more\n+h = h + 1  # one more\n" in done.stdout
+    assert done.stderr == "1 would be fixed, 0 remaining.\n"
+
+
+def test_diff_of_nothing(tmp_path):
+    (tmp_path / "a.py").write_text(FIXED)
+    assert fix("--diff", cwd=tmp_path).returncode == 0
+
+
+def test_what_is_left_is_counted(file, tmp_path):
+    file.write_text(STEPPED)
+    done = fix(cwd=tmp_path)
+    assert file.read_text() == STEPPED
+    assert (done.returncode, done.stdout) == (1, "0 fixed, 1 remaining.\n")
+
+
+def test_select_and_ignore(file, tmp_path):
+    assert fix("--select", "leaf", cwd=tmp_path).stdout == "Nothing to fix.\n"
+    assert fix("--ignore", "OUT2", cwd=tmp_path).stdout == "Nothing to fix.\n"
+    assert file.read_text() == BUG
+    fix("--select", "OUT201", cwd=tmp_path)
+    assert file.read_text() == FIXED
+
+
+def test_noqa(file, tmp_path):
+    file.write_text(BUG.replace("# one more", "# noqa: OUT201"))
+    assert fix(cwd=tmp_path).stdout == "Nothing to fix.\n"
+
+
+def test_stdin(tmp_path):
+    done = fix("-", cwd=tmp_path, text=BUG)
+    assert (done.returncode, done.stdout) == (0, FIXED)
+    assert "1 fixed, 0 remaining." in done.stderr
+
+
+def test_bytes_are_kept(file, tmp_path):
+    file.write_bytes(b"\xef\xbb\xbf" + BUG.replace("\n", "\r\n").encode())
+    fix(cwd=tmp_path)
+    assert file.read_bytes() == b"\xef\xbb\xbf" + FIXED.replace("\n", "\r\n").encode()
+
+
+def test_a_file_that_is_no_python(file, tmp_path):
+    file.write_text("import torch\nx += = 1\n")
+    done = fix(cwd=tmp_path)
+    assert done.returncode == 2
+    assert "train.py" in done.stderr
+
+
+def test_a_file_that_cannot_be_written(file, tmp_path):
+    if hasattr(__import__("os"), "geteuid") and __import__("os").geteuid() == 0:
+        pytest.skip("root may write everything")
+    file.chmod(0o444)
+    done = fix(cwd=tmp_path)
+    assert done.returncode == 2
+    assert file.read_text() == BUG
+
+
+CALLED = """import torch
+
+
+def scale(x):
+    y = torch.exp(x)
+    shift(y)
+    return y.sum()
+
+
+def shift(t):
+    t += 1
+
+
+scale(torch.ones(2, requires_grad=True)).backward()
+"""
+
+
+def test_what_a_caller_is_to_see_is_still_written(file, tmp_path):
+    file.write_text(CALLED)
+    fix(cwd=tmp_path)
+    assert file.read_text() == CALLED.replace("torch.exp(x)", "torch.exp(x).clone()")
+
+
+def test_callers_in_other_files_count(file, tmp_path):
+    own = BUG.replace("h = x.exp()\nh += 1  # one more\nh.sum().backward()", "f(x.exp() * 1).backward()").replace(
+        "x = torch", "def f(h):\n    y = h * h\n    h += 1\n    return (y + h).sum()\n\n\nx = torch"
+    )
+    file.write_text(own)
+    fix(cwd=tmp_path)
+    assert "h = h + 1" in file.read_text()
+    file.write_text(own)
+    (tmp_path / "other.py").write_text("import torch\nfrom train import f\n\na = torch.ones(3)\nf(a)\nprint(a)\n")
+    fix("train.py", cwd=tmp_path)
+    assert "h += 1" in file.read_text(), "the other file prints what f has written"
+    assert "h.clone() * h" in file.read_text()
+
+
+def test_torch_is_not_needed(file, tmp_path):
+    code = "import sys; sys.modules['torch'] = None; from outplace.cli.main import main; sys.exit(main(['fix']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == FIXED
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["-", "train.py"], "cannot be fixed together"),
+        (["--stdin-filename", "a.py"], "is for the path -"),
+        (["--config", "a.toml", "--isolated"], "exclude each other"),
+        (["--select", "OUT999"], "OUT999"),
+    ],
+)
+def test_what_makes_no_sense(file, tmp_path, args, words):
+    done = fix(*args, cwd=tmp_path, text="")
+    assert done.returncode == 2 or done.returncode == 1
+    assert words in done.stderr
+    assert file.read_text() == BUG

@@ -1,0 +1,126 @@
+"""`outplace run --fix`: the files are repaired, and the proof is there, or they stay as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+BUG = """import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(3, 3)
+h = net(torch.ones(2, 3)).sigmoid()
+h += 1
+loss = h.sum()
+loss.backward()
+print("RESULT", round(loss.item(), 4))
+"""
+FIXED = BUG.replace("h += 1", "h = h + 1")
+
+
+def run(*args, cwd):
+    command = [sys.executable, "-m", "outplace", "run", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(BUG)
+    return path
+
+
+def test_repaired_and_proved(file, tmp_path):
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert file.read_text() == FIXED
+    assert done.returncode == 0
+    assert done.stdout.startswith("RESULT ") and done.stdout.count("RESULT") == 1
+    assert "-h += 1\n+h = h + 1\n" in done.stderr
+    assert "loss: as it was, in 1 backward" in done.stderr
+    assert "gradients: those of the original program" in done.stderr
+    assert "Repaired train.py" in done.stderr
+
+
+def test_diff_writes_nothing(file, tmp_path):
+    done = run("--diff", "train.py", cwd=tmp_path)
+    assert file.read_text() == BUG
+    assert "+h = h + 1" in done.stderr
+    assert "nothing was written" in done.stderr
+
+
+def test_two_bugs_in_a_row(file, tmp_path):
+    second = "\nw = torch.ones(3, requires_grad=True)\n(w * w).sum().backward()\nw -= w.grad\nprint('END')\n"
+    file.write_text(BUG + second)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.endswith("END\n")
+    assert file.read_text() == FIXED + second.replace("w -= w.grad", "with torch.no_grad():\n    w -= w.grad")
+
+
+OPS = """import torch
+
+
+def bump(x):
+    y = x.exp()
+    y *= 2
+    return y
+"""
+MAIN = """import torch
+
+import ops
+
+x = torch.ones(3, requires_grad=True)
+ops.bump(x).sum().backward()
+"""
+
+
+def test_the_bug_lies_in_another_file(file, tmp_path):
+    (tmp_path / "ops.py").write_text(OPS)
+    file.write_text(MAIN)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ops.py").read_text() == OPS.replace("y *= 2", "y = y * 2")
+    assert file.read_text() == MAIN
+
+
+STEPPED = """import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = net(torch.ones(1, 2)).sum()
+loss.backward(retain_graph=True)
+opt.step()
+print("STEP")
+loss.backward()
+"""
+
+
+def test_what_it_cannot_do_it_leaves(file, tmp_path):
+    file.write_text(STEPPED)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert file.read_text() == STEPPED
+    assert (done.returncode, done.stdout) == (1, "STEP\n")
+    assert "Not repaired" in done.stderr and "Nothing was written." in done.stderr
+
+
+def test_a_good_program_is_left_alone(file, tmp_path):
+    file.write_text(FIXED)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert file.read_text() == FIXED
+    assert done.returncode == 0
+    assert done.stdout.startswith("RESULT")
+    assert "Nothing to repair." in done.stderr
+
+
+def test_other_errors_are_none_of_its_business(file, tmp_path):
+    file.write_text("import torch\n\nprint('here')\nraise SystemExit(3)\n")
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "here\n")
+
+
+def test_code_from_the_command_line_has_no_file(tmp_path):
+    done = run("--fix", "-c", "print(1)", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "--fix needs a program that is in a file" in done.stderr
