@@ -14,9 +14,10 @@ _BINARY = ["{a} * {b}", "{a} + {b}", "{a} - {b} * 2", "{a} / ({b} * {b} + 1)", "
 _VIEW = ["{a}", "{a}.view(4, 3).view(3, 4)", "{a}[:]", "{a}.T.T", "{a}.detach()"]
 _WRITE = [
     "{a} += {b}", "{a} *= {b}", "{a} -= 0.5", "{a} /= {b} * {b} + 1", "{a}.mul_({b})", "{a}.add_(1).mul_(2)",
-    "{a}[0] = 0.5", "{a}[:, 1] = {b}[:, 2]", "{a}[{a} > 1] = 0.25", "{a}[1:] += {b}[:2]", "{a}[..., 0].mul_(3)", "{a}.sigmoid_()",
-    "{a}.tanh_()", "torch.exp({a}, out={a})", "{a}.zero_()", "{a}.copy_({b})", "{a}.clamp_(0.1, 0.9)", "{a}.data.mul_(1.5)",
-    "for row in {a}:\n    row.mul_(2)", "torch.relu_({a})",
+    "{a}[0] = 0.5", "{a}[:, 1] = {b}[:, 2]", "{a}[{a} > 1] = 0.25", "{a}[1:] += {b}[:2]",
+    "{a}[..., 0].mul_(3)", "{a}.sigmoid_()", "{a}.tanh_()", "torch.exp({a}, out={a})", "{a}.zero_()",
+    "{a}.copy_({b})", "{a}.clamp_(0.1, 0.9)", "{a}.data.mul_(1.5)", "for row in {a}:\n    row.mul_(2)",
+    "torch.relu_({a})",
 ]  # fmt: skip
 _FUNCTIONS = [
     "def scale(t):\n    t *= 2\n    return t\n",
