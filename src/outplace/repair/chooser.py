@@ -71,7 +71,7 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
             yield expression
             if place.style != "auto":
                 return
-        for hoist in (True, False):
+        for hoist in (True, False) if _saved_before_loops(place) else (False,):
             copy = subscript.into_a_copy(place, hoist)
             if copy is not None:
                 yield f"Write into a copy of `{place.path}`", copy
@@ -87,6 +87,17 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
         if edits is not None:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
+
+
+def _saved_before_loops(place: Place) -> bool:
+    """Is one copy before the loops enough? Not where the loops themselves save what they write."""
+    if place.bug.kind != "saved":
+        return True
+    loops = place.code.loops(place.statement)
+    inside = set(ast.walk(loops[-1])) if loops else set()
+    scope = place.code.scope(place.statement)
+    nodes = [place.code.at(site) if site.file == place.code.path else None for site, _ in place.bug.savers]
+    return bool(nodes) and all(node and place.code.scope(node) is scope and node not in inside for node in nodes)
 
 
 def _rebinding(place: Place) -> str:

@@ -13,7 +13,7 @@ import torch
 from outplace.knowledge.errors import Match
 from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Diagnosis, Mutation, Site, Tensor
-from outplace.repair import plain
+from outplace.repair.forms.augmented import SYMBOLS
 from outplace.runtime import graph, names, record, sites, writes
 from outplace.runtime.culprits import place_of
 from outplace.runtime.record import Instruction, Write
@@ -81,7 +81,7 @@ def _operation(written: Write | None, located: Located) -> str:
     if isinstance(node, ast.Assign):
         return "__setitem__"
     if isinstance(node, ast.BinOp):
-        return plain.SYMBOLS[type(node.op)]
+        return SYMBOLS[type(node.op)]
     if isinstance(node, ast.Call):
         if any(keyword.arg == "out" for keyword in node.keywords):
             return "out="

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from itertools import islice
 
 from outplace.model import Fix
-from outplace.repair import plain, scope
+from outplace.repair.bug import Bug
+from outplace.repair.chooser import propose
+from outplace.repair.files import Files
+from outplace.repair.patch import unified
 from outplace.report.words import under_cwd
 from outplace.runtime.sites import Located, source_tree
 
@@ -61,30 +65,34 @@ def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Locat
 
 
 def _fixes_at(kind: str, operation: str, located: Located, through_view: bool) -> list[Fix]:
-    statement = located.statement
-    if statement is None or kind == "stepped":
+    if located.statement is None or kind == "stepped":
         return []
-    lines = source_tree(located.filename).lines
-    source = "".join(lines)
-    rewrite = plain.out_of_place(statement, source)
-    module = source_tree(located.filename).tree
-    if rewrite is not None and rewrite.binds and module and not scope.can_rebind(rewrite.binds, statement, module):
-        rewrite = None
-    found = []
-    if rewrite is not None:
-        reaches = not (rewrite.binds and module) or scope.read_later(rewrite.binds, statement, module)
-        safety = "safe" if reaches and not through_view and kind not in ("leaf", "leaf-view") else "unsafe"
-        diff = plain.diff(under_cwd(located.site.file), lines, statement, rewrite)
-        found.append(Fix(rewrite.title, safety, diff))  # type: ignore[arg-type]
-    if kind in ("leaf", "leaf-view") and (block := plain.under_no_grad(statement, lines)) is not None:
-        found.append(Fix(block.title, "unsafe", plain.diff(under_cwd(located.site.file), lines, statement, block)))
-    if rewrite is None and operation == "__setitem__" and kind == "saved":
+    found = _rewrites(kind, located, through_view)
+    if not found and operation == "__setitem__" and kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
-    if rewrite is None and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
+    if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
         found.append(Fix(_FLAG_ADVICE, "suggestion"))
     return found
 
 
+def _rewrites(kind: str, located: Located, through_view: bool) -> list[Fix]:
+    """What `--fix` would try first, as diffs."""
+    path, source = located.site.file, "".join(source_tree(located.filename).lines)
+    files = Files({path: source}, may_read=False)
+    found: dict[str, Fix] = {}
+    try:
+        for candidate in islice(propose(files, Bug(kind, (located.site,))), _MOST_REWRITES):
+            edited = files.edited(candidate.edits)
+            if edited is not None and candidate.title not in found:
+                diff = unified(under_cwd(path), source, edited.text(path), context=1)
+                safety = "unsafe" if through_view else candidate.safety
+                found[candidate.title] = Fix(candidate.title, safety, diff)
+    except Exception:  # the diagnosis counts for more than its remedy
+        return []
+    return list(found.values())
+
+
+_MOST_REWRITES = 3
 _ACTIVATIONS = {
     "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
     "rrelu", "rrelu_with_noise", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
