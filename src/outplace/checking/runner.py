@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from outplace.checking import notebook, one, reading
 from outplace.checking.cache import Cache, digest
+from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note, Outcome
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def _bring_home(outcomes: dict[str, Outcome], files: Sequence[str]) -> None:
     asked = {os.path.abspath(path): path for path in files}
     away: list[Finding] = []
     for path, outcome in outcomes.items():
-        here = tuple(found for found in outcome.findings if os.path.abspath(found.site.file) == os.path.abspath(path))
+        own = os.path.abspath(path)
+        here = tuple(found for found in outcome.findings if os.path.abspath(split_cell(found.site.file)[0]) == own)
         away.extend(found for found in outcome.findings if found not in here)
         outcomes[path] = replace(outcome, findings=here)
     for finding in away:
