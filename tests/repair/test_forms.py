@@ -82,6 +82,10 @@ FORMS = [
         "h = x.mean(0, keepdim=True).expand(3, 4)\nh += w\nreturn (h * h).sum()",
         "h = x.mean(0, keepdim=True).expand(3, 4)\nh = h + w\nreturn (h * h).sum()",
     ),
+    (
+        "a, b = (x * w).chunk(2, 1)\na *= 3\nreturn (a * b).sum()",
+        "a, b = (x * w).chunk(2, 1)\na = a * 3\nreturn (a * b).sum()",
+    ),
     ("y = x * 1\ny += w.sum()\nreturn (y * y).sum()", None),
     (
         "s = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (s * w).sum()\n    s += 1\nreturn total",

@@ -33,13 +33,29 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
     if not _is_own(code, statement, path):
         return "no"
     shared = _shared(files, code, statement, path)
-    if shared is None or any(name != path and read_later(code, statement, name) for name in shared):
+    apart = {path, *_other_parts(code, statement, path)}
+    if shared is None or any(name not in apart and read_later(code, statement, name) for name in shared):
         return "no"
     function = code.function(statement)
     arguments = shared & set(_parameters(function)) if function is not None else set()
     if shared == {path} and None not in bindings(code, statement, path):
         arguments = set()  # it was given as an argument, but has been bound to a tensor of its own since
     return _worst(_from_callers(files, code, statement, name, depth) for name in sorted(arguments))
+
+
+_PARTING = ("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "split_with_sizes")
+
+
+def _other_parts(code: Code, statement: ast.stmt, name: str) -> set[str]:
+    """`b` beside `a` in `a, b = x.chunk(2)`: another part of the same memory, which writes of `a` do not reach."""
+    found: set[str] = set()
+    for binding in bindings(code, statement, name):
+        value, targets = getattr(binding, "value", None), targets_of(binding) if binding is not None else []
+        parted = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in _PARTING
+        if not parted or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
+            return set()
+        found |= {item.id for item in targets[0].elts if isinstance(item, ast.Name)}
+    return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}
 
 
 def _worst(answers: Iterable[Answer]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from outplace.model import Safety
 from outplace.repair.aliases import may_rebind, only_name
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import root_of
@@ -25,7 +26,7 @@ from outplace.repair.forms import (
 )
 from outplace.repair.intent import intent_of
 from outplace.repair.origins import has_flag
-from outplace.repair.place import Place, Style, place_at
+from outplace.repair.place import Place, Style, place_at, target_of
 
 Title = str
 
@@ -53,7 +54,12 @@ def plain(place: Place) -> Iterator[tuple[Title, dict[str, tuple[Edit, ...]]]]:
     call = place.node if isinstance(place.node, ast.Call) else None
     if call is not None and place.target is None:
         for home, constructor in inplace_flag.flags_behind(place.files, place.code, call):
-            yield "Build the module without `inplace=True`", {home.path: tuple(inplace_flag.dropped(home, constructor))}
+            changes = {home.path: tuple(inplace_flag.dropped(home, constructor))}
+            if _is_whole(place.statement, call) and call.args:
+                start = place.code.span(call)[0]
+                bound = Edit(start, start, f"{place.code.segment(call.args[0])} = ")
+                changes[here] = (*changes.get(here, ()), bound)
+            yield "Build the module without `inplace=True`", changes
 
 
 def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
@@ -89,6 +95,11 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
             yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
 
 
+def _is_whole(statement: ast.stmt, call: ast.Call) -> bool:
+    """Is the call a statement by itself, its result not used?"""
+    return isinstance(statement, ast.Expr) and statement.value is call
+
+
 def _saved_before_loops(place: Place) -> bool:
     """Is one copy before the loops enough? Not where the loops themselves save what they write."""
     if place.bug.kind != "saved":
@@ -119,7 +130,7 @@ def _rebinding(place: Place) -> str:
 def _argument(place: Place, call: ast.Call) -> str:
     subject = call.args[0] if call.args else None
     if isinstance(subject, ast.Name):
-        if not isinstance(place.statement, ast.Expr) and read_later(place.code, place.statement, subject.id):
+        if not _is_whole(place.statement, call) and read_later(place.code, place.statement, subject.id):
             return "no"
         return may_rebind(place.files, place.code, place.statement, subject.id)
     return "yes" if isinstance(subject, ast.Call | ast.BinOp) else "no"
@@ -169,6 +180,8 @@ def _copies(place: Place) -> Iterator[Candidate]:
     """`x.clone() * y`, at each place that saved the tensor."""
     names = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
     firsts: dict[str, list[Edit]] = {}
+    # A checkpoint keeps what its region is given, wherever that is used inside.
+    safety: Safety = "unsafe" if "checkpoint(" in place.code.text else "safe"
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
@@ -187,11 +200,12 @@ def _copies(place: Place) -> Iterator[Candidate]:
             return
         if index == 0:
             for title, edits in ways[:4]:
-                yield Candidate(title, "safe", {site.file: tuple(edits)})
+                yield Candidate(title, safety, {site.file: tuple(edits)}, safety != "safe")
         firsts.setdefault(site.file, [])
         firsts[site.file] += [edit for edit in ways[0][1] if edit not in firsts[site.file]]
     if len(place.bug.savers) > 1:
-        yield Candidate("Let backward keep copies", "safe", {path: tuple(edits) for path, edits in firsts.items()})
+        together = {path: tuple(edits) for path, edits in firsts.items()}
+        yield Candidate("Let backward keep copies", safety, together, safety != "safe")
 
 
 def _short(text: str) -> str:
@@ -201,12 +215,18 @@ def _short(text: str) -> str:
 
 def _leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """An update goes under no_grad, a step of the computation makes a new tensor."""
+    if place.target is None:  # a module that was built to write
+        yield from _out_of_place(place, trusting=True)
+        return
     intent = intent_of(place)
     if intent != "update":
         safety = "safe" if intent == "value" else "unsafe"
         for title, edits in plain(place):
             if _rebinding(place) != "no" or _only_leaf_elsewhere(place):
                 yield Candidate(title, safety, edits)  # type: ignore[arg-type]
+    own = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
+    if isinstance(own, ast.Call) and target_of(own) is None:
+        return  # the write is only a part of the statement
     edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
     if edits_under is not None:
         safety = "safe" if intent == "update" else "unsafe"
@@ -261,6 +281,10 @@ def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
 
 
+def _detached(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    yield from _out_of_place(place)
+
+
 def _shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     yield from _out_of_place(place)
     if place.target is not None and ("cast" in place.bug.about or "integer" in place.bug.about):
@@ -309,6 +333,7 @@ _BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
     "out-arg": _refused,
     "inference": _inference,
     "shape-dtype": _shape_dtype,
+    "detached": _detached,
     "silent-data": _silent_data,
     "silent-alias": _silent_alias,
     "silent-other": _silent_other,
