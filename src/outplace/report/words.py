@@ -115,7 +115,7 @@ def path(file: str) -> str:
 
 
 working_folder: str | None = None
-"""The folder that paths are shown relative to; None means the present one. A program that is run may change that one."""
+"""The folder that paths are shown relative to; None means the present one, which a program that is run may change."""
 
 
 def under_cwd(file: str) -> str:

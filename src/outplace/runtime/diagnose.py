@@ -144,6 +144,7 @@ def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None
 
 
 def report_fault(trouble: Exception) -> None:
+    """Says that outplace itself has failed, and where."""
     import traceback
 
     where = traceback.extract_tb(trouble.__traceback__)[-1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from outplace.knowledge.errors import VersionError, parse_version_error
+from outplace.runtime import record
 
 _FIRST_LEAF_NUMBER = 2**63
 """AccumulateGrad nodes carry the largest number there is; they save nothing."""
@@ -140,8 +141,12 @@ def detached_slots(node: Any) -> list[Slot]:
     slots: list[Slot] = []
     for name in _saved_names(node):
         saved_as, raw = name[len("_saved_") :], _raw(node, "_raw" + name)
-        if not saved_as.startswith(("result", "output")) and hasattr(raw, "unpack"):
+        if saved_as.startswith(("result", "output")) or isinstance(raw, list | tuple):
+            continue
+        if hasattr(raw, "unpack"):
             slots.extend(_stale(node, saved_as, _message_of(raw), raw))
+        elif isinstance(alias := getattr(raw, "data", None), torch.Tensor) and alias.grad_fn is None:
+            slots.append(Slot(node, saved_as, None, "", alias))  # torch before 2.13: the record of detach_ decides
     return slots
 
 
@@ -180,10 +185,35 @@ def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
         return []
     if len(parts) == 1 and not isinstance(raw, list | tuple):
         return _stale(node, saved_as, message, parts[0])
+    if parts and not hasattr(parts[0], "unpack"):
+        return _stale_in_list(node, saved_as, message, parts)
     found = []
     for index, part in enumerate(parts):
         found.extend(_stale(node, f"{saved_as}[{index}]", _message_of(part), part))
     return found
+
+
+def _stale_in_list(node: Any, saved_as: str, message: str, parts: Sequence[Any]) -> list[Slot]:
+    """torch before 2.13 unpacks only whole lists: stale is the one that fits the message, and any that was written."""
+    error = parse_version_error(message)
+    found: list[Slot] = []
+    for index, part in enumerate(parts if error is not None else ()):
+        alias = _alias(part)
+        if alias is None or error is None:
+            continue
+        fits = alias._version == error.version and error.sizes in (None, tuple(alias.shape))
+        first = error.expected if fits else _first_write_since(node, alias)
+        if first is not None:
+            own = replace(error, sizes=tuple(alias.shape), version=alias._version, expected=first)
+            found.append(Slot(node, f"{saved_as}[{index}]", own, message, alias))
+    return found
+
+
+def _first_write_since(node: Any, alias: torch.Tensor) -> int | None:
+    """The version that the first write after this node found; None where nobody wrote."""
+    number, storage = number_of(node), alias.untyped_storage()._cdata
+    later = (write for write in record.current().writes if number is not None and write.moment > number)
+    return next((write.before for write in later if write.storage == storage), None)
 
 
 def _stale(node: Any, saved_as: str, message: str, raw: Any) -> list[Slot]:
@@ -198,8 +228,6 @@ def _message_of(raw: Any) -> str:
         raw.unpack()
     except RuntimeError as error:
         return str(error)
-    except AttributeError:  # torch before 2.10 unpacks only whole lists
-        return ""
     return ""
 
 
@@ -221,6 +249,7 @@ def _checkpointed(node: Any, saved_as: str, hooked: list[Any]) -> list[Slot]:
     for raw in hooked[:1]:
         for cell in getattr(raw.unpack_hook, "__closure__", None) or ():
             saver = getattr(cell.cell_contents, "input_saver", None)
+            saver = getattr(saver, "grad_fn", saver)  # a tensor whose node holds them
             if saver is not None:
                 slots.extend(stale_slots(saver))
             for argument in getattr(cell.cell_contents, "saved_args", None) or ():

@@ -1,10 +1,10 @@
 """What is recorded while a program runs: which statement made which autograd nodes, and who wrote which storage.
 
 Autograd numbers the nodes of a thread in the order they are made. A *mark* before each statement of the user's own code
-notes the number that comes next, so the statement that made a node is found by bisection: about a fifth of a microsecond
-a statement, nothing inside library code. A *write* is noted when an in-place operation is called, with the storage,
-the version before it, and the frames from the operation out to the user's line. Nothing here keeps a tensor alive,
-and both lists are bounded.
+notes the number that comes next, so the statement that made a node is found by bisection: about a fifth of a
+microsecond a statement, nothing inside library code. A *write* is noted when an in-place operation is called, with the
+storage, the version before it, and the frames from the operation out to the user's line. Nothing here keeps a tensor
+alive, and both lists are bounded.
 """
 
 from __future__ import annotations

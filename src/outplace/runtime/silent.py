@@ -1,12 +1,12 @@
 """Finds wrong gradients that PyTorch never reports, while the program runs.
 
-Writes that move no version (through `.data`, through numpy, by fused optimizers) are noted like all others. When a backward
-starts and there are such writes, the graph is walked: one that came after a node saved the same memory makes that node's
-gradient wrong. Each writing line is looked at for a few backwards and then ever more rarely, since a bug of this sort
-repeats itself at every step; a program without such writes pays nothing.
+Writes that move no version (through `.data`, through numpy, by fused optimizers) are noted like all others. When a
+backward starts and there are such writes, the graph is walked: one that came after a node saved the same memory makes
+that node's gradient wrong. Each writing line is looked at for a few backwards and then ever more rarely, since a bug of
+this sort repeats itself at every step; a program without such writes pays nothing.
 
-Two more are seen where they happen: a hook that writes a gradient which others hold too, and a `state_dict()` that was kept,
-not copied, while the parameters in it were trained on.
+Two more are seen where they happen: a hook that writes a gradient which others hold too, and a `state_dict()` that was
+kept, not copied, while the parameters in it were trained on.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ def _report_hook(gradient: torch.Tensor) -> None:
         _target(last[0]) if last else None, tuple(gradient.shape), str(gradient.dtype).removeprefix("torch.")
     )
     why = (
-        "The hook writes the gradient in place. Autograd has handed the very same tensor to another branch of the graph, "
-        "which now gets the changed gradient too."
+        "The hook writes the gradient in place. Autograd has handed the very same tensor to another branch of the "
+        "graph, which now gets the changed gradient too."
     )
     _tell("silent-other", tensor, why, _mutations(last), None, _REMEDIES["gradient"])
 
@@ -277,8 +277,8 @@ def _check_kept(module: Any, kept: Any, taken: int, frame: FrameType) -> None:
         step.frames[-1]: Mutation(step.operation, sites.at_instruction(step.frames[-1]).site) for step in steps
     }
     why = (
-        "state_dict() holds the parameters themselves, not copies. The optimizer has changed them in place since, so what "
-        "was kept is what the model has now, and loading it back does nothing."
+        "state_dict() holds the parameters themselves, not copies. The optimizer has changed them in place since, so "
+        "what was kept is what the model has now, and loading it back does nothing."
     )
     _tell("silent-other", Tensor(name), why, tuple(mutations.values()), None, _REMEDIES["state-dict"])
 

@@ -258,12 +258,23 @@ def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
 # -- optimizers -----------------------------------------------------------------------------------------------------
 
 
+class _Known:
+    """What is known of an optimizer: its parameters, and whether all of them are plain tensors."""
+
+    __slots__ = ("optimizer", "parameters", "plain")
+
+    def __init__(self, optimizer: Any, forget: Callable[[Any], object]) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.optimizer = weakref.ref(optimizer, forget)
+        self.parameters = tuple(weakref.ref(p) for p in parameters)
+        self.plain = all(type(p) in _plain_types for p in parameters)
+
+
 class _StepHooks:
     """Notes each optimizer step with the versions of its parameters before and after."""
 
     def __init__(self) -> None:
-        self._parameters: weakref.WeakKeyDictionary[Any, tuple[weakref.ref[torch.Tensor], ...]]
-        self._parameters = weakref.WeakKeyDictionary()
+        self._known: dict[int, _Known] = {}
         self._before: list[tuple[Any, bool, array[int]]] = []
         self._own_class: dict[type, bool] = {}
 
@@ -291,25 +302,40 @@ class _StepHooks:
             after = self._versions(optimizer)
             if before == after:
                 self._note_hidden_step(optimizer, name, frames)
-            record.add_step(Step(_next_number(), name, frames, self._parameters[optimizer], before, after))
+            parameters = self._known[id(optimizer)].parameters
+            record.add_step(Step(_next_number(), name, frames, parameters, before, after))
 
     def _note_hidden_step(self, optimizer: Any, name: str, frames: tuple[Instruction, ...]) -> None:
         """Fused optimizers write their parameters without moving a version."""
         if not any(group.get("fused") for group in optimizer.param_groups):
             return
-        for parameter in (reference() for reference in self._parameters[optimizer]):
+        for parameter in (reference() for reference in self._known[id(optimizer)].parameters):
             if parameter is not None and parameter.grad is not None:
                 storage = parameter.untyped_storage()._cdata
                 on_hidden(Write(storage, None, _next_number(), name, frames, None, False))
 
     def _versions(self, optimizer: Any) -> array[int]:
-        known = self._parameters.get(optimizer)
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        if known is None or len(known) != count:
-            known = tuple(weakref.ref(p) for group in optimizer.param_groups for p in group["params"])
-            self._parameters[optimizer] = known
-        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
-            return array("Q", [p._version for group in optimizer.param_groups for p in group["params"]])
+        known = self._known.get(id(optimizer))
+        if known is None or known.optimizer() is not optimizer:
+            known = self._meet(optimizer)
+        if known.plain and not _mode_active():
+            versions = [p._version for group in optimizer.param_groups for p in group["params"]]
+        else:
+            with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+                versions = [p._version for group in optimizer.param_groups for p in group["params"]]
+        if len(versions) != len(known.parameters):
+            self._meet(optimizer)
+        return array("Q", versions)
+
+    def _meet(self, optimizer: Any) -> _Known:
+        key, all_known = id(optimizer), self._known
+
+        def forget(reference: Any) -> None:
+            if key in all_known and all_known[key].optimizer is reference:
+                del all_known[key]
+
+        known = all_known[key] = _Known(optimizer, forget)
+        return known
 
     def _is_own(self, kind: type) -> bool:
         """Is the optimizer's step written in the user's own code? Then its lines are what counts."""
