@@ -17,7 +17,7 @@ from outplace.knowledge.examples import PRELUDE
 
 
 def run(*args, code=0, **env):
-    result = CliRunner().invoke(op, args, env=env)
+    result = CliRunner().invoke(op, args, env={"COLUMNS": "100", **env})
     assert result.exit_code == code, result.output
     return result
 

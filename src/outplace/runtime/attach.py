@@ -167,6 +167,9 @@ def _caught() -> None:
     """The program caught an exception itself (called at the beginning of each handler in marked code)."""
     error = sys.exc_info()[1]
     if isinstance(error, Exception):
+        from outplace.runtime import writes
+
+        writes.leave_step()  # a step that raised did not come to its end
         diagnose.examine(error)
 
 

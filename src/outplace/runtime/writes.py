@@ -12,6 +12,7 @@ from __future__ import annotations
 import dis
 import functools
 import sys
+import threading
 import weakref
 from array import array
 from collections.abc import Callable
@@ -31,6 +32,7 @@ _NOT_WRITES = {"requires_grad_", "share_memory_", "retain_grad_", "rename_", "_c
 _AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 
 _get_frame = sys._getframe
+_get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _mode_active = torch._C._is_torch_function_mode_enabled
@@ -40,10 +42,12 @@ _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
 class _Stepping:
     """Is a library's optimizer stepping? Its writes are noted as one step, not one by one."""
 
-    __slots__ = ("depth",)
+    __slots__ = ("depth", "thread")
 
     def __init__(self) -> None:
         self.depth = 0
+        self.thread = 0
+        """The thread that is inside a step without a closure: no code of the user's runs there. Else 0."""
 
 
 _stepping = _Stepping()  # an instance, because its slot is read faster than a class's attribute
@@ -125,6 +129,12 @@ on_hidden: Callable[[Write], None] = record.add_write
 """Gets the writes that autograd cannot see."""
 
 
+def leave_step() -> None:
+    """The user's own code runs again in this thread: whatever step there was is over."""
+    if _stepping.thread == _get_ident():
+        _stepping.thread = 0
+
+
 class WritingMethod:
     """Stands in `torch.Tensor` for a writing method: notes the write, then hands out torch's own method."""
 
@@ -138,6 +148,8 @@ class WritingMethod:
         if tensor is None:
             return self.method
         # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
+        if _stepping.thread and _stepping.thread == _get_ident():
+            return self.bind(tensor, owner)
         if not is_traced() and not (_stepping.depth and not own_files[_get_frame(1).f_code.co_filename]):
             frame = _get_frame(1)
             if _only_taken(frame):
@@ -284,6 +296,8 @@ class _StepHooks:
         own = self._is_own(type(optimizer))
         if not own:
             _stepping.depth += 1
+            closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
+            _stepping.thread = _get_ident() if closure is None else 0
         self._before.append((optimizer, own, self._versions(optimizer)))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -295,6 +309,7 @@ class _StepHooks:
             stepping, own, versions = self._before.pop()
             if not own:
                 _stepping.depth -= 1
+                _stepping.thread = 0
             before = versions if stepping is optimizer else None
         if before is not None and not own:
             frames = frames_to_own_code(_get_frame(1))
