@@ -77,7 +77,12 @@ def check_file(path: str, source: str, project: Project) -> Checked:
 def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
     found: dict[tuple[str, str, int, int], Finding] = {}
-    for hit in hits:
+    surest: dict[tuple[str, int], Hit] = {}
+    for hit in hits:  # a loop meets the same write many times
+        place = (hit.kind, id(hit.place.node))
+        if place not in surest or (hit.certain and not surest[place].certain):
+            surest[place] = hit
+    for hit in surest.values():
         if hit.place.module is module or _is_own(hit.place.module):
             finding = finding_for(hit)
             key = (finding.kind, finding.site.file, finding.site.line, finding.site.column)

@@ -491,7 +491,7 @@ def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST
         numbers = range(*ends)
         items: list[Value] = [Const(number) for number in numbers[:2]]
         return Items(items, rest=PLAIN if len(numbers) > 2 else None)
-    first: list[Value] = [Const(0)] if len(args) == 1 else [args[0]] if isinstance(args[0], Const) else []
+    first: list[Value] = [Const(0)] if len(args) == 1 else [arg for arg in args[:1] if isinstance(arg, Const)]
     return Items(first, rest=PLAIN)
 
 
