@@ -1,9 +1,10 @@
 """What does recording cost? Each model's training step: plain, under outplace, and under PyTorch's anomaly mode.
 
-Each configuration of a model trains in a process of its own, and the processes take turns: all but one wait, and a turn
-is a few untimed steps and then a few timed ones. The order rotates from round to round, and the processes are started
-anew halfway, so that no configuration is favoured by its place in time or in memory. `plain` is measured twice: the
-ratio of the one to the other is the noise of the measurement.
+Each configuration of a model trains in a process of its own, forked from one that has only imported torch, so that all
+have the same memory layout to begin with. The processes take turns: all but one wait, and a turn is a few untimed steps
+and then a few timed ones, in an order that rotates. How fast a process is depends also on where its memory came to lie,
+by several per cent, so they are forked anew many times: one such *generation* gives one ratio of medians, and the
+figure is the mean of these with its interval. `plain` is measured twice: their ratio is the noise of the measurement.
 
 Why not one process that switches the hooks on and off: Python specialises running code to the classes it meets, and a
 change to `torch.Tensor` undoes that for hundreds of steps. In blocks of 400 steps after a switch the tiny model's ratio
@@ -19,14 +20,14 @@ import argparse
 import contextlib
 import functools
 import json
-import os
+import multiprocessing
 import platform
 import random
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -38,11 +39,11 @@ from rich.table import Table
 MODELS = Path(__file__).resolve().parent / "models"
 GOALS = {"mlp": 1.05, "transformer": 1.03, "resnet": 1.03, "lstm_loop": 1.03}
 CONFIGURATIONS = ("plain", "plain again", "outplace", "outplace, tags", "anomaly, no NaN check", "anomaly")
-WARM_UP, UNTIMED, TIMED = 60, 2, 3
-"""Steps of a new process, and the untimed and the timed steps of a turn."""
+WARM_UP, UNTIMED, TIMED = 30, 2, 4
+"""Untimed steps of a new process, and the untimed and the timed steps of a turn."""
 
 Times = dict[str, list[list[float]]]
-"""Seconds of each timed step, by configuration and turn."""
+"""Seconds of each timed step, by configuration and generation."""
 
 
 # -- the process of one configuration -------------------------------------------------------------------------------
@@ -76,8 +77,8 @@ def switch_on(configuration: str) -> None:
         torch.autograd.set_detect_anomaly(True, check_nan=configuration == "anomaly")
 
 
-def work(name: str, configuration: str, device: str) -> None:
-    """Trains, a turn for each line of stdin; answers with the seconds of the timed steps."""
+def work(name: str, configuration: str, device: str, orders: Connection) -> None:
+    """Trains, a turn for each order; answers with the seconds of the timed steps."""
     import torch
 
     torch.set_num_threads(1)
@@ -97,11 +98,11 @@ def work(name: str, configuration: str, device: str) -> None:
         return time.perf_counter() - begin
 
     timed = on_cuda if device == "cuda" else on_cpu
-    for line in sys.stdin:
-        untimed, count = (int(word) for word in line.split())
+    while (turn := orders.recv()) is not None:
+        untimed, count = turn
         for _ in range(untimed):
             timed()
-        print(json.dumps([timed() for _ in range(count)]), flush=True)
+        orders.send([timed() for _ in range(count)])
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
@@ -111,32 +112,33 @@ class Worker:
     """A process that trains when it is told to."""
 
     def __init__(self, name: str, configuration: str, device: str) -> None:
-        command = [sys.executable, __file__, "--worker", name, configuration, "--device", device]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTPLACE")}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        forking = multiprocessing.get_context("fork")
+        self._orders, theirs = forking.Pipe()
+        self._process = forking.Process(target=work, args=(name, configuration, device, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
 
     def turn(self, untimed: int, timed: int) -> list[float]:
         """Has it train; seconds of each timed step."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{untimed} {timed}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"a worker died with exit code {self._process.wait()}")
-        seconds: list[float] = json.loads(answer)
+        self._orders.send((untimed, timed))
+        try:
+            seconds: list[float] = self._orders.recv()
+        except EOFError:
+            self._process.join()
+            raise SystemExit(f"a worker died with exit code {self._process.exitcode}") from None
         return seconds
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.communicate()
+        with contextlib.suppress(BrokenPipeError):
+            self._orders.send(None)
+        self._process.join()
 
 
 @contextlib.contextmanager
-def workers(name: str, device: str) -> Iterator[dict[str, Worker]]:
+def workers(name: str, configurations: Sequence[str], device: str) -> Iterator[dict[str, Worker]]:
     """A process for each configuration, all warm."""
-    started = {configuration: Worker(name, configuration, device) for configuration in CONFIGURATIONS}
+    started = {configuration: Worker(name, configuration, device) for configuration in configurations}
     try:
         for worker in started.values():
             worker.turn(WARM_UP, 0)
@@ -146,20 +148,29 @@ def workers(name: str, device: str) -> Iterator[dict[str, Worker]]:
             worker.close()
 
 
-def measure(name: str, device: str, rounds: int, generations: int, advance: Callable[[], None]) -> Times:
-    """Runs all configurations of one model, turn by turn."""
-    times: Times = {configuration: [] for configuration in CONFIGURATIONS}
-    number = 0
-    for generation in range(generations):
-        with workers(name, device) as running:
-            while number < rounds * (generation + 1) // generations:
-                first = number % len(CONFIGURATIONS)
-                order = CONFIGURATIONS[first:] + CONFIGURATIONS[:first]
+def measure(name: str, configurations: Sequence[str], device: str, plan: Plan, advance: Callable[[], None]) -> Times:
+    """Runs the configurations of one model, turn by turn."""
+    times: Times = {configuration: [] for configuration in configurations}
+    for generation in range(plan.generations):
+        shift = generation % len(configurations)
+        order = [*configurations[shift:], *configurations[:shift]]
+        with workers(name, order, device) as running:
+            seconds: dict[str, list[float]] = {configuration: [] for configuration in configurations}
+            for number in range(plan.rounds):
+                order.append(order.pop(0))
                 for configuration in order if number % 2 else reversed(order):
-                    times[configuration].append(running[configuration].turn(UNTIMED, TIMED))
-                number += 1
-                advance()
+                    seconds[configuration] += running[configuration].turn(UNTIMED, TIMED)
+        for configuration in configurations:
+            times[configuration].append(seconds[configuration])
+        advance()
     return times
+
+
+class Plan(NamedTuple):
+    """How much is measured: generations of processes, and the rounds of each."""
+
+    generations: int
+    rounds: int
 
 
 class Figure(NamedTuple):
@@ -172,21 +183,20 @@ class Figure(NamedTuple):
 
 
 def figures(times: Times) -> dict[str, Figure]:
-    """The ratio is the median over rounds of a turn against the plain turns of the same round; resampled by rounds."""
-    turns = {name: [statistics.median(turn) for turn in rounds] for name, rounds in times.items()}
+    """What each configuration costs."""
+    plain = [statistics.median(steps) for steps in times["plain"]]
     found = {}
-    for name, rounds in times.items():
-        steps = [seconds for turn in rounds for seconds in turn]
-        low, middle, high = statistics.quantiles(steps, n=4)
-        ratios = [mine / plain for mine, plain in zip(turns[name], turns["plain"], strict=True)]
-        found[name] = Figure(middle, (low, high), statistics.median(ratios), _interval(ratios))
+    for name, generations in times.items():
+        low, middle, high = statistics.quantiles([seconds for steps in generations for seconds in steps], n=4)
+        ratios = [statistics.median(steps) / base for steps, base in zip(generations, plain, strict=True)]
+        found[name] = Figure(middle, (low, high), statistics.geometric_mean(ratios), _interval(ratios))
     return found
 
 
 def _interval(ratios: list[float], resamples: int = 2000) -> tuple[float, float]:
     chance = random.Random(0)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return medians[int(0.025 * resamples)], medians[int(0.975 * resamples) - 1]
+    means = sorted(statistics.geometric_mean(chance.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return means[int(0.025 * resamples)], means[int(0.975 * resamples) - 1]
 
 
 # -- showing --------------------------------------------------------------------------------------------------------
@@ -225,28 +235,35 @@ def machine(device: str) -> dict[str, str]:
     return {"torch": torch.__version__, "python": platform.python_version(), "device": chip, "clock": clock}
 
 
+def in_child(function: Callable[[str], dict[str, str]], argument: str) -> dict[str, str]:
+    """The function's answer, worked out in a process of its own."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function, (argument,))
+
+
 def main() -> None:
     """Measures and prints."""
+    import torch  # noqa: F401  (once, for all the processes that are forked)
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=120, help="timed steps of each configuration (default: 120)")
+    parser.add_argument("--generations", type=int, default=12, help="how often the processes are forked (default: 12)")
+    parser.add_argument("--rounds", type=int, default=10, help=f"turns of {TIMED} timed steps in each (default: 10)")
     parser.add_argument("--models", nargs="+", choices=GOALS, default=[*GOALS], metavar="MODEL", help=", ".join(GOALS))
+    parser.add_argument("--only", nargs="+", choices=CONFIGURATIONS, metavar="CONFIGURATION", help="beside plain")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--quick", action="store_true", help="few steps: shows that it works, not what it costs")
     parser.add_argument("--json", metavar="FILE", help="also write the figures, and every measured step, to a file")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        work(*options.worker, options.device)
-        return
-    where = machine(options.device)
-    rounds, generations = (4, 1) if options.quick else (max(4, -(-options.steps // TIMED)), 2)
+    where = in_child(machine, options.device)  # asking CUDA starts it, and what is forked after that cannot use it
+    plan = Plan(2, 2) if options.quick else Plan(options.generations, options.rounds)
+    configurations = [one for one in CONFIGURATIONS if not options.only or one == "plain" or one in options.only]
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(", ".join(f"{key} {value}" for key, value in where.items()))
-    report: dict[str, Any] = {"machine": where, "rounds": rounds, "generations": generations, "models": {}}
+    report: dict[str, Any] = {"machine": where, **plan._asdict(), "models": {}}
     for name in options.models:
         with Progress(console=Console(stderr=True), transient=True) as progress:
-            advance = functools.partial(progress.advance, progress.add_task(name, total=rounds))
-            times = measure(name, options.device, rounds, generations, advance)
+            advance = functools.partial(progress.advance, progress.add_task(name, total=plan.generations))
+            times = measure(name, configurations, options.device, plan, advance)
         found = figures(times)
         console.print()
         console.print(table(name, found))

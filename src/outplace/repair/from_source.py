@@ -86,6 +86,7 @@ class _Repair:
             mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
             done += [(one, candidate) for one in findings if _taken(mended, one)]
             text, findings = new, after
+            given_up.clear()  # what could not be fixed before this edit perhaps can be now
         return Repaired(text, tuple(done), tuple(one for one in findings if self.wanted(one)))
 
     def best(self, text: str, finding: Finding, findings: list[Finding]) -> Fix | None:
