@@ -313,7 +313,8 @@ def extra_samples() -> Iterator[tuple[str, list[str], Sample]]:
         if name != "matmul":
             yield one(name, pair, lambda input, call=call: call(input, 2.0), {"input": _r(2, 3)})
             yield one(name, pair, lambda other, call=call: call(2.0, other), {"other": _r(2, 3)})
-    yield one("pow", ["input", "exponent"], lambda input: input**2, {"input": _r(2, 3)})
+    squared = {"input": _r(2, 3)}
+    yield one("pow", ["input", "exponent"], lambda input: input**2, squared, write=lambda input: input.pow_(2))
     yield one("pow", ["input", "exponent"], lambda exponent: torch.pow(2.0, exponent), {"exponent": _r(2, 3)})
     yield one("pow", ["input", "exponent"], torch.pow, {"input": _r(2, 3), "exponent": _r(2, 3)})
     only: list[tuple[str, Callable[..., Any]]] = [

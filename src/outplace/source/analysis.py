@@ -28,7 +28,8 @@ _WRITES = re.compile(
       \.\w*[a-z0-9]_\(                                            # x.add_(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
     | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
-    | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
+    | \binplace\s*=\s*True | \bout\s*= | \.data\b | \.step\(       # flags and steps
+    | (?i:(?:re|leakyre|rre|[cs]?e|si)lu6?|mish|hard\w+|threshold|dropout[123]?d?)\((?:[^()]|\([^()]*\)){0,200}?\bTrue  # by position
     | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
     | _foreach_\w*_\( | aten\.\w*_\b
     """,
@@ -36,7 +37,7 @@ _WRITES = re.compile(
 )
 """What a function must contain to be worth running by itself."""
 
-_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__")
+_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__|^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
 """A program that trains may write in other files; a module may be built to write."""
 
 

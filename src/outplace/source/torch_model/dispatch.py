@@ -54,6 +54,10 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
     return None
 
 
+_SWITCHES = ("inplace", "p", "max_norm")
+"""Options of a module that can be set later."""
+
+
 def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Value, node: ast.AST) -> None:
     """`holder.name = value` on a torch value."""
     if isinstance(holder, Tensor):
@@ -66,6 +70,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             holder.state[name] = value
         elif isinstance(value, Layer | Instance):
             holder.children[name] = value
+        elif name in _SWITCHES:
+            holder.options = {**holder.options, name: value.value if isinstance(value, Const) else None}
 
 
 def method(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Node
-from outplace.source.torch_model.layers import make_layer
+from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
 from outplace.source.torch_model.tensors import (
@@ -115,13 +115,26 @@ def _function(
     out = keywords.get("out")
     if out is not None:
         _check_out(interpreter, out, args, node)
-    inplace = python_model.truth(keywords["inplace"]) if "inplace" in keywords else False
+    inplace = python_model.truth(_argument(name, "inplace", args, keywords, Const(False)))
     asked = f"{name}(inplace=True)" if inplace else name
     if find_op(asked) is None:
         return UNKNOWN
+    if short.rstrip("_").endswith(("dropout", "dropout1d", "dropout2d", "dropout3d")) and args:
+        training = _argument(name, "training", args, keywords, Const("alpha" not in short))
+        rate = _argument(name, "p", args, keywords, Const(0.5))
+        return run_dropout(interpreter, asked, args[0], rate, python_model.truth(training), node, short)
     plain = {key: value for key, value in keywords.items() if key not in ("out", "inplace")}
     made = run_op(interpreter, asked, args, plain, node, label=short)
     return out if out is not None else made
+
+
+def _argument(name: str, wanted: str, args: list[Value], keywords: dict[str, Value], default: Value) -> Value:
+    """An option of a function, given by keyword or by position."""
+    if wanted in keywords:
+        return keywords[wanted]
+    op = find_op(name)
+    place = op.params.index(wanted) if op is not None and wanted in op.params else len(args)
+    return args[place] if place < len(args) else default
 
 
 def _foreach(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:

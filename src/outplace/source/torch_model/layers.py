@@ -32,8 +32,9 @@ def make_layer(
     if op is None:
         return UNKNOWN
     options_given = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
-    if "Dropout" in kind and args and isinstance(args[0], Const):
-        options_given["p"] = args[0].value
+    if "Dropout" in kind:
+        rate = args[0] if args else keywords.get("p", Const(0.5))
+        options_given["p"] = rate.value if isinstance(rate, Const) else None
     inplace = keywords.get("inplace")
     if inplace is None and _flag_first(kind) and args:
         inplace = args[_flag_first(kind) - 1] if len(args) >= _flag_first(kind) else None
@@ -56,12 +57,16 @@ _WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embeddi
                  "nn.LayerNorm", "nn.GroupNorm", "nn.ConvTranspose2d", "nn.ConvTranspose1d", "nn.Bilinear"}  # fmt: skip
 
 
+_DEAF_TO_INPLACE = {"nn.AlphaDropout", "nn.FeatureAlphaDropout"}
+"""They take the flag and do not heed it."""
+
+
 def _flag_first(kind: str) -> int:
     """The position (from 1) of `inplace` among the positional arguments."""
     return {"nn.ReLU": 1, "nn.ReLU6": 1, "nn.SELU": 1, "nn.SiLU": 1, "nn.Mish": 1, "nn.Hardswish": 1,
             "nn.Hardsigmoid": 1,
-            "nn.LeakyReLU": 2, "nn.ELU": 2, "nn.CELU": 2, "nn.Dropout": 2, "nn.Dropout2d": 2, "nn.Dropout3d": 2,
-            "nn.AlphaDropout": 2, "nn.Hardtanh": 3, "nn.Threshold": 3, "nn.RReLU": 3}.get(kind, 0)  # fmt: skip
+            "nn.LeakyReLU": 2, "nn.ELU": 2, "nn.CELU": 2, "nn.Dropout": 2, "nn.Dropout1d": 2, "nn.Dropout2d": 2,
+            "nn.Dropout3d": 2, "nn.Hardtanh": 3, "nn.Threshold": 3, "nn.RReLU": 3}.get(kind, 0)  # fmt: skip
 
 
 def fill_container(layer: Layer, args: list[Value]) -> None:
@@ -92,11 +97,15 @@ def run_layer(
         args = [_assumed_tensor(interpreter), *args[1:]]
     if args and isinstance(args[0], Tensor):
         args[0].known = True  # a module takes nothing else
-    name = f"{layer.kind}(inplace=True)" if layer.options.get("inplace") is True else layer.kind
+    in_place = layer.options.get("inplace") is True and layer.kind not in _DEAF_TO_INPLACE
+    name = f"{layer.kind}(inplace=True)" if in_place else layer.kind
     if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
         interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")
     if "Dropout" in layer.kind:
-        return _dropout(interpreter, name, layer, args, node)
+        rate, given = layer.options["p"], args[0] if args else UNKNOWN
+        return run_dropout(
+            interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
+        )
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
     if layer.kind in ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell"):
         made = _recurrent(interpreter, layer, made)
@@ -105,16 +114,18 @@ def run_layer(
     return after_forward(interpreter, layer, args, made, node)
 
 
-def _dropout(interpreter: Interpreter, name: str, layer: Layer, args: list[Value], node: ast.AST) -> Value:
+def run_dropout(
+    interpreter: Interpreter, name: str, given: Value, rate: Value, training: bool | None, node: ast.AST, label: str
+) -> Value:
     """Dropout does nothing in evaluation or with p = 0, and then it writes nothing either."""
-    rate, given = layer.options.get("p"), args[0] if args else UNKNOWN
-    if layer.training is False or rate == 0 or not isinstance(given, Tensor):
+    if training is False or (isinstance(rate, Const) and rate.value == 0) or not isinstance(given, Tensor):
         return given
-    if layer.options.get("inplace") is not True or (layer.training and isinstance(rate, float)):
-        return run_op(interpreter, name, args, {}, node, layer=layer, label=layer.kind)
+    op = find_op(name)
+    if op is None or op.writes is None or (training and isinstance(rate, Const)):
+        return run_op(interpreter, name, [given], {}, node, label=label)
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype)
     perhaps.certain, perhaps.since, perhaps.view = False, given.since, given.view
-    run_op(interpreter, name, [perhaps, *args[1:]], {}, node, layer=layer, label=layer.kind)
+    run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given
 
 

@@ -178,6 +178,8 @@ def _record(
         if tensor.leaf and requires_grad(tensor):
             made.leaves.append(tensor)
     for key, sure in effect.saved.items():
+        if key == effect.writes and op.copies is not None:
+            continue  # it keeps a copy of its target; another operand in the same memory (`h *= h`) is kept as it is
         value = _pick(key, args, keywords, layer)
         for tensor in tensors_in(value) if value is not None else ():
             if tensor.inference and interpreter.grad == "on":
@@ -321,8 +323,6 @@ def _write_op(
     check_write(interpreter, target, node, label, [tensor for tensor in inputs if tensor is not target], op)
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
-    if made is not None and op.copies is not None:
-        made.saves = [save for save in made.saves if save.storage is not target.storage]
     interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
     if grad is not False:
         rebase(interpreter, target, made, grad)
