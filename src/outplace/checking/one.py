@@ -34,22 +34,28 @@ def unreadable(path: str, error: OSError) -> Failure:
     return Failure(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
 
 
-def check_data(path: str, data: bytes, project: Project) -> Outcome:
+def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> Outcome:
     """What is found in a file with this content; never raises, whatever the file and the analysis do."""
-    book = None
     try:
-        if path.endswith(notebook.SUFFIX):
-            book = notebook.read(data)
+        book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
         source = book.source if book else reading.decode(data)
-        outcome = _analyse(path, source, project)
     except reading.Unreadable as error:
         return Outcome(path, failure=Failure(path, str(error), error.line))
     except Exception as error:
         return Outcome(path, failure=_internal(path, error))
+    outcome = check_text(path, source, project, fixes)
     return _by_cell(outcome, book) if book else outcome
 
 
-def _analyse(path: str, source: str, project: Project) -> Outcome:
+def check_text(path: str, source: str, project: Project, fixes: bool = True) -> Outcome:
+    """What is found in a text with `\\n` line ends; `fixes` says whether each finding is to name its fix."""
+    try:
+        return _analyse(path, source, project, fixes)
+    except Exception as error:
+        return Outcome(path, failure=_internal(path, error))
+
+
+def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     from outplace.source.analysis import check_file
 
     with warnings.catch_warnings():
@@ -62,7 +68,9 @@ def _analyse(path: str, source: str, project: Project) -> Outcome:
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
     )
-    findings = _with_fixes(path, source, noqa.unsuppressed(findings, comments), project)
+    findings = noqa.unsuppressed(findings, comments)
+    if fixes:
+        findings = _with_fixes(path, source, findings, project)
     return Outcome(path, (*findings, *elsewhere), failure, notes, checked.dependencies)
 
 

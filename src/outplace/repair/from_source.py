@@ -89,13 +89,13 @@ class _Repair:
             given_up.clear()  # what could not be fixed before this edit perhaps can be now
         return Repaired(text, tuple(done), tuple(one for one in findings if self.wanted(one)))
 
-    def best(self, text: str, finding: Finding, findings: list[Finding]) -> Fix | None:
-        """The best fix for a finding; None where there is none."""
+    def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
+        """The best fix for a finding, and the text with it; None where there is none."""
         try:
             settled = self._settle(text, finding, findings, 0)
         except Exception:  # an analysis must not fail for want of a remedy
             return None
-        return None if settled is None else Fix(settled[2].title, settled[2].safety)
+        return None if settled is None else (Fix(settled[2].title, settled[2].safety), settled[0])
 
     def _to_do(self, finding: Finding) -> bool:
         return self.wanted(finding) and (self.unsafe or finding.severity == "error")
@@ -170,8 +170,20 @@ def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) 
     """The findings, each with what `outplace fix` would do about it, in a few words."""
     if len(findings) > _MOST_FIXES:
         return list(findings)
-    whole = _Repair(path, check, lambda _: True, True, "auto", dict)
-    return [
-        finding if finding.fix else replace(finding, fix=whole.best(text, finding, list(findings)))
-        for finding in findings
-    ]
+    made: list[Finding] = []
+    for finding in findings:
+        fixed = None if finding.fix else fix_of(path, text, finding, findings, check)
+        made.append(replace(finding, fix=fixed[0]) if fixed else finding)
+    return made
+
+
+def fix_of(
+    path: str,
+    text: str,
+    finding: Finding,
+    findings: Sequence[Finding],
+    check: Check,
+    others: Callable[[], dict[str, str]] = dict,
+) -> tuple[Fix, str] | None:
+    """The best fix for one of a file's findings, and the text with it; None where there is none."""
+    return _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings))

@@ -6,7 +6,7 @@ import ast
 import os
 import tokenize
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from outplace.source.values import Scope
 
@@ -33,9 +33,10 @@ class Module:
 
 
 class Project:
-    """Source files by path and by import name, parsed once."""
+    """Source files by path and by import name, parsed once; `texts` are those that an editor has open and not saved."""
 
-    def __init__(self, roots: Sequence[str] = ()) -> None:
+    def __init__(self, roots: Sequence[str] = (), texts: Mapping[str, str] | None = None) -> None:
+        self._texts = texts or {}
         self._roots = [os.path.abspath(root) for root in roots]
         self._modules: dict[str, Module | None] = {}
         self._trees: dict[str, tuple[str, ast.Module]] = {}
@@ -63,8 +64,7 @@ class Project:
         if path not in self._modules:
             self._modules[path] = None
             try:
-                with tokenize.open(path) as file:
-                    source = file.read()
+                source = self._texts[path] if path in self._texts else _read(path)
                 if len(source) < _LARGEST:
                     self._modules[path] = Module(path, source, _module_name(path), self._parse(path, source))
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -93,6 +93,11 @@ class Project:
                 if os.path.isfile(path):
                     return path
         return None
+
+
+def _read(path: str) -> str:
+    with tokenize.open(path) as file:
+        return file.read()
 
 
 def _module_name(path: str) -> str:
