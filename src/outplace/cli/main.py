@@ -15,6 +15,7 @@ _COMMANDS = {
     "check": "Find in-place bugs in source code, before anything runs.",
     "explain": "Explain a rule, a kind of bug, or an error message.",
     "fix": "Rewrite in-place bugs in source code.",
+    "lsp": "Serve an editor: findings, explanations and fixes while you type.",
     "op": "Say what an operation keeps for its backward, and so what may be overwritten after it.",
     "rules": "List all rules.",
     "run": "Run a program; when an in-place operation breaks its backward, name the lines.",

@@ -1,0 +1,301 @@
+"""The server: listens to the editor, checks what is open when the typing pauses, and answers questions about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+from pygls.workspace import PositionCodec
+
+from outplace import __version__
+from outplace.checking.notebook import SUFFIX, split_cell
+from outplace.checking.outcome import Outcome
+from outplace.checking.settings import Settings
+from outplace.lsp import checking, texts
+from outplace.lsp.checking import Subject
+from outplace.model import Finding, Site
+from outplace.repair.files import Unwritable, read
+
+PAUSE = 0.25
+"""Seconds without a keystroke after which a document is checked."""
+
+_Result = TypeVar("_Result")
+_NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    notebook_selector=[
+        types.NotebookDocumentFilterWithNotebook(
+            notebook="jupyter-notebook", cells=[types.NotebookCellLanguage(language="python")]
+        )
+    ]
+)
+
+
+class Server(LanguageServer):
+    """What is open, what was found in it, and what is still to be checked."""
+
+    def __init__(self) -> None:
+        # Whole texts, because pygls counts a form feed as the end of a line when it applies a change.
+        super().__init__("outplace", __version__, types.TextDocumentSyncKind.Full, _NOTEBOOKS)
+        self._analyst = ThreadPoolExecutor(1, "outplace")  # one analysis at a time, beside the conversation
+        self._checked: dict[str, tuple[Subject, Outcome]] = {}
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._published: dict[str, set[str]] = {}
+        self._complaints: set[str] = set()
+
+    # What is open
+
+    @property
+    def codec(self) -> PositionCodec:
+        """How the client counts columns."""
+        return self.workspace.position_codec
+
+    def notebook_of(self, uri: str) -> types.NotebookDocument | None:
+        """The notebook that a document is a cell of."""
+        return self.workspace.get_notebook_document(cell_uri=uri)
+
+    def opened(self) -> list[str]:
+        """The documents that are checked as a whole: texts, and notebooks for all their cells."""
+        alone = [doc.uri for doc in self.workspace.text_documents.values() if not self.notebook_of(doc.uri)]
+        return [*alone, *(book.uri for book in self.workspace.notebook_documents.values())]
+
+    def whole(self, uri: str) -> str:
+        """The document that is checked when this one changes: a cell's notebook, or the document itself."""
+        book = self.notebook_of(uri)
+        return book.uri if book else uri
+
+    def text(self, uri: str) -> str:
+        """The text of a document as the editor has it, or as it is on disk."""
+        document = self.workspace.get_text_document(uri)
+        if document.version is not None:  # it is open
+            return document.source
+        try:
+            return read(path_of(uri)).text
+        except Unwritable:
+            return ""
+
+    def subject(self, uri: str) -> Subject:
+        """A document as it is to be analysed now."""
+        open_texts = {
+            path_of(doc.uri): texts.plain(doc.source)
+            for doc in self.workspace.text_documents.values()
+            if doc.uri.startswith("file:")
+        }
+        book = self.workspace.get_notebook_document(notebook_uri=uri)
+        if book is None:
+            return Subject(path_of(uri), texts.plain(self.text(uri)), open_texts=open_texts)
+        kinds = {types.NotebookCellKind.Code: "code", types.NotebookCellKind.Markup: "markdown"}
+        cells = tuple((kinds[cell.kind], texts.plain(self.text(cell.document))) for cell in book.cells)
+        path = path_of(uri)
+        return Subject(
+            path if path.endswith(SUFFIX) else path + SUFFIX, "\n".join(text for _, text in cells), cells, open_texts
+        )
+
+    def settings(self, path: str) -> Settings:
+        """The settings of a document's project; a fault in them is told once."""
+        found, complaint = checking.settings_for(path, self.workspace.root_path or os.getcwd())
+        if complaint and complaint not in self._complaints:
+            self._complaints.add(complaint)
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"outplace: {complaint}"))
+        return found
+
+    # Checking
+
+    def schedule(self, uri: str, pause: float = PAUSE) -> None:
+        """Checks a document after a pause, unless it changes again before."""
+        self.unschedule(uri)
+        self._waiting[uri] = asyncio.ensure_future(self._later(uri, pause))
+
+    def schedule_all(self) -> None:
+        """Checks everything that is open: a file that others import, or a configuration, is another now."""
+        for uri in self.opened():
+            self.schedule(uri)
+
+    def unschedule(self, uri: str) -> None:
+        """Drops the check that waits."""
+        waiting = self._waiting.pop(uri, None)
+        if waiting is not None:
+            waiting.cancel()
+
+    async def _later(self, uri: str, pause: float) -> None:
+        await asyncio.sleep(pause)
+        await self._check(uri)
+
+    async def _check(self, uri: str) -> None:
+        subject = self.subject(uri)
+        settings = self.settings(subject.path)
+        outcome = await self.aside(lambda: checking.check(subject, settings))
+        failure = outcome.failure
+        if failure is not None:
+            if failure.internal:
+                self.window_log_message(types.LogMessageParams(types.MessageType.Error, failure.message))
+            return  # half a statement, most likely: what was found before stays until it can be read again
+        self._checked[uri] = subject, outcome
+        self._publish(uri)
+
+    async def fresh(self, uri: str) -> tuple[Subject, Outcome] | None:
+        """What is found in a document as it is now, checked at once where that is still to be done."""
+        known = self._checked.get(uri)
+        if known is None or known[0] != self.subject(uri):
+            self.unschedule(uri)
+            await self._check(uri)
+            known = self._checked.get(uri)
+        return known if known is not None and known[0] == self.subject(uri) else None
+
+    async def aside(self, work: Callable[[], _Result]) -> _Result:
+        """Work done in the analyst's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._analyst, work)
+
+    # Telling
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self.unschedule(uri)
+        self._checked.pop(uri, None)
+        self._publish(uri)
+
+    def found_in(self, uri: str) -> list[Finding]:
+        """All that is found in a document, or in a cell, by its own analysis or by that of a program that uses it."""
+        found: dict[tuple[str, int, int], Finding] = {}
+        own = self.whole(uri)
+        for origin in sorted(self._checked, key=lambda origin: origin != own):
+            for finding in self._checked[origin][1].findings:
+                if self._address(finding.site, origin) == uri:
+                    found.setdefault((finding.code, finding.site.line, finding.site.column), finding)
+        return sorted(found.values(), key=lambda finding: (finding.site.line, finding.site.column))
+
+    def _address(self, site: Site, origin: str) -> str:
+        """The client's own address for the file of a site, or for its cell of the notebook `origin`."""
+        path, cell = split_cell(site.file)
+        if cell is not None:
+            book = self.workspace.get_notebook_document(notebook_uri=origin)
+            return book.cells[cell - 1].document if book and cell <= len(book.cells) else origin
+        if path == path_of(origin):
+            return origin
+        same = (doc.uri for doc in self.workspace.text_documents.values() if path_of(doc.uri) == path)
+        return next(same, uris.from_fs_path(os.path.abspath(path)) or origin)
+
+    def _publish(self, origin: str) -> None:
+        """Sends the findings of all documents that this one has or had something to say about."""
+        checked = self._checked.get(origin)
+        now = {self._address(finding.site, origin) for finding in checked[1].findings} if checked else set()
+        before = self._published.pop(origin, set())
+        if checked:
+            self._published[origin] = now
+        book = self.workspace.get_notebook_document(notebook_uri=origin)
+        own = {cell.document for cell in book.cells} if book else {origin}
+        for uri in sorted(before | now | own):
+            diagnostics = [self.diagnostic(finding, uri) for finding in self.found_in(uri)]
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+
+    def diagnostic(self, finding: Finding, uri: str) -> types.Diagnostic:
+        """A finding as the protocol has it: the line that saved is the related information."""
+        error = finding.severity == "error"
+        return types.Diagnostic(
+            texts.range_of(finding.site, self.text(uri), self.codec),
+            finding.message,
+            types.DiagnosticSeverity.Error if error else types.DiagnosticSeverity.Warning,
+            finding.code,
+            source="outplace",
+            related_information=self._related(finding, self.whole(uri)),
+        )
+
+    def _related(self, finding: Finding, origin: str) -> list[types.DiagnosticRelatedInformation] | None:
+        saved = finding.saved_by
+        if saved is None:
+            return None
+        uri = self._address(saved, origin)
+        where = types.Location(uri, texts.range_of(saved, self.text(uri), self.codec))
+        return [types.DiagnosticRelatedInformation(where, "saved for backward here")]
+
+    def at(self, uri: str, where: types.Range) -> Iterable[Finding]:
+        """The findings that a range touches."""
+        for finding in self.found_in(uri):
+            own = texts.range_of(finding.site, self.text(uri), self.codec)
+            if _key(own.start) <= _key(where.end) and _key(where.start) <= _key(own.end):
+                yield finding
+
+
+def _key(position: types.Position) -> tuple[int, int]:
+    return position.line, position.character
+
+
+def path_of(uri: str) -> str:
+    """The file behind an address; the address itself for documents that are no file (`untitled:1`)."""
+    return uris.to_fs_path(uri) or uri
+
+
+def build() -> Server:
+    """A server that answers."""
+    from outplace.lsp import actions, hovering
+
+    server = Server()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(_: types.InitializeParams) -> None:
+        # Changes of a notebook's cells come in pieces whatever was asked for.
+        server.workspace._sync_kind = types.TextDocumentSyncKind.Incremental
+
+    @server.feature(types.INITIALIZED)
+    async def initialized(_: types.InitializedParams) -> None:
+        await _watch_files(server)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    async def did_open(params: types.DidOpenTextDocumentParams) -> None:
+        server.schedule(params.text_document.uri, 0)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def did_change(params: types.DidChangeTextDocumentParams) -> None:
+        server.schedule(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def did_save(_: types.DidSaveTextDocumentParams) -> None:
+        server.schedule_all()
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def did_close(params: types.DidCloseTextDocumentParams) -> None:
+        server.forget(params.text_document.uri)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    async def notebook_did_open(params: types.DidOpenNotebookDocumentParams) -> None:
+        server.schedule(params.notebook_document.uri, 0)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    async def notebook_did_change(params: types.DidChangeNotebookDocumentParams) -> None:
+        server.schedule(params.notebook_document.uri)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    async def notebook_did_close(params: types.DidCloseNotebookDocumentParams) -> None:
+        server.forget(params.notebook_document.uri)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def watched(_: types.DidChangeWatchedFilesParams) -> None:
+        server.schedule_all()
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hover(params: types.HoverParams) -> types.Hover | None:
+        return await hovering.hover(server, params)
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(list(actions.KINDS)))
+    async def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
+        return await actions.code_actions(server, params)
+
+    return server
+
+
+async def _watch_files(server: Server) -> None:
+    """Asks the client to tell of changes that are made outside of it."""
+    workspace = server.client_capabilities.workspace
+    watching = workspace.did_change_watched_files if workspace else None
+    if not watching or not watching.dynamic_registration:
+        return
+    watchers = [types.FileSystemWatcher(pattern) for pattern in ("**/pyproject.toml", "**/*.py")]
+    options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+    registration = types.Registration("outplace-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
+    with contextlib.suppress(Exception):  # a client that will not is a client without it
+        await server.client_register_capability_async(types.RegistrationParams([registration]))
