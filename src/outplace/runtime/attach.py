@@ -6,18 +6,16 @@ torch is never imported here. If the program has not imported it yet, the hooks 
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
 import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
-from types import FrameType, ModuleType, TracebackType
+from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from outplace.model import Diagnosis
-from outplace.runtime import diagnose, instrument, record
+from outplace.runtime import diagnose, imports, instrument, record
 from outplace.runtime.usercode import own_files
 
 Way = Literal["marks", "tags"]
@@ -43,8 +41,8 @@ def attach(way: Way) -> None:
             instrument.install_finder()
         if _torch_is_here():
             _connect()
-        elif _torch_comes not in sys.meta_path:
-            sys.meta_path.insert(0, _torch_comes)
+        else:
+            imports.then("torch", _torch_came)
 
 
 def _torch_is_here() -> bool:
@@ -57,8 +55,7 @@ def detach() -> None:
     with _lock:
         _way = None
         instrument.remove_finder()
-        if _torch_comes in sys.meta_path:
-            sys.meta_path.remove(_torch_comes)
+        imports.forget("torch")
         _unwatch_errors()
         if _torch_is_here():
             from outplace.runtime import engine, tags, writes
@@ -85,60 +82,20 @@ def attach_to_process() -> None:
 # -- torch --------------------------------------------------------------------------------------------------------
 
 
-class _TorchComes(importlib.abc.MetaPathFinder):
-    """Waits for `import torch` and then connects. A mere look (`importlib.util.find_spec("torch")`) is no import."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch":
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _ThenConnect(spec.loader)
-                return spec
-        return None
-
-
-_torch_comes = _TorchComes()
-
-
-class _ThenConnect(importlib.abc.Loader):
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        created: ModuleType | None = self._loader.create_module(spec)
-        return created
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        try:
-            self._loader.exec_module(module)
-        except BaseException as error:
-            diagnose.trim(error)
-            raise
-        if _torch_comes in sys.meta_path:
-            sys.meta_path.remove(_torch_comes)
-        if attached():
-            _connect()
+def _torch_came() -> None:
+    if attached():
+        _connect()
 
 
 def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import engine, silent, tags, writes
+    from outplace.runtime import dynamo, engine, silent, tags, writes
 
     own_files.know_torch(torch.__path__[0])
-    record.connect(torch._C._autograd._get_sequence_nr, torch.compiler.is_dynamo_compiling, _graph_on_other_thread)
+    record.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
+    dynamo.heed_when_it_compiles()
     writes.install()
     silent.install()
     engine.install(_backward_failed)

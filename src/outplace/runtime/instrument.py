@@ -54,7 +54,17 @@ def publish() -> None:
     if not hasattr(builtins, MARK):
         put(OUT=_pass_on, LEAF=_pass_on, ITEM=_pass_on, CAUGHT=_nothing)
         atexit.register(_retire)
-    put(MARK=record.mark, BACK=record.back, AT=record.at)
+    put(**_marks)
+
+
+_marks: dict[str, Any] = {"MARK": record.mark, "BACK": record.back, "AT": record.at}
+
+
+def heed_dynamo() -> None:
+    """From now on the marks look whether Dynamo is reading them."""
+    _marks.update(MARK=record.mark_unless_traced, BACK=record.back_unless_traced, AT=record.at_unless_traced)
+    if hasattr(builtins, MARK):
+        put(**_marks)
 
 
 def put(**functions: Any) -> None:
@@ -83,10 +93,15 @@ def _namespaces() -> tuple[dict[str, Any], ...]:
     return (now, *copies)
 
 
+def add_marks(tree: ast.Module, filename: str) -> None:
+    """Puts marks into a tree that is to be compiled as this file."""
+    _Marker(filename).visit(tree)
+
+
 def compile_marked(source: str | bytes, filename: str) -> CodeType:
     """Compiles source with marks in it; source that cannot be parsed raises what `compile` raises."""
     tree = ast.parse(source, filename, type_comments=False)
-    _Marker(filename).visit(tree)
+    add_marks(tree, filename)
     code: CodeType = compile(tree, filename, "exec", dont_inherit=True)
     return code
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import sys
 import threading
 import weakref
@@ -36,6 +37,7 @@ _get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _mode_active = torch._C._is_torch_function_mode_enabled
+_version_of = operator.attrgetter("_version")
 _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -53,7 +55,7 @@ class _Stepping:
 _stepping = _Stepping()  # an instance, because its slot is read faster than a class's attribute
 
 
-is_traced: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+is_traced: Callable[[], bool] = record.is_traced
 """Is Dynamo reading this call instead of running it? It must then see nothing of what we do."""
 
 
@@ -271,12 +273,14 @@ def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
 
 
 class _Known:
-    """What is known of an optimizer: its parameters, and whether all of them are plain tensors."""
+    """What is known of an optimizer: its parameters, are all of them plain tensors, is its class the user's own."""
 
-    __slots__ = ("optimizer", "parameters", "plain")
+    __slots__ = ("name", "optimizer", "own", "parameters", "plain")
 
-    def __init__(self, optimizer: Any, forget: Callable[[Any], object]) -> None:
+    def __init__(self, optimizer: Any, own: bool, forget: Callable[[Any], object]) -> None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.name = f"{type(optimizer).__name__}.step"
+        self.own = own
         self.optimizer = weakref.ref(optimizer, forget)
         self.parameters = tuple(weakref.ref(p) for p in parameters)
         self.plain = all(type(p) in _plain_types for p in parameters)
@@ -287,38 +291,41 @@ class _StepHooks:
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
-        self._before: list[tuple[Any, bool, array[int]]] = []
+        self._before: list[tuple[_Known, array[int]]] = []
         self._own_class: dict[type, bool] = {}
 
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
-        own = self._is_own(type(optimizer))
-        if not own:
+        known = self._known.get(id(optimizer))
+        if known is None or known.optimizer() is not optimizer:
+            known = self._meet(optimizer)
+        if not known.own:
             _stepping.depth += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
             _stepping.thread = _get_ident() if closure is None else 0
-        self._before.append((optimizer, own, self._versions(optimizer)))
+        self._before.append((known, self._versions(known, optimizer)))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
-        before = None
-        own = False
-        while self._before and before is None:  # a step that raised has left its entry behind
-            stepping, own, versions = self._before.pop()
-            if not own:
+        while self._before:  # a step that raised has left its entry behind
+            known, before = self._before.pop()
+            if not known.own:
                 _stepping.depth -= 1
                 _stepping.thread = 0
-            before = versions if stepping is optimizer else None
-        if before is not None and not own:
-            frames = frames_to_own_code(_get_frame(1))
-            name = f"{type(optimizer).__name__}.step"
-            after = self._versions(optimizer)
-            if before == after:
-                self._note_hidden_step(optimizer, name, frames)
-            parameters = self._known[id(optimizer)].parameters
-            record.add_step(Step(_next_number(), name, frames, parameters, before, after))
+            if known.optimizer() is optimizer:
+                if not known.own:
+                    self._note_step(known, optimizer, before, frames_to_own_code(_get_frame(1)))
+                return
+
+    def _note_step(self, known: _Known, optimizer: Any, before: array[int], frames: tuple[Instruction, ...]) -> None:
+        after = self._versions(known, optimizer)
+        if before == after:
+            self._note_hidden_step(optimizer, known.name, frames)
+        if len(after) != len(known.parameters):
+            known = self._meet(optimizer)
+        record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, after))
 
     def _note_hidden_step(self, optimizer: Any, name: str, frames: tuple[Instruction, ...]) -> None:
         """Fused optimizers write their parameters without moving a version."""
@@ -329,17 +336,15 @@ class _StepHooks:
                 storage = parameter.untyped_storage()._cdata
                 on_hidden(Write(storage, None, _next_number(), name, frames, None, False))
 
-    def _versions(self, optimizer: Any) -> array[int]:
-        known = self._known.get(id(optimizer))
-        if known is None or known.optimizer() is not optimizer:
-            known = self._meet(optimizer)
+    def _versions(self, known: _Known, optimizer: Any) -> array[int]:
+        versions: list[int] = []
         if known.plain and not _mode_active():
-            versions = [p._version for group in optimizer.param_groups for p in group["params"]]
+            for group in optimizer.param_groups:
+                versions += map(_version_of, group["params"])
         else:
             with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
-                versions = [p._version for group in optimizer.param_groups for p in group["params"]]
-        if len(versions) != len(known.parameters):
-            self._meet(optimizer)
+                for group in optimizer.param_groups:
+                    versions += map(_version_of, group["params"])
         return array("Q", versions)
 
     def _meet(self, optimizer: Any) -> _Known:
@@ -349,7 +354,7 @@ class _StepHooks:
             if key in all_known and all_known[key].optimizer is reference:
                 del all_known[key]
 
-        known = all_known[key] = _Known(optimizer, forget)
+        known = all_known[key] = _Known(optimizer, self._is_own(type(optimizer)), forget)
         return known
 
     def _is_own(self, kind: type) -> bool:
