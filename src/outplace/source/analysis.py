@@ -29,7 +29,8 @@ _WRITES = re.compile(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
     | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
     | \binplace\s*=\s*True | \bout\s*= | \.data\b | \.step\(       # flags and steps
-    | (?i:(?:re|leakyre|rre|[cs]?e|si)lu6?|mish|hard\w+|threshold|dropout[123]?d?)\((?:[^()]|\([^()]*\)){0,200}?\bTrue  # by position
+    | (?i:(?:re|rre|leaky_?re|[cs]?e|si)lu6?|mish|hard\w+|threshold|dropout[123]?d?)      # relu(x, True)
+      \((?:[^()]|\([^()]*\)){0,200}?\bTrue\b
     | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
     | _foreach_\w*_\( | aten\.\w*_\b
     """,

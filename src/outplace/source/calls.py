@@ -24,6 +24,7 @@ from outplace.source.values import (
     Outside,
     Scope,
     Torch,
+    Unknown,
     Value,
     join,
 )
@@ -48,6 +49,8 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
             keywords[keyword.arg] = value
         elif isinstance(value, Dictionary):
             keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+    if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+        interpreter.tape.opaque = True
     if isinstance(function, Choice):
         return join([interpreter.call(option, args, keywords, node) for option in function.options])
     return interpreter.call(function, args, keywords, node)

@@ -32,16 +32,25 @@ class Place:
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("leaf", "node", "since", "tensor_grad", "writes")
+    __slots__ = ("writes",)
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+
+
+class Family:
+    """A tensor and its views, whose history is one. A detached alias shares the memory and begins a family of its own."""
+
+    __slots__ = ("grad", "leaf", "node", "since")
+
+    def __init__(self) -> None:
         self.node: Node | None = None
-        """The node of the latest recorded write, which all views then depend on."""
+        """The node of the latest recorded write to any of them, which all then depend on."""
         self.since = 0
-        self.tensor_grad: bool | None = False
+        self.grad: bool | None = False
+        """Does the tensor that the others are views of require grad?"""
         self.leaf: Tensor | None = None
-        """The leaf that owns it, if it requires grad."""
+        """That tensor, if it is a leaf that requires grad."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,10 @@ class Tape:
 
     path: Path = ()
     hits: list[Hit] = field(default_factory=list)
+    went_backward: bool = False
+    """Has a backward been followed?"""
+    opaque: bool = False
+    """Has there been one that could not be?"""
 
     def tick(self) -> int:
         """The next moment."""
@@ -128,6 +141,14 @@ class Tape:
         write = Write(self.tick(), self.path, place, operation, sure, tracked and not tensor.untracked, step, target)
         tensor.storage.writes.append(write)
         return write
+
+    def accumulate(self, roots: list[Node], inputs: list[Tensor] | None = None) -> None:
+        """`loss.backward()`: a backward that leaves gradients with the leaves."""
+        self.went_backward |= bool(roots)
+        self.opaque |= not roots
+        for leaf in inputs if inputs is not None else (leaf for node in self._reached(roots) for leaf in node.leaves):
+            leaf.graded = True
+        self.backward(roots, inputs)
 
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
@@ -160,7 +181,7 @@ class Tape:
                 if not other.tracked and other is not write and other.place.function == write.place.function:
                     self.hits.append(Hit(kind, other, other.place, sure, node, save))
 
-    def _reached(self, roots: list[Node], inputs: list[Tensor] | None) -> list[Node]:
+    def _reached(self, roots: list[Node], inputs: list[Tensor] | None = None) -> list[Node]:
         seen: dict[int, Node] = {}
         stack = list(roots)
         while stack:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.source.tape import Family
+
 if TYPE_CHECKING:
     from outplace.source.project import Module
     from outplace.source.tape import Node, Storage
@@ -50,7 +52,7 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "certain", "dtype", "expanded", "gradient", "inference", "known", "leaf", "made", "node", "parameter",
+        "certain", "dtype", "expanded", "family", "graded", "gradient", "inference", "known", "leaf", "made", "node", "parameter",
         "requires_grad", "since", "storage", "untracked", "view", "whole",
     )  # fmt: skip
 
@@ -62,8 +64,11 @@ class Tensor(Value):
         leaf: bool = False,
         known: bool = True,
         dtype: str | None = None,
+        of: Tensor | None = None,
     ) -> None:
+        """`of`: the tensor that it is a view of, or stands for."""
         self.storage = storage
+        self.family = Family() if of is None else of.family
         self.requires_grad = requires_grad
         self.node = node
         self.since = 0
@@ -84,6 +89,8 @@ class Tensor(Value):
         self.inference = False
         self.gradient = False
         """A gradient that autograd handed to a hook."""
+        self.graded: bool | None = False
+        """Has a leaf got a gradient, which an optimizer would step by?"""
         self.made: ast.AST | None = None
 
 

@@ -77,7 +77,7 @@ def _function_results(
         )
     if not isinstance(made, Tensor):
         return made
-    result = Tensor(made.storage, grad, node, dtype=made.dtype)
+    result = Tensor(made.storage, grad, node, dtype=made.dtype)  # a family of its own: its history is the Function
     result.since, result.certain = interpreter.tape.tick(), made.certain
     if grad and (made.view in ("view", "multi", "nograd") or id(made.storage) in inputs):
         result.view = "custom"

@@ -63,6 +63,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     if isinstance(holder, Tensor):
         if name == "data":
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
+        elif name == "grad":
+            holder.graded = not (isinstance(value, Const) and value.value is None)
         elif name == "requires_grad" and isinstance(value, Const):
             set_requires_grad(interpreter, holder, bool(value.value))
     elif isinstance(holder, Layer):
@@ -83,7 +85,7 @@ def method(
     if isinstance(receiver, Tensor):
         return tensor_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Optimizer):
-        return optimizer_method(interpreter, receiver, name, args, node)
+        return optimizer_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
         return context_method(interpreter, receiver, name, args, node)
     if isinstance(receiver, Instance) and name == "__init_optimizer__":

@@ -223,7 +223,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
         made.storage = args[0].storage
         made.since = interpreter.tape.tick()
     if grad:
-        made.storage.leaf = made
+        made.family.leaf = made
     return made
 
 
@@ -235,7 +235,7 @@ def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str
 
 def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
-    interpreter.tape.backward(roots, list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
+    interpreter.tape.accumulate(roots, list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
     return NONE
 
 

@@ -91,7 +91,7 @@ def _set_tensor_item(
     values = list(tensors_in(value))
     advanced = _is_advanced(key)
     if not again:
-        by_view = tensor.storage.leaf is not None and advanced is False
+        by_view = tensor.family.leaf is not None and advanced is False
         check_write(interpreter, tensor, node, "item assignment by view" if by_view else "item assignment", values)
     interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))
     grad = False if interpreter.grad in ("off", "inference") else any_grad([tensor, *values])

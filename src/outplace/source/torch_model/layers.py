@@ -123,7 +123,7 @@ def run_dropout(
     op = find_op(name)
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
         return run_op(interpreter, name, [given], {}, node, label=label)
-    perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype)
+    perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
     perhaps.certain, perhaps.since, perhaps.view = False, given.since, given.view
     run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given
@@ -169,7 +169,7 @@ def hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:
     """A full backward hook passes the output through a custom Function, which returns it as a view."""
     for tensor in tensors_in(value):
         if requires_grad(tensor):
-            view = Tensor(tensor.storage, tensor.requires_grad, node_of(tensor), dtype=tensor.dtype)
+            view = Tensor(tensor.storage, tensor.requires_grad, node_of(tensor), dtype=tensor.dtype, of=tensor)
             view.view, view.since, view.certain = "custom", interpreter.tape.tick(), tensor.certain
             if isinstance(value, Tensor):
                 return view

@@ -98,8 +98,8 @@ def _backward(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     root = node_of(tensor)
-    if root is not None:
-        interpreter.tape.backward([root], list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
+    inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
+    interpreter.tape.accumulate([root] if root is not None else [], inputs)
     return NONE
 
 
@@ -164,7 +164,7 @@ def _as_float(
 
 
 def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
-    same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype)
+    same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype, of=tensor)
     same.certain, same.since, same.view = False, interpreter.tape.tick(), tensor.view
     same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
     return same

@@ -9,7 +9,7 @@ from outplace.source import python_model
 from outplace.source.tape import Hit
 from outplace.source.torch_model.layers import CONTAINERS, after_forward, fill_container, make_layer, run_layer
 from outplace.source.torch_model.methods import detached
-from outplace.source.torch_model.optimizers import make_optimizer
+from outplace.source.torch_model.optimizers import forget_gradients, make_optimizer
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.values import (
     NONE,
@@ -175,6 +175,8 @@ def module_method(
     if name == "reset_parameters":
         for tensor in parameters_of(module):
             interpreter.tape.write(tensor, interpreter.place(node), name, step=True)
+    if name == "zero_grad":
+        forget_gradients(interpreter, parameters_of(module), args, keywords)
     return NONE if name in ("__init__", "zero_grad", "reset_parameters") else None
 
 

@@ -228,7 +228,7 @@ def _new_results(
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
         if made is not None and result.view is None:
             made.outputs.append(result.storage)
-            result.storage.tensor_grad = grad
+            result.family.grad = grad
         outputs.append(result)
     if not results:
         return UNKNOWN
@@ -250,7 +250,7 @@ def _several(op: ops.Op, numbers: set[str]) -> list[str]:
 def _sibling(interpreter: Interpreter, value: Value) -> Value:
     if not isinstance(value, Tensor):
         return value
-    other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype)
+    other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
     other.since, other.view, other.certain, other.whole = value.since, value.view, value.certain, False
     return other
 
@@ -270,7 +270,7 @@ def _shared_result(
             continue
         if how == "same" and sure:
             return source
-        result = Tensor(source.storage, dtype=source.dtype)
+        result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)
         result.certain = source.certain and bool(sure)
         result.made = node
         result.view = _view_kind(interpreter, how, source)
@@ -337,9 +337,7 @@ def augmented(interpreter: Interpreter, node: ast.AugAssign, old: Tensor, value:
     if isinstance(node.op, ast.MatMult):
         return binary(interpreter, node.op, old, value, node)
     if not old.known and not isinstance(value, Tensor):
-        made = Tensor(old.storage, old.requires_grad, old.node, known=False)
         interpreter.tape.write(old, interpreter.place(node), _SYMBOLS[type(node.op)], target=ast.unparse(node.target))
-        made.since = interpreter.tape.tick()
         return old
     return run_op(interpreter, f"{_OPERATOR_OPS[type(node.op)]}_", [old, value], {}, node, method=True,
                   label=_SYMBOLS[type(node.op)])  # fmt: skip

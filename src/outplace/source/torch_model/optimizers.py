@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Dictionary, Function, Items, Optimizer, Tensor, Value, options
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Dictionary, Function, Items, Optimizer, Tensor, Value, options
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -33,16 +33,42 @@ def parameters_in(value: Value) -> Iterator[Tensor]:
 
 
 def optimizer_method(
-    interpreter: Interpreter, optimizer: Optimizer, name: str, args: list[Value], node: ast.AST
+    interpreter: Interpreter,
+    optimizer: Optimizer,
+    name: str,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
 ) -> Value:
     """A method of an optimizer; `step` writes its parameters."""
     if name == "step":
         if args and isinstance(args[0], Function):
             interpreter.call(args[0], [], {}, node)
-        for tensor in optimizer.parameters:
-            if tensor.requires_grad is not False:
-                interpreter.tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True)
+        _step(interpreter, optimizer, node)
         return NONE
+    if name == "zero_grad":
+        forget_gradients(interpreter, optimizer.parameters, args, keywords)
     if name == "add_param_group" and args:
         optimizer.parameters.extend(parameters_in(args[0]))
     return NONE
+
+
+def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None:
+    """Writes the parameters that have a gradient; all, where the backward could not be followed."""
+    tape = interpreter.tape
+    trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
+    guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
+    for tensor in trained:
+        if tensor.graded is not False or tape.opaque or guessing:
+            sure = guessing or tensor.graded is True
+            tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+
+
+def forget_gradients(
+    interpreter: Interpreter, parameters: list[Tensor], args: list[Value], keywords: dict[str, Value]
+) -> None:
+    """`zero_grad()`: gradients are gone, unless they are only set to zero."""
+    to_none = args[0] if args else keywords.get("set_to_none", Const(True))
+    if isinstance(to_none, Const) and to_none.value:
+        for tensor in parameters:
+            tensor.graded = None if interpreter.tape.path and tensor.graded else False

@@ -23,7 +23,7 @@ def fresh(
     made.since = interpreter.tape.tick()
     made.inference = interpreter.grad == "inference"
     if leaf and requires_grad:
-        made.storage.leaf = made
+        made.family.leaf = made
     return made
 
 
@@ -44,15 +44,15 @@ def copied(interpreter: Interpreter, tensor: Tensor) -> Tensor:
 
 def requires_grad(tensor: Tensor) -> bool | None:
     """Does it require grad now? A recorded write into its storage makes it so."""
-    if tensor.storage.since > tensor.since and tensor.storage.node is not None and not tensor.untracked:
-        return tensor.storage.tensor_grad or tensor.requires_grad
+    if tensor.family.since > tensor.since and tensor.family.node is not None:
+        return tensor.family.grad or tensor.requires_grad
     return tensor.requires_grad
 
 
 def node_of(tensor: Tensor) -> Node | None:
     """The node that made its present value."""
-    if tensor.storage.since > tensor.since and tensor.storage.node is not None:
-        return tensor.storage.node
+    if tensor.family.since > tensor.since and tensor.family.node is not None:
+        return tensor.family.node
     return tensor.node
 
 
@@ -94,13 +94,14 @@ def any_grad(tensors: Any) -> bool | None:
 
 def set_requires_grad(interpreter: Interpreter, tensor: Tensor, on: bool | None) -> None:
     """`x.requires_grad_(on)`."""
-    if tensor.node is not None or (tensor.storage.node is not None and not tensor.leaf):
+    if tensor.node is not None or (tensor.family.node is not None and not tensor.leaf):
         return
     tensor.requires_grad = on if tensor.dtype not in ("int", "bool") else False
     tensor.leaf = True
     tensor.since = interpreter.tape.tick()
     if tensor.view in (None, "detached"):
-        tensor.storage.leaf = tensor if on else None
+        tensor.family.leaf = tensor if on else None
+        tensor.family.grad = tensor.requires_grad
 
 
 def flag(value: Value | None) -> bool | None:

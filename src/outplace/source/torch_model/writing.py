@@ -21,14 +21,14 @@ def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bo
     if target.leaf and target.requires_grad:
         return  # PyTorch has refused it
     if node is not None:
-        for before in (target.node, target.storage.node):
+        for before in (target.node, target.family.node):
             if before is not None and before not in node.inputs:
                 node.inputs.append(before)
-    target.storage.node = node
-    target.storage.tensor_grad = grad
-    target.storage.since = interpreter.tape.tick()
+    target.family.node = node
+    target.family.grad = grad
+    target.family.since = interpreter.tape.tick()
     target.requires_grad, target.node, target.leaf = grad, node, False
-    target.since = target.storage.since
+    target.since = target.family.since
 
 
 def target_text(node: ast.AST) -> str:
@@ -66,14 +66,14 @@ def check_write(
         return
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.view == "nograd":
-        recorded = recorded or bool(target.storage.tensor_grad)  # it is the base that counts
-    owner = target.storage.leaf
+        recorded = recorded or bool(target.family.grad)  # it is the base that counts
+    owner = target.family.leaf
     if recorded and target.view in ("multi", "custom", "nograd"):
         interpreter.hit(
             {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure
         )
-    elif owner is not None and owner.requires_grad and target.view != "detached":
-        on_view = target is not owner and target.view is not None
+    elif owner is not None and owner.requires_grad:
+        on_view = target is not owner and target.view not in (None, "detached")
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
 
 
