@@ -58,8 +58,9 @@ def detach() -> None:
         imports.forget("torch")
         _unwatch_errors()
         if _torch_is_here():
-            from outplace.runtime import engine, tags, writes
+            from outplace.runtime import dynamo, engine, tags, writes
 
+            dynamo.uninstall()
             tags.uninstall()
             writes.uninstall()
             engine.uninstall()
@@ -95,7 +96,7 @@ def _connect() -> None:
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
-    dynamo.heed_when_it_compiles()
+    dynamo.install()
     writes.install()
     silent.install()
     engine.install(_backward_failed)

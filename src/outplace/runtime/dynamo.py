@@ -1,33 +1,60 @@
 """When Dynamo compiles: it reads the code that calls our hooks, and must find nothing there that it cannot compile.
 
-Looking at every mark whether Dynamo is reading it costs a tenth of the mark in all the programs that never compile, so
-it begins with the first compilation. Importing Dynamo means nothing: making an optimizer imports it.
+Looking at every mark whether Dynamo is reading it costs a part of the mark in all the programs that never compile, so
+it begins when a program first asks for a compilation. Importing Dynamo means nothing: making an optimizer imports it.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from outplace.runtime import imports, instrument, record, writes
 
+_MODULE = "torch._dynamo.eval_frame"
 
-def heed_when_it_compiles() -> None:
-    """Has the hooks look for Dynamo from its first compilation on."""
-    if "torch._dynamo" in sys.modules:
-        _await_compilation()
+_original: Callable[..., None] | None = None
+
+
+def install() -> None:
+    """Has the hooks look for Dynamo from its first use on."""
+    if _MODULE in sys.modules:
+        _await_use()
     else:
-        imports.then("torch._dynamo", _await_compilation)
+        imports.then(_MODULE, _await_use)
 
 
-def _await_compilation() -> None:
-    try:
-        sys.modules["torch._dynamo"].callback_handler.register_start_callback(_heed)
-    except AttributeError:  # a torch that does not say when it begins to compile
+def uninstall() -> None:
+    """Waits for it no longer."""
+    global _original
+    imports.forget(_MODULE)
+    if _original is not None:
+        sys.modules[_MODULE]._TorchDynamoContext.__init__ = _original  # type: ignore[attr-defined]
+        _original = None
+
+
+def _await_use() -> None:
+    global _original
+    context: Any = getattr(sys.modules[_MODULE], "_TorchDynamoContext", None)
+    if context is None:  # a torch that begins in another way: the marks look from the start
         _heed()
+        return
+    original = _original = context.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
+        if callback is not None and callback is not False:  # those switch Dynamo off
+            uninstall()
+            _heed()
+        original(self, callback, *args, **kwargs)
+
+    context.__init__ = __init__
 
 
-def _heed(*_: object) -> None:
+def _heed() -> None:
     record.is_traced = writes.is_traced = torch.compiler.is_dynamo_compiling
     instrument.heed_dynamo()
