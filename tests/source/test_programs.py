@@ -21,7 +21,6 @@ NOT_SEEN = {
     "grad_used_as_data": "a .grad that a later backward adds to",
     "map_over_unbound": "an unbound method handed to map",
     "operator_module": "functools.reduce over operator.iadd",
-    "overlap_shift": "which elements two slices share",
     "shape_mismatch_accumulate": "shapes",
     "sparse_mm_dense_changed": "sparse tensors",
     "sparse_values_scaled": "sparse tensors",

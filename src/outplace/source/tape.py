@@ -39,7 +39,7 @@ class Storage:
 
 
 class Family:
-    """A tensor and its views, whose history is one. A detached alias shares the memory and begins a family of its own."""
+    """A tensor and its views: their history is one. A detached alias shares the memory, not the family."""
 
     __slots__ = ("grad", "leaf", "node", "since")
 

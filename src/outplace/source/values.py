@@ -52,8 +52,8 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "certain", "dtype", "expanded", "family", "graded", "gradient", "inference", "known", "leaf", "made", "node", "parameter",
-        "requires_grad", "since", "storage", "untracked", "view", "whole",
+        "certain", "dtype", "expanded", "family", "graded", "gradient", "inference", "known", "leaf", "made", "node",
+        "parameter", "region", "requires_grad", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +68,7 @@ class Tensor(Value):
     ) -> None:
         """`of`: the tensor that it is a view of, or stands for."""
         self.storage = storage
-        self.family = Family() if of is None else of.family
+        self.family: Family = Family() if of is None else of.family
         self.requires_grad = requires_grad
         self.node = node
         self.since = 0
@@ -81,7 +81,8 @@ class Tensor(Value):
         """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
         self.view: str | None = None
         """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
-        self.whole = True
+        self.region: tuple[int | slice | str | None, ...] | None = ()
+        """Which part of its family's first tensor it is (see `regions`); None where that is not known."""
         self.parameter = False
         self.untracked = False
         """Made by `.data`: writes through it are not seen by autograd."""

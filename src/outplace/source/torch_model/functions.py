@@ -21,6 +21,7 @@ from outplace.source.torch_model.tensors import (
     requires_grad,
     tensors_in,
 )
+from outplace.source.torch_model.writing import check_overlap
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -155,6 +156,8 @@ def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: as
         grads = [requires_grad(tensor) for value in (out, *args) for tensor in tensors_in(value)]
         if True in grads and interpreter.grad == "on":
             interpreter.hit("out-arg", node, target.known)
+        read = [tensor for value in args for tensor in tensors_in(value)]
+        check_overlap(interpreter, target, target.region, "out=", read, node)
         interpreter.tape.write(target, interpreter.place(node), "out=")
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from outplace.source import python_model
 from outplace.source.tape import Node
+from outplace.source.torch_model import regions
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
-from outplace.source.torch_model.writing import check_write, numpy_write, rebase, target_text
+from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
 from outplace.source.values import Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         )
     view = run_op(interpreter, "narrow", [tensor, Const(0), Const(0), Const(1)], {}, node)
     if isinstance(view, Tensor):
+        view.region = regions.part(tensor, key)
         view.certain = view.certain and advanced is False
         view.known = tensor.known
         if not tensor.known:
@@ -91,8 +93,11 @@ def _set_tensor_item(
     values = list(tensors_in(value))
     advanced = _is_advanced(key)
     if not again:
-        by_view = tensor.family.leaf is not None and advanced is False
-        check_write(interpreter, tensor, node, "item assignment by view" if by_view else "item assignment", values)
+        how = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}[advanced]
+        check_write(interpreter, tensor, node, how, values)
+        written = tensor.region if advanced else regions.part(tensor, key)
+        keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
+        check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
     interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))
     grad = False if interpreter.grad in ("off", "inference") else any_grad([tensor, *values])
     if tensor.dtype in ("int", "bool"):

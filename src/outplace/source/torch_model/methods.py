@@ -117,7 +117,11 @@ def detached(
 def _detach_in_place(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    interpreter.tape.write(tensor, interpreter.place(node), "detach_", target=target_text(node))
+    if tensor.view not in (None, "detached"):
+        interpreter.hit("autograd-state", node, tensor.certain and tensor.known, "detach_")
+        return tensor
+    if not tensor.leaf:
+        interpreter.tape.write(tensor, interpreter.place(node), "detach_", target=target_text(node))
     tensor.requires_grad, tensor.node, tensor.leaf = False, None, True
     tensor.since = interpreter.tape.tick()
     return tensor

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.source.tape import Node, Save
+from outplace.source.torch_model import regions
 from outplace.source.torch_model.tensors import any_grad, as_argument, fresh, node_of, requires_grad, tensors_in
-from outplace.source.torch_model.writing import check_write, rebase, target_text
+from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value, join
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _FLOAT_ONLY = {
 }
 
 
+_TURNING = {"t", "transpose", "permute", "swapaxes", "swapdims"}
 _COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
 """They copy what is expanded."""
 
@@ -213,7 +215,7 @@ def _new_results(
     results = _several(op, numbers)
     outputs: list[Value] = []
     for number in results:
-        result = _shared_result(interpreter, effect, number, args, keywords, node) or fresh(interpreter)
+        result = _shared_result(interpreter, op.name, effect, number, args, keywords, node) or fresh(interpreter)
         if not (result.view is None and result.leaf):
             result.requires_grad = grad if result.view != "detached" else False
             result.node = made if result.view != "detached" else None
@@ -251,12 +253,13 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
     if not isinstance(value, Tensor):
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
-    other.since, other.view, other.certain, other.whole = value.since, value.view, value.certain, False
+    other.since, other.view, other.certain, other.region = value.since, value.view, value.certain, None
     return other
 
 
 def _shared_result(
     interpreter: Interpreter,
+    op_name: str,
     effect: ops.Effect,
     number: str,
     args: list[Value],
@@ -278,7 +281,7 @@ def _shared_result(
         result.untracked = how == "untracked" or source.untracked
         result.inference = source.inference
         result.gradient = source.gradient
-        result.whole = False
+        result.region = regions.turned(source) if op_name in _TURNING else None
         return result
     return None
 
@@ -321,6 +324,9 @@ def _write_op(
     layer: Layer | None,
 ) -> Value:
     check_write(interpreter, target, node, label, [tensor for tensor in inputs if tensor is not target], op)
+    others = list(inputs)
+    others.remove(target)
+    check_overlap(interpreter, target, target.region, op.name, others, node)
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))

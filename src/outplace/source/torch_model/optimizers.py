@@ -6,7 +6,19 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Dictionary, Function, Items, Optimizer, Tensor, Value, options
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Const,
+    Dictionary,
+    Function,
+    Items,
+    Optimizer,
+    Tensor,
+    Value,
+    options,
+)
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
 from outplace.source.tape import Node, Storage, Write
+from outplace.source.torch_model import regions
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import Tensor
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-_MEMORY_FILLS = {"fill_", "zero_", "masked_fill_", "index_put_"}
+_FILLS = {"fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_"}
+"""They write one value, so they can write expanded memory; their backward cannot."""
 
 
 def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bool | None) -> None:
@@ -58,13 +60,13 @@ def check_write(
         interpreter.hit("silent-other", node, sure, "gradient")
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
-    if target.expanded and operation not in _MEMORY_FILLS and operation != "item assignment":
-        interpreter.hit("expanded", node, sure)
     if target.dtype == "int" and op is not None and _makes_float(op, others, node):
         interpreter.hit("shape-dtype", node, sure, "dtype")
+    recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
+    if target.expanded and _cannot_be_expanded(operation, recorded is True and interpreter.grad == "on"):
+        interpreter.hit("expanded", node, sure)
     if interpreter.grad != "on" or target.untracked:
         return
-    recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.view == "nograd":
         recorded = recorded or bool(target.family.grad)  # it is the base that counts
     owner = target.family.leaf
@@ -75,6 +77,34 @@ def check_write(
     elif owner is not None and owner.requires_grad:
         on_view = target is not owner and target.view not in (None, "detached")
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
+
+
+def _cannot_be_expanded(operation: str, recorded: bool) -> bool:
+    if operation in _FILLS or operation == "item assignment by index":
+        return recorded
+    return not operation.startswith("item assignment")  # which elements an index picks is not known here
+
+
+_BY_INDEX = {"index_add_", "index_copy_", "index_put_", "scatter_", "scatter_add_", "item assignment by index"}
+"""They may not even read what they write."""
+
+
+def check_overlap(
+    interpreter: Interpreter,
+    target: Tensor,
+    written: regions.Region | None,
+    operation: str,
+    others: list[Tensor],
+    node: ast.AST,
+) -> None:
+    """An operation that reads memory which it writes at another place."""
+    if operation.startswith("masked_"):
+        return
+    for other in others:
+        if other.family is target.family and target.certain and other.certain:
+            anywhere = operation in _BY_INDEX and written == () and other.region is not None
+            if anywhere or regions.overlap(written, other.region):
+                interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
 
 
 def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
