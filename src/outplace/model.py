@@ -31,7 +31,7 @@ class Mutation:
     """One in-place operation that ran: `version` is the tensor's version after it, None where it left no version step.
 
     `chain` holds the library frames between the user's line and the operation itself, outermost first.
-    `count` says how often this line wrote the tensor.
+    `count` says how often this line wrote the tensor; `moment` is the number of the graph node that was made next.
     """
 
     operation: str
@@ -39,16 +39,51 @@ class Mutation:
     version: int | None = None
     count: int = 1
     chain: tuple[Site, ...] = ()
+    moment: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """What an autograd node keeps for its backward, and where that node was made."""
+    """What an autograd node keeps for its backward, and where that node was made.
+
+    `number` is the node's place in the order in which nodes were made: it differs at each step of a training loop.
+    """
 
     node: str
     saved_as: str
     version: int | None
     site: Site | None
+    number: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """A way on towards the leaves: the node at the index `to`, past `skipped` nodes that are left out."""
+
+    to: int
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A node of the autograd graph; `leaf` is the name of the tensor whose gradient it collects."""
+
+    node: str
+    number: int | None
+    site: Site | None
+    inputs: tuple[GraphEdge, ...] = ()
+    leaf: str | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The part of an autograd graph that a bug is about: from where backward starts to what was overwritten.
+
+    The roots come first. `size` counts the nodes of the whole graph.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -87,6 +122,7 @@ class Diagnosis:
     fixes: tuple[Fix, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What a reader should know about this evidence: disjoint regions, a write nobody saw, a compiled region."""
+    graph: Graph | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The form outside tools rely on (`outplace run --json`)."""

@@ -66,13 +66,22 @@ def test_report_follows_the_contract():
                 "error": "one of the variables needed",
                 "raised_at": plain_site(9),
                 "tensor": {"name": "h", "shape": [4, 8], "dtype": "float32"},
-                "saved_by": {"node": "ExpBackward0", "saved_as": "result", "version": 0, "site": plain_site(3)},
-                "also_saved_by": [{"node": "MulBackward0", "saved_as": "self", "version": None, "site": None}],
+                "saved_by": {
+                    "node": "ExpBackward0",
+                    "saved_as": "result",
+                    "version": 0,
+                    "number": None,
+                    "site": plain_site(3),
+                },
+                "also_saved_by": [
+                    {"node": "MulBackward0", "saved_as": "self", "version": None, "number": None, "site": None}
+                ],
                 "mutations": [
                     {
                         "operation": "__iadd__",
                         "version": 1,
                         "count": 12,
+                        "moment": None,
                         "site": plain_site(5),
                         "chain": [plain_site(7, "/lib/torch/nn/functional.py")],
                     }
@@ -84,8 +93,10 @@ def test_report_follows_the_contract():
                     {"title": "Think", "safety": "suggestion", "diff": None},
                 ],
                 "notes": ["a note"],
+                "graph": None,
             }
         ],
+        "sources": {},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -21,11 +22,18 @@ class Repairing:
     """One run of the command."""
 
     def __init__(
-        self, words: list[str], json_path: str | None, write: bool, unsafe: bool, style: Style, limit: float
+        self,
+        words: list[str],
+        json_path: str | None,
+        html_path: str | None,
+        write: bool,
+        unsafe: bool,
+        style: Style,
+        limit: float,
     ) -> None:
         if words[0] in ("-c", "-"):
             raise OutplaceError("--fix needs a program that is in a file")
-        self._json_path, self._write = json_path, write
+        self._json_path, self._html_path, self._write = json_path, html_path, write
         self._runs = Runs(words, limit)
         self._repair = from_run.Repair(self._runs, style, unsafe)
 
@@ -44,6 +52,10 @@ class Repairing:
                 _say(console, "Nothing to repair.", "green")
             if self._json_path is not None:
                 shutil.copyfile(self._runs.report(), self._json_path)
+            if self._html_path is not None:
+                from outplace.report import html
+
+                html.write(self._html_path, json.loads(self._runs.report().read_text("utf-8")))
             _pass_on(outcome.output)
             return outcome.evidence.code
         finally:

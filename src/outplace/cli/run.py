@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from outplace.model import Diagnosis
 
 
-_WITH_VALUE = ("--json", "--style", "--fix-timeout")
+_WITH_VALUE = ("--json", "--html", "--style", "--fix-timeout")
 
 
 class _Program(click.Command):
@@ -42,6 +42,7 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 @click.command(cls=_Program, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
+@click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
 @click.option("--fix", is_flag=True, help="Repair the files from what the run shows, and prove it by running again.")
 @click.option("--diff", is_flag=True, help="As --fix, but only print what would change, and write nothing.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix: also rewrites that need a person's look.")
@@ -53,6 +54,7 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 def run(
     ctx: click.Context,
     json_path: str | None,
+    html_path: str | None,
     fix: bool,
     diff: bool,
     unsafe_fixes: bool,
@@ -73,13 +75,14 @@ def run(
     program = ctx.obj
     if not program:
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
-    if json_path is not None:
-        _check_writable(json_path)
+    for path in (json_path, html_path):
+        if path is not None:
+            _check_writable(path)
     if fix or diff:
         from outplace.cli.repairing import Repairing
 
-        return Repairing(program, json_path, not diff, unsafe_fixes, style, fix_timeout).run
-    return lambda: _launch(program, json_path and os.path.abspath(json_path))
+        return Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, fix_timeout).run
+    return lambda: _launch(program, json_path and os.path.abspath(json_path), html_path and os.path.abspath(html_path))
 
 
 def _check_writable(path: str) -> None:
@@ -93,8 +96,9 @@ def _check_writable(path: str) -> None:
         raise OutplaceError(f"cannot write {path}: the folder is not writable")
 
 
-def _launch(words: list[str], json_path: str | None) -> Any:
+def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:
     from outplace.runtime.launch import Program, execute
+    from outplace.runtime.session import Targets
 
     if os.environ.get("OUTPLACE_EVIDENCE"):  # one of the runs of `--fix`
         from outplace.runtime import proof
@@ -107,7 +111,7 @@ def _launch(words: list[str], json_path: str | None) -> Any:
         program = Program(ways[words[0]], words[1], tuple(words[2:]))  # type: ignore[arg-type]
     else:
         program = Program("script", words[0], tuple(words[1:]))
-    return execute(program, json_path, _show)
+    return execute(program, Targets(json_path, html_path), _show)
 
 
 def _show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:

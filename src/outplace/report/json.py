@@ -10,7 +10,8 @@ from typing import Any
 
 from outplace import __version__
 from outplace.cli.errors import OutplaceError
-from outplace.model import Diagnosis, Mutation, SavedTensor, Site
+from outplace.model import Diagnosis, Fix, Graph, GraphEdge, GraphNode, Mutation, SavedTensor, Site, Tensor
+from outplace.report.excerpts import excerpts
 from outplace.report.words import under_cwd
 from outplace.writing import reason, replace_text
 
@@ -28,6 +29,10 @@ def report(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[st
         "outplace": __version__,
         "torch": None if torch_version is None else str(torch_version),  # torch.__version__ is a str subclass
         "diagnoses": [_diagnosis(diagnosis) for diagnosis in diagnoses],
+        "sources": {
+            under_cwd(file): {str(number): text for number, text in lines.items()}
+            for file, lines in excerpts(diagnoses).items()
+        },
     }
 
 
@@ -65,11 +70,18 @@ def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "why": diagnosis.why,
         "fixes": [{"title": fix.title, "safety": fix.safety, "diff": fix.diff} for fix in diagnosis.fixes],
         "notes": list(diagnosis.notes),
+        "graph": _graph(diagnosis.graph) if diagnosis.graph else None,
     }
 
 
 def _saved(saved: SavedTensor) -> dict[str, Any]:
-    return {"node": saved.node, "saved_as": saved.saved_as, "version": saved.version, "site": _site(saved.site)}
+    return {
+        "node": saved.node,
+        "saved_as": saved.saved_as,
+        "version": saved.version,
+        "number": saved.number,
+        "site": _site(saved.site),
+    }
 
 
 def _mutation(mutation: Mutation) -> dict[str, Any]:
@@ -77,9 +89,24 @@ def _mutation(mutation: Mutation) -> dict[str, Any]:
         "operation": mutation.operation,
         "version": mutation.version,
         "count": mutation.count,
+        "moment": mutation.moment,
         "site": _site(mutation.site),
         "chain": [_site(site) for site in mutation.chain],
     }
+
+
+def _graph(graph: Graph) -> dict[str, Any]:
+    nodes = [
+        {
+            "node": node.node,
+            "number": node.number,
+            "leaf": node.leaf,
+            "site": _site(node.site),
+            "inputs": [{"to": edge.to, "skipped": edge.skipped} for edge in node.inputs],
+        }
+        for node in graph.nodes
+    ]
+    return {"size": graph.size, "nodes": nodes}
 
 
 def _site(site: Site | None) -> dict[str, Any] | None:
@@ -94,3 +121,54 @@ def _site(site: Site | None) -> dict[str, Any] | None:
         "function": site.function,
         "text": site.text,
     }
+
+
+# -- reading it back ---------------------------------------------------------------------------------------------------
+
+
+def read_diagnosis(entry: dict[str, Any]) -> Diagnosis:
+    """The diagnosis that an entry of a report stands for; files are named as they are there."""
+    tensor, saved = entry["tensor"], entry["saved_by"]
+    return Diagnosis(
+        kind=entry["kind"],
+        code=entry["code"],
+        error=entry["error"],
+        tensor=Tensor(tensor["name"], None if tensor["shape"] is None else tuple(tensor["shape"]), tensor["dtype"]),
+        why=entry["why"],
+        raised_at=_read_site(entry["raised_at"]),
+        saved_by=_read_saved(saved) if saved else None,
+        also_saved_by=tuple(map(_read_saved, entry["also_saved_by"])),
+        mutations=tuple(map(_read_mutation, entry["mutations"])),
+        made_at=_read_site(entry["made_at"]),
+        fixes=tuple(Fix(fix["title"], fix["safety"], fix["diff"]) for fix in entry["fixes"]),
+        notes=tuple(entry["notes"]),
+        graph=_read_graph(entry["graph"]) if entry.get("graph") else None,
+    )
+
+
+def _read_saved(data: dict[str, Any]) -> SavedTensor:
+    return SavedTensor(data["node"], data["saved_as"], data["version"], _read_site(data["site"]), data.get("number"))
+
+
+def _read_mutation(data: dict[str, Any]) -> Mutation:
+    chain = tuple(site for part in data["chain"] if (site := _read_site(part)) is not None)
+    site, version = _read_site(data["site"]), data["version"]
+    return Mutation(data["operation"], site, version, data["count"], chain, data.get("moment"))
+
+
+def _read_graph(data: dict[str, Any]) -> Graph:
+    nodes = tuple(
+        GraphNode(
+            node["node"],
+            node["number"],
+            _read_site(node["site"]),
+            tuple(GraphEdge(edge["to"], edge["skipped"]) for edge in node["inputs"]),
+            node["leaf"],
+        )
+        for node in data["nodes"]
+    )
+    return Graph(nodes, data["size"])
+
+
+def _read_site(data: dict[str, Any] | None) -> Site | None:
+    return None if data is None else Site(**data)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from outplace.cli.errors import OutplaceError
 from outplace.model import Diagnosis
 from outplace.runtime import attach, diagnose, instrument
-from outplace.runtime.session import Session
+from outplace.runtime.session import Session, Targets
 from outplace.runtime.usercode import own_files, remember_source
 
 
@@ -35,9 +35,9 @@ Show = Callable[[Sequence[Diagnosis], bool], None]
 """Shows diagnoses; with True those that the program has kept to itself."""
 
 
-def execute(program: Program, json_path: str | None, show: Show) -> int:
+def execute(program: Program, targets: Targets, show: Show) -> int:
     """Runs the program to its end and leaves the way it left: by its exit code, or, after Ctrl-C, by the signal."""
-    session = Session(json_path)
+    session = Session(targets)
     try:
         start, way = _prepare(program)
     except OutplaceError:

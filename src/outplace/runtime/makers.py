@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from outplace.knowledge.nodes import by_node
-from outplace.runtime.sites import Located, narrowed
+from outplace.model import Site
+from outplace.runtime.record import Place
+from outplace.runtime.sites import Located, at_place, narrowed
 
 _OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("add",),
@@ -33,6 +36,13 @@ _MADE_BY: dict[str, tuple[str, ...]] = {
     "scaled_dot_product_flash_attention_for_cpu": ("scaled_dot_product_attention",),
     "index": ("__getitem__",),
 }
+
+
+@lru_cache(maxsize=4096)
+def made_at(place: Place, node: str) -> Site | None:
+    """The expression that made a node (a loop makes thousands of them at one place)."""
+    located = at_place(place)
+    return None if located is None else narrow_to_maker(located, node).site
 
 
 def narrow_to_maker(located: Located, node: str) -> Located:

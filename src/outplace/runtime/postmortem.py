@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import replace
-from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -18,11 +17,12 @@ from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
 from outplace.runtime import graph, hidden, names, record, sites
 from outplace.runtime.culprits import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, place_of
 from outplace.runtime.graph import Slot
-from outplace.runtime.makers import narrow_to_maker
-from outplace.runtime.record import Backward, Place, Step, Write
+from outplace.runtime.makers import made_at
+from outplace.runtime.record import Backward, Step, Write
 from outplace.runtime.regions import written_apart
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
+from outplace.runtime.surroundings import Surroundings
 
 _STEPS_OVER = {"embedding_renorm_"}
 """Writes to a parameter that are part of a forward, not an update of it."""
@@ -44,7 +44,8 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     if not slots:
         return [_without_slots(error, match, raised_at)]
     hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
-    found = [_diagnosis(error, group, raised_at, stack) for group in _by_cause(hurts)]
+    around = Surroundings(roots, stack)
+    found = [_diagnosis(error, group, raised_at, stack, around) for group in _by_cause(hurts)]
     return sorted(found, key=lambda diagnosis: not _is_the_one(diagnosis, parse_version_error(str(error))))
 
 
@@ -110,18 +111,20 @@ def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
             key = (mutation.operation, (site.file, site.line, site.column) if site else None)
             seen_here[key] = seen_here.get(key, 0) + 1
             known = found.get(key, mutation)
-            found[key] = replace(known, version=mutation.version, count=max(known.count, seen_here[key]))
+            count = max(known.count, seen_here[key])
+            found[key] = replace(known, version=mutation.version, count=count, moment=mutation.moment)
     return tuple(found.values())
 
 
 def _mutation(write: AnyWrite, version: int) -> Mutation:
     operation, own = _located(write)
+    moment = None if isinstance(write, NodeWrite) else write.moment
     if own is None:
-        return Mutation(operation, None, version)
+        return Mutation(operation, None, version, moment=moment)
     if isinstance(write, NodeWrite):
         return Mutation(operation, own.site, version)
     chain = tuple(sites.at_instruction(place).site for place in reversed(write.frames[:-1]))
-    return Mutation(operation, own.site, version, chain=chain if isinstance(write, Write) else ())
+    return Mutation(operation, own.site, version, chain=chain if isinstance(write, Write) else (), moment=moment)
 
 
 def _saver(slot: Slot) -> SavedTensor:
@@ -129,17 +132,12 @@ def _saver(slot: Slot) -> SavedTensor:
     if saved_as == graph.CHECKPOINTED:
         name, saved_as = "checkpoint", "input"
     version = slot.error.expected if slot.error else None
-    return SavedTensor(name, saved_as, version, _made_at(place_of(slot.node), name))
+    return SavedTensor(name, saved_as, version, made_at(place_of(slot.node), name), graph.number_of(slot.node))
 
 
-@lru_cache(maxsize=4096)
-def _made_at(place: Place, node: str) -> Site | None:
-    """The expression that made a node (a loop makes thousands of them at one place)."""
-    located = sites.at_place(place)
-    return None if located is None else narrow_to_maker(located, node).site
-
-
-def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, stack: list[FrameType]) -> Diagnosis:
+def _diagnosis(
+    error: BaseException, hurts: list[Hurt], raised_at: Site | None, stack: list[FrameType], around: Surroundings
+) -> Diagnosis:
     kind = _kind(hurts[0])
     hurt = hurts[0]
     mutations = _mutations(hurts)
@@ -166,6 +164,7 @@ def _diagnosis(error: BaseException, hurts: list[Hurt], raised_at: Site | None, 
             kind, [_located(write) for write in wrote], apart, any(_through_view(one, stack) for one in hurts)
         ),
         notes=tuple(notes),
+        graph=around.of([slot.node for one in hurts for slot in one.slots], mutations),
     )
 
 

@@ -14,12 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from outplace.cli.errors import OutplaceError
 from outplace.report import json as json_report
 from outplace.report import words
 from outplace.runtime import diagnose
+from outplace.runtime.usercode import known_sources
 
 FOLDER = "OUTPLACE_SESSION"
 """Environment variable: the folder where the processes of a session leave their reports."""
@@ -27,26 +28,33 @@ FOLDER = "OUTPLACE_SESSION"
 STARTED_IN = "OUTPLACE_STARTED_IN"
 """Environment variable: the working folder at the start, which reports show paths relative to."""
 
-_TARGET = "target"
+_TARGETS = "targets"
+
+
+class Targets(NamedTuple):
+    """The files that a report was asked for in."""
+
+    json: str | None = None
+    html: str | None = None
 
 
 class Session:
     """The process that `outplace run` started."""
 
-    def __init__(self, json_path: str | None) -> None:
+    def __init__(self, targets: Targets) -> None:
         self._pid = os.getpid()
         self._folder: str | None = None
         self._report: _Report | None = None
         os.environ["OUTPLACE"] = "1"
         words.working_folder = os.environ[STARTED_IN] = os.getcwd()
-        if json_path is not None:
-            self._start_report(json_path)
+        if any(targets):
+            self._start_report(targets)
         start_in_forks()
 
-    def _start_report(self, json_path: str) -> None:
+    def _start_report(self, targets: Targets) -> None:
         self._folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="outplace-")
-        with open(os.path.join(self._folder, _TARGET), "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(json_path)
+        with open(os.path.join(self._folder, _TARGETS), "w", encoding="utf-8") as file:
+            json.dump(targets._asdict(), file)
         self._report = _Report(self._folder)
         try:
             self._report.leave()
@@ -79,12 +87,23 @@ class _Report:
         """Writes the report of this process and puts all of them together."""
         if not os.path.isdir(self._folder):  # the session is over
             return
-        json_report.write(self._own, diagnose.found, _torch_version())
-        with open(os.path.join(self._folder, _TARGET), encoding="utf-8", errors="surrogateescape") as file:
-            target = file.read()
-        if last or not os.path.exists(target) or os.path.isfile(target):  # a pipe is written once, at the end
-            with _alone(self._folder):
-                json_report.write_data(target, _together(self._folder))
+        with known_sources():
+            json_report.write(self._own, diagnose.found, _torch_version())
+        with open(os.path.join(self._folder, _TARGETS), encoding="utf-8") as file:
+            targets = Targets(**json.load(file))
+        with _alone(self._folder):
+            together = _together(self._folder)
+            if targets.json is not None and _is_due(targets.json, last):
+                json_report.write_data(targets.json, together)
+            if targets.html is not None and _is_due(targets.html, last):
+                from outplace.report import html  # only who asks for it pays for jinja2
+
+                html.write(targets.html, together)
+
+
+def _is_due(target: str, last: bool) -> bool:
+    """A pipe is written once, at the end."""
+    return last or not os.path.exists(target) or os.path.isfile(target)
 
 
 def _torch_version() -> str | None:
@@ -102,6 +121,8 @@ def _together(folder: str) -> dict[str, Any]:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             part = json.load(file)
         whole["torch"] = whole["torch"] or part["torch"]
+        for source, lines in part["sources"].items():
+            whole["sources"].setdefault(source, {}).update(lines)
         mine = [entry for entry in part["diagnoses"] if _essence(entry) not in known]
         whole["diagnoses"] += mine
         known += [_essence(entry) for entry in mine]

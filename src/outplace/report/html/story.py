@@ -1,0 +1,160 @@
+"""What happened, in the program's own order: the nodes of the graph, the writes that cut in, and the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from outplace.knowledge import nodes
+from outplace.model import Diagnosis, GraphNode, Mutation, SavedTensor, Site
+from outplace.report import words
+
+Role = Literal["node", "leaf", "gap", "made", "saved", "overwritten", "raised"]
+Touch = Literal["", "made", "keeps", "writes", "refused", "wants"]
+"""What an event does to the memory of the tensor."""
+
+MOST_WRITES = 8
+_NODES_OF_A_WRITE = 4
+_LAST = 1e18
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row. `node` is its number in the graph, `inputs` are the nodes that the gradient goes on to from there."""
+
+    role: Role
+    title: str
+    detail: str = ""
+    site: Site | None = None
+    moment: float = -1.0
+    touch: Touch = ""
+    version: str = ""
+    node: int | None = None
+    inputs: tuple[int, ...] = ()
+
+
+def tell(diagnosis: Diagnosis) -> list[Event]:
+    """All events, the first one first."""
+    events = list(_graph(diagnosis))
+    made = diagnosis.made_at
+    if made and diagnosis.saved_by is None:
+        events.append(Event("made", "made here", _form(diagnosis), made, -2.0, "made"))
+    for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
+        if saved is not None:
+            _keep(events, saved, is_first=saved is diagnosis.saved_by)
+    for change in diagnosis.mutations[-MOST_WRITES:]:
+        _write(events, change, diagnosis)
+    earlier = len(diagnosis.mutations) - MOST_WRITES
+    if earlier > 0:
+        first = min((event.moment for event in events if event.touch == "writes"), default=_LAST)
+        events.append(Event("gap", f"{earlier} earlier writing lines", moment=first - 0.1))
+    events += _end(diagnosis)
+    return sorted(events, key=lambda event: event.moment)
+
+
+def is_silent(diagnosis: Diagnosis) -> bool:
+    """Does PyTorch say nothing?"""
+    return diagnosis.code.startswith("OUT3")
+
+
+def is_refused(diagnosis: Diagnosis) -> bool:
+    """Does PyTorch refuse the operation where it stands?"""
+    return diagnosis.code.startswith("OUT1")
+
+
+def version(number: int | None) -> str:
+    """`v3`, or nothing where it is not known."""
+    return "" if number is None else f"v{number}"
+
+
+def _form(diagnosis: Diagnosis) -> str:
+    return words.tensor(replace(diagnosis.tensor, name=None))
+
+
+# -- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def _graph(diagnosis: Diagnosis) -> Iterator[Event]:
+    """Its nodes; those that were left out become an event of their own between the two that they connect."""
+    drawn = diagnosis.graph.nodes if diagnosis.graph else ()
+    count = len(drawn)
+    for index, node in enumerate(drawn):
+        inputs = []
+        for edge in node.inputs:
+            inputs.append(edge.to if not edge.skipped else count)
+            if edge.skipped:
+                title = "1 more node" if edge.skipped == 1 else f"{edge.skipped:,} more nodes"
+                yield Event("gap", title, moment=_moment(drawn[edge.to]) + 0.5, node=count, inputs=(edge.to,))
+                count += 1
+        yield Event(
+            "leaf" if _is_leaf(node) else "node",
+            (node.leaf or "a leaf") if _is_leaf(node) else words.node(node.node),
+            "waits for its gradient" if _is_leaf(node) else node.node,
+            node.site,
+            _moment(node),
+            node=index,
+            inputs=tuple(inputs),
+        )
+
+
+def _is_leaf(node: GraphNode) -> bool:
+    return node.node.endswith("AccumulateGrad")
+
+
+def _moment(node: GraphNode) -> float:
+    return -1.0 if node.number is None else float(node.number)
+
+
+# -- the tensor --------------------------------------------------------------------------------------------------------
+
+
+def _keep(events: list[Event], saved: SavedTensor, is_first: bool) -> None:
+    phrase = nodes.saved_phrase(saved.node, saved.saved_as) if saved.saved_as else "it"
+    kept = version(saved.version)
+    for place, event in enumerate(events):
+        if event.role == "node" and saved.number is not None and event.moment == saved.number:
+            events[place] = replace(event, role="saved", detail=f"keeps {phrase}", touch="keeps", version=kept)
+            return
+    if is_first:
+        moment = -0.5 if saved.number is None else float(saved.number)
+        events.append(Event("saved", words.node(saved.node), f"keeps {phrase}", saved.site, moment, "keeps", kept))
+
+
+def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
+    title = words.operation(change.operation)
+    times = f" × {change.count}" if change.count > 1 else ""
+    if is_refused(diagnosis) and change.version is None:
+        events.append(Event("overwritten", title, "refused by PyTorch", change.site, _LAST, "refused"))
+        return
+    detail = f"{'changes its memory unseen' if is_silent(diagnosis) else 'writes its memory'}{times}"
+    for place, event in enumerate(events):
+        if event.role == "node" and _is_node_of(event, change):
+            events[place] = replace(
+                event, role="overwritten", title=title, detail=detail, touch="writes", version=version(change.version)
+            )
+            return
+    moment = _LAST - 1e6 + (change.version or 0) if change.moment is None else change.moment - 0.25
+    events.append(Event("overwritten", title, detail, change.site, moment, "writes", version(change.version)))
+
+
+def _is_node_of(event: Event, change: Mutation) -> bool:
+    """Is this the node that an in-place operation has left in the graph?"""
+    if event.site is None or change.site is None or change.moment is None:
+        return False
+    same_line = (event.site.file, event.site.line) == (change.site.file, change.site.line)
+    return same_line and change.moment <= event.moment < change.moment + _NODES_OF_A_WRITE
+
+
+def _end(diagnosis: Diagnosis) -> Iterator[Event]:
+    raised = diagnosis.raised_at
+    if is_refused(diagnosis) and any(change.version is None for change in diagnosis.mutations):
+        return  # the refused operation is the end
+    if is_silent(diagnosis):
+        if diagnosis.saved_by is not None:
+            yield Event("raised", "backward", "reads the changed values", raised, _LAST, "wants")
+    elif is_refused(diagnosis):
+        yield Event("raised", "refused", "by PyTorch, where it is used", raised, _LAST, "wants")
+    elif raised is not None or diagnosis.saved_by is not None:
+        wanted = version(diagnosis.saved_by.version) if diagnosis.saved_by else ""
+        yield Event("raised", "backward", f"needs {wanted or 'the old values'}", raised, _LAST, "wants", wanted)

@@ -1,0 +1,134 @@
+"""A diagnosis as the templates want it: every text chosen, every line drawn, nothing left to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outplace.model import Diagnosis, Fix, Site
+from outplace.report import places, words
+from outplace.report.glyphs import for_encoding
+from outplace.report.html import figure, memory, sides, story
+from outplace.report.html.boxes import Boxes, boxes, short
+from outplace.report.html.panes import Note, Pane, Sources, main_panes, other_panes
+from outplace.report.html.places import Places
+
+_GLYPHS = for_encoding("utf-8")
+_LONGEST_MESSAGE = 4_000
+_LONGEST_PATCH = 40_000
+_SAFETY = {"safe": "safe", "unsafe": "look it over", "suggestion": "suggestion"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An event of the story, as a row of the figure."""
+
+    role: str
+    title: str
+    detail: str
+    code: str
+    where: str
+    place: str | None
+    spoken: str
+    """What a screen reader adds to it."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A fix."""
+
+    title: str
+    safety: str
+    label: str
+    rows: tuple[sides.Row, ...]
+    patch: str
+    new_lines: str
+
+
+@dataclass(frozen=True)
+class View:
+    """One diagnosis."""
+
+    id: str
+    code: str
+    kind: str
+    headline: str
+    name: str
+    form: str
+    why: str
+    notes: tuple[str, ...]
+    also: str
+    ranks: str
+    rows: tuple[Row, ...]
+    left_out: int
+    lanes: figure.Figure
+    memory: memory.Memory
+    panes: tuple[Pane, ...]
+    other_panes: tuple[Pane, ...]
+    boxes: Boxes | None
+    remedies: tuple[Remedy, ...]
+    message: str
+    lost: tuple[Note, ...]
+    """Places that have no line."""
+
+
+def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] | None = None) -> View:
+    """All that is shown of a diagnosis; `id` begins the names of its elements."""
+    names = Places(id)
+    events = story.tell(diagnosis)
+    found = places.places(diagnosis, _GLYPHS)
+    nodes = [event.site for event in events if event.site and event.role == "node"]
+    lanes = figure.lanes(events)
+    tensor = diagnosis.tensor
+    drawn = len(diagnosis.graph.nodes) if diagnosis.graph else 0
+    return View(
+        id=id,
+        code=diagnosis.code,
+        kind=diagnosis.kind,
+        headline=short(words.headline(diagnosis), 300),
+        name=short(tensor.name or "the tensor", 60),
+        form=words.tensor(type(tensor)(None, tensor.shape, tensor.dtype)),
+        why=short(diagnosis.why.strip(), _LONGEST_MESSAGE),
+        notes=tuple(short(note.strip(), _LONGEST_MESSAGE) for note in diagnosis.notes),
+        also=words.also_kept(diagnosis.also_saved_by, "×") if diagnosis.also_saved_by else "",
+        ranks=", ".join(map(str, ranks or ())),
+        rows=tuple(_row(event, sources, names) for event in events),
+        left_out=max(diagnosis.graph.size - drawn, 0) if diagnosis.graph else 0,
+        lanes=lanes,
+        memory=memory.memory(events, lanes.height),
+        panes=tuple(main_panes(found, nodes, sources, names)),
+        other_panes=tuple(other_panes(nodes, found, sources, names)),
+        boxes=boxes(diagnosis),
+        remedies=tuple(map(_remedy, diagnosis.fixes)),
+        message=short(diagnosis.error, _LONGEST_MESSAGE),
+        lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
+    )
+
+
+def _row(event: story.Event, sources: Sources, names: Places) -> Row:
+    site = event.site
+    return Row(
+        role=event.role,
+        title=short(event.title, 60),
+        detail=event.detail,
+        code=short(_code(site, sources, event.role), 120) if site else "",
+        where=words.place(site.file, site.line) if site else "",
+        place=names.name(site) if site else None,
+        spoken=_SPOKEN.get(event.role, ""),
+    )
+
+
+_SPOKEN = {"saved": "kept for backward", "overwritten": "overwritten", "raised": "needed again", "leaf": "leaf"}
+
+
+def _code(site: Site, sources: Sources, role: str) -> str:
+    """The expression of the places that count; of other nodes the whole line, which always makes sense."""
+    line = sources.get(site.file, {}).get(site.line, "").strip()
+    return line if role == "node" and line else (site.text.splitlines() or [""])[0]
+
+
+def _remedy(fix: Fix) -> Remedy:
+    diff = fix.diff or ""
+    whole = diff if len(diff) <= _LONGEST_PATCH else ""
+    title = short(fix.title.strip(), 500)
+    return Remedy(title, fix.safety, _SAFETY[fix.safety], tuple(sides.rows(diff)), whole, sides.new_lines(whole))
