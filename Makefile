@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench docs clean
 
 run: $(STAMP)
 	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
@@ -18,6 +18,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+	$(BIN)/mkdocs build --strict --config-file mkdocs.ja.yml
+	@echo "open site/index.html"
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 
@@ -28,4 +33,4 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist site

@@ -1,0 +1,131 @@
+"""What mkdocs cannot do by itself: the pages of the kinds (kept in the package), the changelog, links between languages.
+
+A hook of mkdocs (see mkdocs.yml). Nothing that it makes is in git.
+"""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+from outplace.knowledge.kinds import BY_CODE, KINDS
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "src" / "outplace" / "knowledge" / "pages"
+IMAGES = ("images", "stylesheets")
+
+WORDS = {
+    "en": {
+        "title": "Kinds of bug",
+        "lead": "What `outplace run` diagnoses and `outplace check` finds, by the place where PyTorch speaks up. "
+        "`outplace explain CODE` prints the same pages.",
+        "OUT1": "Raised at the operation",
+        "OUT2": "Raised at backward",
+        "OUT3": "Raised nowhere",
+        "head": ("code", "name", "what happens"),
+    },
+    "ja": {
+        "title": "バグの種類",
+        "lead": "`outplace run`が診断し、`outplace check`が見つけるバグの一覧です。PyTorchがどこでエラーを出すかで分けてあります。"
+        "`outplace explain コード`でも同じ内容を(英語で)読めます。",
+        "OUT1": "演算の場所でエラーになるもの",
+        "OUT2": "backwardでエラーになるもの",
+        "OUT3": "どこでもエラーにならないもの",
+        "head": ("コード", "名前", "何が起きるか"),
+    },
+}
+FAMILIES = ("OUT1", "OUT2", "OUT3")
+
+
+def on_config(config):
+    """Puts a page for each kind where the navigation says `kinds/`."""
+    words = WORDS[config.theme["language"]]
+    kinds = [{"": "kinds/index.md"}]
+    for family in FAMILIES:
+        pages = [{f"{kind.code} {kind.name}": f"kinds/{kind.code}.md"} for kind in KINDS if kind.code[:4] == family]
+        kinds.append({words[family]: pages})
+    kinds[0] = "kinds/index.md"
+    config.nav = [
+        {name: kinds} if item == "kinds/" else {name: item} for entry in config.nav for name, item in entry.items()
+    ]
+    return config
+
+
+def on_files(files, config):
+    """Adds what lies elsewhere: the kinds, the changelog, and for Japanese the pictures and what is not translated."""
+    language = config.theme["language"]
+    made = {"kinds/index.md": _overview(language, files), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    made |= {f"kinds/{kind.code}.md": (PAGES / f"{kind.code}.md").read_text("utf-8") for kind in KINDS}
+    for name, text in made.items():
+        if files.get_file_from_path(name) is None:
+            files.append(File.generated(config, name, content=text))
+    if language != "en":
+        for folder in IMAGES:
+            for path in sorted((ROOT / "docs" / folder).rglob("*.*")):
+                name = path.relative_to(ROOT / "docs").as_posix()
+                files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def _overview(language, files):
+    words = WORDS[language]
+    lines = [f"# {words['title']}", "", words["lead"]]
+    for family in FAMILIES:
+        lines += ["", f"## {words[family]}", "", f"| {' | '.join(words['head'])} |", "|---|---|---|"]
+        for kind in KINDS:
+            if kind.code.startswith(family):
+                summary = _summary(kind, files) or kind.summary
+                lines.append(f"| [{kind.code}]({kind.code}.md) | `{kind.name}` | {summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(kind, files):
+    """The first sentence of a translated page."""
+    page = files.get_file_from_path(f"kinds/{kind.code}.md")
+    if page is None:
+        return None
+    body = page.content_string.split("\n## ")[1].partition("\n")[2].strip()
+    return body.split("\n\n")[0].replace("\n", "")
+
+
+CODE = re.compile(r"\bOUT[123]\d\d\b")
+# Code and links are left as they are.
+OPAQUE = re.compile(r"(`[^`]*`|\[[^\]]*\]\([^)]*\))")
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Makes rule codes links, and finds the pictures from a folder further in."""
+    here = page.file.src_uri
+    folder = "" if here.startswith("kinds/") else "kinds/"
+    lines = []
+    fenced = False
+    for line in markdown.split("\n"):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        if not fenced and not line.startswith("#"):
+            parts = OPAQUE.split(line)
+            line = "".join(part if index % 2 else _linked(part, folder, here) for index, part in enumerate(parts))
+            if config.theme["language"] != "en":
+                line = line.replace("](../images/", "](images/").replace('src="../images/', 'src="images/')
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _linked(text, folder, here):
+    def link(match):
+        code = match[0]
+        known = code in BY_CODE and not here.endswith(f"{code}.md")
+        return f"[{code}]({folder}{code}.md)" if known else code
+
+    return CODE.sub(link, text)
+
+
+def on_page_context(context, page, config, nav):
+    """Offers each page in the other language."""
+    here = page.url
+    english, japanese = (here, f"ja/{here}") if config.theme["language"] == "en" else (f"../{here}", here)
+    config.extra["alternate"] = [
+        {"name": "English", "link": english or "./", "lang": "en"},
+        {"name": "日本語", "link": japanese or "./", "lang": "ja"},
+    ]
+    return context
