@@ -11,6 +11,20 @@ __all__ = ["__version__", "install", "watch"]
 __version__ = "0.1.0"
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext outplace` calls."""
+    from outplace.integrations import ipython
+
+    ipython.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What `%unload_ext outplace` calls."""
+    from outplace.integrations import ipython
+
+    ipython.unload(shell)
+
+
 def __getattr__(name: str) -> Any:
     """Loads the runtime when it is first asked for: the commands that read source have no use for it."""
     if name in ("install", "watch"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from outplace.report import words
 from outplace.report.glyphs import Glyphs, lay_out
 from outplace.report.layout import wrap
 
@@ -76,7 +77,7 @@ def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
         if line.sign == "@":
             yield Text(f"{glyphs.skip:>{max(digits, 1)}}", style="dim")
         elif line.sign == "f":
-            yield from wrap(Text(text, style="dim"), width)
+            yield from wrap(Text(glyphs.clean(words.path(text)), style="dim"), width)
         else:
             yield from _rows(line, text[margin:], width, digits)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from outplace.knowledge import nodes
@@ -102,9 +102,14 @@ def step(change: Mutation, times: str, arrow: str) -> str:
     return f"{name} (v{max(change.version - 1, 0)} {arrow} v{change.version})"
 
 
+cell_name: Callable[[str], str | None] | None = None
+"""In a notebook: what a cell is called that was compiled as this file (`Cell In[3]`); None for other files."""
+
+
 def path(file: str) -> str:
     """The file relative to the working folder where it lies under it, library files from their package on."""
-    relative = under_cwd(file)
+    named = cell_name(file) if cell_name else None
+    relative = named or under_cwd(file)
     if relative != file:
         return relative
     parts = PurePath(file).parts
@@ -129,6 +134,9 @@ def under_cwd(file: str) -> str:
 
 def place(file: str, line: int) -> str:
     """`train.py:12`, or the notebook's own way to name a cell."""
+    named = cell_name(file) if cell_name else None
+    if named:
+        return f"{named}, line {line}"
     cell = re.match(r"<ipython-input-(\d+)", file)
     if cell:
         return f"Cell In[{cell[1]}], line {line}"

@@ -185,6 +185,34 @@ def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:
     return diagnosis.kind, diagnosis.tensor.name, writers, diagnosis.raised_at, saver and saver.site
 
 
+def chain(error: BaseException) -> list[BaseException]:
+    """The exception, those that led to it, and the members of groups."""
+    links: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is None or any(link is known for known in links):
+            continue
+        links.append(link)
+        waiting += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+    return links
+
+
+def take_out(error: BaseException) -> list[Diagnosis]:
+    """The diagnoses of an exception and of those that led to it, for a caller who shows them in its own way.
+
+    The exceptions keep no note of them, and no frame of ours.
+    """
+    examine(error)
+    carried: list[Diagnosis] = []
+    for link in chain(error):
+        trim(link)
+        take_note_off(link)
+        told(link)
+        carried += [diagnosis for diagnosis in of(link) if diagnosis not in carried]
+    return carried
+
+
 def told(error: BaseException) -> None:
     """The diagnoses of this exception have been shown."""
     shown = set(map(_essence, of(error)))

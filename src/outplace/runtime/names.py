@@ -70,6 +70,7 @@ def _tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that can be reached from a frame's names, nearest first."""
     names = dict(frame.f_globals) if frame.f_code.co_name == "<module>" else {**frame.f_locals}
     level = [(name, value) for name, value in names.items() if not name.startswith("__")]
+    level.sort(key=lambda named: named[0].startswith("_"))  # a notebook calls its last results `_` and `_3`
     if frame.f_code.co_name != "<module>":
         level += [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.nn.Module)]
     seen: set[int] = set()

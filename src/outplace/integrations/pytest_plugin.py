@@ -1,0 +1,222 @@
+"""The pytest plugin: `pytest --outplace`, `@pytest.mark.outplace`, and the fixture `outplace_guard`.
+
+pytest loads this module in every run, so it imports nothing of outplace's until it is asked for something.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from outplace.model import Diagnosis
+    from outplace.runtime.attach import Watch
+
+_WATCHED = pytest.StashKey["Watch"]()
+"""What was found while a test was set up, ran and was torn down."""
+_GUARDED = pytest.StashKey["Watch"]()
+_LOOK = "outplace_look"
+_SILENT = "outplace_silent"
+"""The attribute of a report: the silent bugs of a test that passed, as text."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Called by pytest."""
+    group = parser.getgroup("outplace", "in-place errors of PyTorch")
+    group.addoption(
+        "--outplace", action="store_true", help="Name the lines behind in-place errors, below the failures they cause."
+    )
+    group.addoption(
+        "--outplace-guard",
+        action="store_true",
+        help="As --outplace, and fail every test whose gradients are silently wrong.",
+    )
+    parser.addini("outplace", "Always run with --outplace.", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called by pytest."""
+    config.addinivalue_line("markers", "outplace: name the lines behind in-place errors of this test (see --outplace).")
+
+
+def _wanted(config: pytest.Config) -> bool:
+    options = config.known_args_namespace
+    return bool(options.outplace or options.outplace_guard or config.getini("outplace"))
+
+
+# -- recording ------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Starts before anything of the user's is imported."""
+    if not _wanted(early_config):
+        return
+    from outplace.runtime import attach
+
+    attach.attach("marks")
+    early_config.add_cleanup(attach.detach)
+    for hook in [finder for finder in sys.meta_path if isinstance(finder, _rewriting_hook())]:
+        hook.exec_module = _Loading(hook).exec_module
+
+
+def _rewriting_hook() -> Any:
+    from _pytest.assertion.rewrite import AssertionRewritingHook
+
+    return AssertionRewritingHook
+
+
+class _Loading:
+    """Loads test modules as pytest's own hook does, with rewritten assertions, and with marks as well.
+
+    The assertions are rewritten first, so that their messages show what the user wrote. The result is not kept in the
+    cache of rewritten modules, which belongs to runs without marks.
+    """
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+        self._without_marks = hook.exec_module
+
+    def exec_module(self, module: ModuleType) -> None:
+        from outplace.runtime.usercode import own_files
+
+        path = module.__spec__.origin if module.__spec__ is not None else None
+        if path is None or not own_files[path]:
+            self._without_marks(module)
+            return
+        try:
+            code = self._compile(path)
+        except Exception:  # what is wrong with the module is for pytest to say
+            self._without_marks(module)
+            return
+        self._hook._rewritten_names[module.__name__] = Path(path)
+        exec(code, module.__dict__)
+
+    def _compile(self, path: str) -> Any:
+        from _pytest.assertion.rewrite import rewrite_asserts
+
+        from outplace.runtime import instrument
+
+        source = Path(path).read_bytes()
+        tree = ast.parse(source, path)
+        rewrite_asserts(tree, source, path, self._hook.config)
+        instrument.add_marks(tree, path)
+        return compile(tree, path, "exec", dont_inherit=True)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Watches the test with its fixtures, if that is wanted."""
+    if not _wanted(item.config) and item.get_closest_marker("outplace") is None:
+        return (yield)
+    import outplace
+
+    with outplace.watch() as item.stash[_WATCHED]:
+        return (yield)
+
+
+# -- silent bugs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outplace_guard(request: pytest.FixtureRequest) -> Iterator[Watch]:
+    """Fails the test if its gradients are silently wrong; `outplace_guard.diagnoses` is what was found so far."""
+    import outplace
+
+    with outplace.watch() as watched:
+        request.node.stash[_GUARDED] = watched
+        yield watched
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fails a test that has passed with gradients that are silently wrong."""
+    result = yield
+    watched = item.stash.get(_GUARDED, None)
+    if watched is None and item.config.getoption("outplace_guard"):
+        watched = item.stash.get(_WATCHED, None)
+    silent = _silent(watched)
+    if silent:
+        told = _as_text(silent, _look(item.config))
+        pytest.fail(f"outplace: no error was raised, but the gradient is not what it should be:\n\n{told}", False)
+    return result
+
+
+def _silent(watched: Watch | None) -> list[Diagnosis]:
+    return [diagnosis for diagnosis in watched.diagnoses if diagnosis.code.startswith("OUT3")] if watched else []
+
+
+# -- reporting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the diagnoses of an error as a section of its own, in place of the note inside the traceback."""
+    watched = item.stash.get(_WATCHED, item.stash.get(_GUARDED, None))
+    if watched is None:
+        return (yield)
+    from outplace.runtime import diagnose
+
+    diagnoses = diagnose.take_out(call.excinfo.value) if call.excinfo is not None else []
+    report = yield
+    if diagnoses:
+        report.sections.append(("outplace", _as_text(diagnoses, _look(item.config))))
+    elif report.when == "call" and report.passed and _silent(watched):
+        setattr(report, _SILENT, _as_text(_silent(watched), _look(item.config)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tells of tests that have passed with gradients that are silently wrong."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, _SILENT)]
+    if reports:
+        terminalreporter.section("outplace: passed, but the gradient is silently wrong", yellow=True)
+    for report in reports:
+        terminalreporter.write_line(f"{report.nodeid}\n", bold=True)
+        terminalreporter.write_line(f"{getattr(report, _SILENT)}\n")
+
+
+class _Look(NamedTuple):
+    """How the terminal looks that a report will be shown on."""
+
+    width: int
+    color: bool
+
+
+def _look(config: pytest.Config) -> _Look:
+    sent = getattr(config, "workerinput", {}).get(_LOOK)
+    if sent is not None:
+        return _Look(*sent)
+    writer = config.get_terminal_writer() if config.pluginmanager.has_plugin("terminalreporter") else None
+    return _Look(writer.fullwidth, writer.hasmarkup) if writer else _Look(100, False)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a worker of pytest-xdist, which has no terminal, what the terminal looks like."""
+    node.workerinput[_LOOK] = tuple(_look(node.config))
+
+
+def _as_text(diagnoses: Sequence[Diagnosis], look: _Look) -> str:
+    import io
+
+    from rich.console import Console
+
+    from outplace.report.terminal import as_text, render
+
+    if not look.color:
+        return as_text(diagnoses, look.width)
+    page = io.StringIO()
+    with contextlib.closing(page):
+        console = Console(file=page, force_terminal=True, color_system="standard", width=look.width, highlight=False)
+        render(diagnoses, console)
+        return page.getvalue().rstrip("\n")
