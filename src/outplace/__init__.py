@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outplace.runtime.attach import install, watch
+    from outplace.runtime.verdict import WrongGradientError
 
-__all__ = ["__version__", "install", "watch"]
+__all__ = ["WrongGradientError", "__version__", "install", "watch"]
 __version__ = "0.1.0"
 
 
@@ -31,4 +32,8 @@ def __getattr__(name: str) -> Any:
         from outplace.runtime import attach
 
         return getattr(attach, name)
+    if name == "WrongGradientError":
+        from outplace.runtime import verdict
+
+        return verdict.WrongGradientError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -234,5 +234,5 @@ def test_install_lasts_for_the_rest_of_the_program(tmp_path):
 
 
 def test_the_public_names():
-    assert set(outplace.__all__) == {"__version__", "install", "watch"}
+    assert set(outplace.__all__) == {"WrongGradientError", "__version__", "install", "watch"}
     assert sys.modules["outplace"].watch is outplace.watch

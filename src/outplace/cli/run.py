@@ -43,6 +43,8 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 @click.command(cls=_Program, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
+@click.option("--guard", is_flag=True, help="Look at what every saved tensor holds: finds writes that leave no trace.")
+@click.option("--strict", is_flag=True, help="Raise an error where a gradient is silently wrong.")
 @click.option("--fix", is_flag=True, help="Repair the files from what the run shows, and prove it by running again.")
 @click.option("--diff", is_flag=True, help="As --fix, but only print what would change, and write nothing.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix: also rewrites that need a person's look.")
@@ -55,6 +57,8 @@ def run(
     ctx: click.Context,
     json_path: str | None,
     html_path: str | None,
+    guard: bool,
+    strict: bool,
     fix: bool,
     diff: bool,
     unsafe_fixes: bool,
@@ -70,7 +74,8 @@ def run(
 
     The program runs as under Python itself: same arguments, output, exit code. After the traceback of an in-place
     error the diagnosis follows on stderr: the tensor, the line that saved it, the lines that overwrote it, why that
-    breaks the gradient, and what to write instead. Child processes are watched too.
+    breaks the gradient, and what to write instead. Child processes are watched too. Gradients that are silently wrong
+    are told of at the end of the program, with --strict at once by an exception.
     """
     program = ctx.obj
     if not program:
@@ -78,11 +83,21 @@ def run(
     for path in (json_path, html_path):
         if path is not None:
             _check_writable(path)
+    _ask_for(guard, strict)
     if fix or diff:
         from outplace.cli.repairing import Repairing
 
         return Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, fix_timeout).run
     return lambda: _launch(program, json_path and os.path.abspath(json_path), html_path and os.path.abspath(html_path))
+
+
+def _ask_for(guard: bool, strict: bool) -> None:
+    """By the environment, so that child processes hear of it too."""
+    from outplace.runtime.attach import GUARD, STRICT
+
+    for name, wanted in ((GUARD, guard), (STRICT, strict)):
+        if wanted:
+            os.environ[name] = "1"
 
 
 def _check_writable(path: str) -> None:

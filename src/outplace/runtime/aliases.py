@@ -1,4 +1,4 @@
-"""Aliases that write without moving a version: what `.data` hands out, and numpy arrays over a tensor's memory.
+"""Aliases that write without moving a version: what `.data` hands out, tensors over the memory of others, numpy arrays.
 
 They are remembered weakly, so that a write through one of them can be told from a write that autograd sees.
 """
@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-
-_MOST_ARRAYS = 256
 
 _untracked: dict[int, weakref.ref[torch.Tensor]] = {}
 
 
 def remember(alias: torch.Tensor) -> None:
-    """Remembers a tensor that `.data` made, for as long as it lives."""
+    """Remembers a tensor that shares memory with others but not their version, for as long as it lives."""
     key = id(alias)
     _untracked[key] = weakref.ref(alias, lambda _: _untracked.pop(key, None))
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:
-    """Was the tensor, or the one it is a view of, made by `.data`?"""
+    """Is the tensor, or the one it is a view of, such an alias?"""
     if not _untracked:
         return False
     return _is_one(tensor) or (tensor._base is not None and _is_one(tensor._base))
@@ -35,30 +32,44 @@ def _is_one(tensor: torch.Tensor) -> bool:
     return found is not None and found() is tensor
 
 
-class _Array(NamedTuple):
-    array: weakref.ref[Any]
-    start: int
-    stop: int
-    storage: int
+# -- numpy ----------------------------------------------------------------------------------------------------------
 
-
-_arrays: deque[_Array] = deque(maxlen=_MOST_ARRAYS)
+_given: dict[int, weakref.ref[Any]] = {}
+"""Arrays whose memory torch has taken over (`from_numpy`), by their identity."""
 
 
 def remember_array(array: Any, tensor: torch.Tensor) -> None:
-    """Remembers that a numpy array and a tensor lie in the same memory."""
-    start = tensor.data_ptr()
-    end = start + array.nbytes
-    _arrays.append(_Array(weakref.ref(array), start, end, tensor.untyped_storage()._cdata))
+    """Remembers that a tensor was made over an array's memory. If it is not the first one, none sees the others."""
+    owner = _owner(array)
+    if owner is None or isinstance(owner, torch.Tensor):
+        remember(tensor)  # memory of another tensor, on a way round through numpy
+        return
+    key = id(owner)
+    known = _given.get(key)
+    if known is not None and known() is owner:
+        remember(tensor)
+    _given[key] = weakref.ref(owner, lambda _: _given.pop(key, None))
 
 
-def storage_under(value: Any) -> int | None:
-    """The storage that a numpy array (or a view of one) writes into; None for anything else."""
+def array_in_tensor(value: Any) -> Any:
+    """The numpy array that is written when an item of `value` is, if a tensor may lie over it; None for all else."""
     numpy: Any = sys.modules.get("numpy")
-    if not _arrays or numpy is None or not isinstance(value, numpy.ndarray):
+    if numpy is None:
         return None
-    address: int = value.__array_interface__["data"][0]
-    for known in reversed(_arrays):
-        if known.start <= address < known.stop and known.array() is not None:
-            return int(known.storage)
-    return None
+    if not isinstance(value, numpy.ndarray):
+        value = value.base if isinstance(value, numpy.flatiter) else value.obj if type(value) is memoryview else None
+        if not isinstance(value, numpy.ndarray):
+            return None
+    owner = _owner(value)
+    if isinstance(owner, torch.Tensor):
+        return value
+    known = _given.get(id(owner))
+    return value if known is not None and known() is owner else None
+
+
+def _owner(array: Any) -> Any:
+    """Whose memory an array lies in: another array's, a tensor's."""
+    kind = sys.modules["numpy"].ndarray
+    while isinstance(array, kind) and array.base is not None:
+        array = array.base
+    return array

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import threading
 import traceback
@@ -15,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from outplace.model import Diagnosis
-from outplace.runtime import diagnose, imports, instrument, record
+from outplace.runtime import diagnose, imports, instrument, record, verdict
 from outplace.runtime.usercode import own_files
 
 Way = Literal["marks", "tags"]
@@ -25,13 +26,19 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _way: Way | None = None
+_guards = 0
+"""How many have asked for the guard."""
 _lock = threading.RLock()
 
+GUARD, STRICT = "OUTPLACE_GUARD", "OUTPLACE_STRICT"
+"""Environment variables: what `outplace run` was asked for, for its child processes."""
 
-def attach(way: Way) -> None:
-    """Starts recording in this process."""
+
+def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
+    """Starts recording in this process; `guard` and `strict` are as in `watch`."""
     global _way
     with _lock:
+        _ask_for(guard, strict)
         if _way is None:
             _watch_errors(way)
         if _way is None or not _torch_is_here():
@@ -45,6 +52,21 @@ def attach(way: Way) -> None:
             imports.then("torch", _torch_came)
 
 
+def _ask_for(guard: bool, strict: bool, times: int = 1) -> None:
+    global _guards
+    _guards += times * guard
+    verdict.strict += times * strict
+    _set_guard()
+
+
+def _set_guard() -> None:
+    """Starts or stops the guard, if torch is here; else it starts when torch comes."""
+    if _torch_is_here() and (_guards or "outplace.runtime.guard" in sys.modules):
+        from outplace.runtime import guard
+
+        guard.set(_guards > 0 and attached(), _way == "marks")
+
+
 def _torch_is_here() -> bool:
     return hasattr(sys.modules.get("torch"), "Tensor")
 
@@ -54,6 +76,7 @@ def detach() -> None:
     global _way
     with _lock:
         _way = None
+        _set_guard()
         instrument.remove_finder()
         imports.forget("torch")
         _unwatch_errors()
@@ -75,7 +98,7 @@ def attach_to_process() -> None:
     """What the .pth file calls when OUTPLACE is set: a child process, whose main script is not ours to compile."""
     from outplace.runtime import session
 
-    attach("tags")
+    attach("tags", GUARD in os.environ, STRICT in os.environ)
     session.start_in_child()
     session.start_in_forks()
 
@@ -92,17 +115,20 @@ def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import dynamo, engine, silent, tags, writes
+    from outplace.runtime import dynamo, engine, gradients, kept, silent, tags, unseen, writes
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
     dynamo.install()
-    writes.install()
-    silent.install()
+    if writes.install():
+        silent.start_afresh()
+        for part in (unseen, gradients, kept):
+            part.install()
     engine.install(_backward_failed)
-    instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=silent.note_array, CAUGHT=_caught)
+    instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
     if _way == "tags":
         tags.install()
+    _set_guard()
 
 
 def _graph_on_other_thread() -> None:
@@ -205,8 +231,9 @@ _started_by_watch = False
 class Watch:
     """A block that is watched: `with outplace.watch() as watched:`; `watched.diagnoses` is what was found in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: bool = False, strict: bool = False) -> None:
         self.diagnoses: list[Diagnosis] = []
+        self._asked_for = guard, strict
 
     def __enter__(self) -> Watch:
         """Starts recording."""
@@ -216,6 +243,7 @@ class Watch:
             if not attached():
                 attach("tags")
                 _started_by_watch = True
+            _ask_for(*self._asked_for)
             diagnose.collectors.append(self.diagnoses)
         return self
 
@@ -225,6 +253,7 @@ class Watch:
         if error is not None:
             diagnose.examine(error)
         with _lock:
+            _ask_for(*self._asked_for, times=-1)
             diagnose.collectors[:] = [one for one in diagnose.collectors if one is not self.diagnoses]
             _watchers -= 1
             if _watchers == 0 and _started_by_watch:
@@ -233,55 +262,61 @@ class Watch:
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function: `@outplace.watch()`."""
-        return watch(function)
+        return _watched(function, *self._asked_for)
 
 
-def _watched(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def _watched(function: Callable[_P, _R], guard: bool, strict: bool) -> Callable[_P, _R]:
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch():
+            with Watch(guard, strict):
                 return await function(*args, **kwargs)
 
     elif inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
         def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch():
+            with Watch(guard, strict):
                 return (yield from function(*args, **kwargs))
 
     else:
 
         @functools.wraps(function)
         def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch():
+            with Watch(guard, strict):
                 return function(*args, **kwargs)
 
     return watched  # type: ignore[return-value]
 
 
 @overload
-def watch() -> Watch: ...
+def watch(*, guard: bool = False, strict: bool = False) -> Watch: ...
 @overload
-def watch(function: Callable[_P, _R]) -> Callable[_P, _R]: ...
-def watch(function: Any = None) -> Any:
+def watch(function: Callable[_P, _R], *, guard: bool = False, strict: bool = False) -> Callable[_P, _R]: ...
+def watch(function: Any = None, *, guard: bool = False, strict: bool = False) -> Any:
     """Watches a block or a function, in a program that was started without `outplace run`.
 
     Use it as `with outplace.watch():` or `@outplace.watch`. An in-place error that leaves the block carries its
-    diagnosis as a note and in its attribute `outplace_diagnoses`.
+    diagnosis as a note and in its attribute `outplace_diagnoses`. Wrong gradients that PyTorch never reports are in the
+    block's `diagnoses`, or with `strict` raised as `outplace.WrongGradientError`. `guard` looks at the contents of
+    every saved tensor, which finds what no log can see, and costs time (docs/silent.md).
     """
     if function is None:
-        return Watch()
+        return Watch(guard, strict)
     if not callable(function):
         raise TypeError(f"outplace.watch takes a function, or nothing; not {type(function).__name__!r}")
-    return _watched(function)
+    return _watched(function, guard, strict)
 
 
-def install() -> None:
-    """Starts recording for the rest of the program; in-place errors then carry their diagnoses."""
+def install(*, guard: bool = False, strict: bool = False) -> None:
+    """Starts recording for the rest of the program; in-place errors then carry their diagnoses.
+
+    The options are those of `watch`.
+    """
     global _started_by_watch
     with _lock:
         if not attached():
             attach("tags")
+        _ask_for(guard, strict)
         _started_by_watch = False

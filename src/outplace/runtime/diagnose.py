@@ -116,7 +116,7 @@ def _examine(error: Exception, match: Match, engine_frame: FrameType | None) -> 
         with known_sources():
             diagnoses = tuple(_diagnose(error, match, engine_frame))
             if diagnoses:
-                _attach(error, diagnoses)
+                attach(error, diagnoses)
     except Exception as trouble:  # a fault of ours must never hide the user's error
         report_fault(trouble)
         return ()
@@ -154,7 +154,8 @@ def report_fault(trouble: Exception) -> None:
         traceback.print_exception(trouble)
 
 
-def _attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
+def attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
+    """Has an exception carry diagnoses."""
     setattr(error, ATTRIBUTE, diagnoses)
     if hasattr(error, "add_note"):
         error.add_note(as_note(error))

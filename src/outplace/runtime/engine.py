@@ -19,7 +19,7 @@ import torch.autograd.graph
 
 from outplace.runtime import record, silent
 
-STARTED, FAILED = "__outplace_backward__", "__outplace_failed__"
+STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__outplace_finished__"
 
 _original: CodeType | None = None
 
@@ -31,8 +31,13 @@ def started() -> None:
     silent.examine_backward(frame)
 
 
+def finished() -> None:
+    """A backward pass is over, well or not (called from inside torch's function)."""
+    silent.finish_backward(sys._getframe(1))
+
+
 def _with_hooks(function: Any) -> CodeType:
-    """The function's code with a call at its beginning and another where an exception passes through."""
+    """The function's code with a call at its beginning, one where an exception passes through, and one at its end."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
@@ -41,8 +46,9 @@ def _with_hooks(function: Any) -> CodeType:
     begin = ast.copy_location(ast.parse(f"{STARTED}()").body[0], inner)
     handler = ast.parse(f"try: pass\nexcept Exception:\n    {FAILED}()\n    raise").body[0]
     assert isinstance(handler, ast.Try)
-    guarded = ast.Try(body=definition.body, handlers=handler.handlers, orelse=[], finalbody=[])
-    for node in (begin, *ast.walk(handler.handlers[0])):
+    end = ast.parse(f"{FINISHED}()").body[0]
+    guarded = ast.Try(body=definition.body, handlers=handler.handlers, orelse=[], finalbody=[end])
+    for node in (begin, end, *ast.walk(handler.handlers[0])):
         for child in ast.walk(node):
             ast.copy_location(child, inner)
     definition.body = [begin, ast.copy_location(guarded, inner)]
@@ -55,6 +61,7 @@ def install(on_failure: Callable[[FrameType], None]) -> None:
     """Puts the hook in place; `on_failure` gets the frame of torch's function while the exception is being handled."""
     global _original
     setattr(builtins, STARTED, started)
+    setattr(builtins, FINISHED, finished)
     setattr(builtins, FAILED, lambda: on_failure(sys._getframe(1)))
     if _original is None:
         function = torch.autograd.graph._engine_run_backward

@@ -43,7 +43,7 @@ def execute(program: Program, targets: Targets, show: Show) -> int:
     except OutplaceError:
         session.close()
         raise
-    attach.attach(way)
+    attach.attach(way, attach.GUARD in os.environ, attach.STRICT in os.environ)
     _hide_frames_below()
     atexit.register(_finish, session, show)  # registered first, so it comes after all the program's own
     try:

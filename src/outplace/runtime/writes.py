@@ -120,15 +120,15 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
         region = Region(index, tensor.storage_offset(), tensor.size(), tensor.stride())
     write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled())
     if operation in _MOVE_NO_VERSION or is_untracked(tensor):
-        on_hidden(write)
+        on_hidden(write, tensor)
     else:
         record.add_write(write)
 
 
 _MOVE_NO_VERSION = {"apply_", "map_", "map2_"}
 
-on_hidden: Callable[[Write], None] = record.add_write
-"""Gets the writes that autograd cannot see."""
+on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: record.add_write(write)  # noqa: E731
+"""Gets the writes that autograd cannot see, before they happen."""
 
 
 def leave_step() -> None:
@@ -334,7 +334,7 @@ class _StepHooks:
         for parameter in (reference() for reference in self._known[id(optimizer)].parameters):
             if parameter is not None and parameter.grad is not None:
                 storage = parameter.untyped_storage()._cdata
-                on_hidden(Write(storage, None, _next_number(), name, frames, None, False))
+                on_hidden(Write(storage, None, _next_number(), name, frames, None, False), parameter)
 
     def _versions(self, known: _Known, optimizer: Any) -> array[int]:
         versions: list[int] = []
@@ -433,10 +433,10 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> None:
             _undo.append(functools.partial(table.pop, id(function)))
 
 
-def install() -> None:
-    """Starts seeing writes."""
+def install() -> bool:
+    """Starts seeing writes; False where that had been done already."""
     if _undo:
-        return
+        return False
     # All are read before any is replaced: Python 3.13 stops caching a class that is changed and read a thousand times.
     methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
     methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
@@ -448,6 +448,7 @@ def install() -> None:
     hooks = _StepHooks()
     _undo.append(optimizers.register_optimizer_step_pre_hook(hooks.before).remove)
     _undo.append(optimizers.register_optimizer_step_post_hook(hooks.after).remove)
+    return True
 
 
 def uninstall() -> None:

@@ -1,0 +1,147 @@
+"""Contents of memory: copies, comparison bit for bit, fingerprints of what is too large to copy."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_ROW = 1024
+
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+"""Tensors that are what they seem, no wrappers."""
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """For operations of our own: no graph, and no mode or subclass of the user's that sees them."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), _no_dispatch_modes():
+        yield
+
+
+def _no_dispatch_modes() -> Any:
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its repetitions: expanded dimensions are cut down to one."""
+    if 0 not in tensor.stride():
+        return tensor
+    axes = zip(tensor.shape, tensor.stride(), strict=True)
+    size = [1 if stride == 0 and length else length for length, stride in axes]
+    return tensor.as_strided(size, tensor.stride(), tensor.storage_offset())
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as integers: NaN equals itself, and -0.0 is not 0.0."""
+    plain = tensor.detach()
+    if plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain)
+    return plain.view(_INTEGERS[plain.element_size()])
+
+
+def copyable(tensor: torch.Tensor) -> bool:
+    """Has it plain memory of its own, whose contents can be read?"""
+    return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses that a tensor reaches from, and up to."""
+    if not tensor.numel():
+        return 0, 0
+    last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    start = tensor.data_ptr()
+    return start, start + (last + 1) * tensor.element_size()
+
+
+def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
+    """A few integers that change with the contents and their order, computed without waiting for a GPU."""
+    flat = bits(tensor).reshape(-1)
+    whole = flat.numel() // _ROW * _ROW
+    table, rest = flat[:whole].view(-1, _ROW), flat[whole:]
+    rows, columns = table.sum(1), table.sum(0)
+    return torch.stack([_weighted(part) for part in (rows, columns, rest.long())])
+
+
+def _weighted(values: torch.Tensor) -> torch.Tensor:
+    """A sum that depends on the order; integers wrap around, so nothing is lost to rounding."""
+    places = torch.arange(1, values.numel() + 1, device=values.device)
+    return (values * (places * 0x9E3779B97F4A7C1 + 0x1234567)).sum()
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Contents that can be put into a region of memory, or (`variable`) by giving a tensor other memory."""
+
+    address: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    contents: torch.Tensor
+    storage: Any = None
+    variable: torch.Tensor | None = None
+
+    @staticmethod
+    def of(tensor: torch.Tensor, contents: torch.Tensor | None = None) -> Patch:
+        """What stands in this tensor's memory now, or what might stand there."""
+        region = distinct(tensor.detach())
+        kept = region.clone() if contents is None else contents
+        return Patch(region.data_ptr(), tuple(region.size()), tuple(region.stride()), kept)
+
+    @staticmethod
+    def shaking(tensor: torch.Tensor) -> Patch:
+        """Other values than those that stand there."""
+        region = distinct(tensor.detach())
+        return Patch.of(region, torch.nan_to_num(1.5 - region, 1.0, 1.0, 1.0)).into(tensor)
+
+    @staticmethod
+    def other_memory(before: torch.Tensor, variable: torch.Tensor) -> Patch:
+        """The memory that a tensor had before `x.data = y`."""
+        return Patch(0, (), (), before, variable=variable)
+
+    def into(self, tensor: torch.Tensor) -> Patch:
+        """The same contents, for the memory that this tensor lies in."""
+        if self.variable is not None:
+            return Patch.other_memory(self.contents, tensor)
+        return Patch(self.address, self.size, self.stride, self.contents, tensor.untyped_storage())
+
+    def apply(self) -> Patch:
+        """Puts the contents in place, past every version count; returns the patch that undoes it."""
+        if self.variable is not None:
+            before = _DATA.__get__(self.variable)
+            _DATA.__set__(self.variable, self.contents)
+            return Patch.other_memory(before, self.variable)
+        region = self._region()
+        undo = Patch(self.address, self.size, self.stride, region.clone(), self.storage)
+        region.copy_(self.contents)
+        return undo
+
+    def stands(self) -> bool:
+        """Is this what stands there?"""
+        return self.variable is None and torch.equal(bits(self._region()), bits(self.contents))
+
+    def _region(self) -> torch.Tensor:
+        """A tensor over this memory, with a version of its own."""
+        dtype, width = self.contents.dtype, self.contents.element_size()
+        span = sum((length - 1) * stride for length, stride in zip(self.size, self.stride, strict=True)) + 1
+        if self.contents.device.type == "cpu":  # an array may reach further than the storage of a tensor over it
+            memory = (ctypes.c_char * (span * width)).from_address(self.address)
+            return torch.frombuffer(memory, dtype=dtype).as_strided(self.size, self.stride)
+        offset = (self.address - self.storage.data_ptr()) // width
+        if offset < 0 or (offset + span) * width > self.storage.nbytes():
+            raise ValueError("not inside this storage")
+        region = torch.empty(0, dtype=dtype, device=self.contents.device)
+        return region.set_(self.storage, offset, self.size, self.stride)
+
+
+_DATA: Any = torch._C.TensorBase.data
