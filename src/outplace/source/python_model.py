@@ -476,7 +476,7 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
         made.names.update({name: _deep_copy(interpreter, item, seen) for name, item in value.names.items()})
     elif isinstance(value, Layer):
         made = Layer(value.kind, value.options)
-        made.training = value.training
+        made.training, made.sizes = value.training, value.sizes
         made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
         made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
     else:
@@ -599,6 +599,8 @@ def _reversed(interpreter: Interpreter, args: list[Value], _k: dict[str, Value],
 
 
 def _length(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    if args and isinstance(args[0], Tensor) and args[0].shape and args[0].shape[0] is not None:
+        return Const(args[0].shape[0])
     if args and isinstance(args[0], Items) and args[0].rest is None:
         return Const(len(args[0].items))
     return PLAIN

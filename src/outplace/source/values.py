@@ -53,7 +53,7 @@ class Tensor(Value):
 
     __slots__ = (
         "certain", "dtype", "expanded", "family", "graded", "gradient", "inference", "known", "leaf", "made", "node",
-        "parameter", "region", "requires_grad", "since", "storage", "untracked", "view",
+        "packed", "parameter", "region", "requires_grad", "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,10 @@ class Tensor(Value):
         """Made by `.data`: writes through it are not seen by autograd."""
         self.expanded = False
         self.inference = False
+        self.shape: tuple[int | None, ...] | None = None
+        """Its sizes (see `shapes`); None where not even their number is known."""
+        self.packed = True
+        """Do its elements lie in one piece and in order? Then `reshape` does not copy."""
         self.gradient = False
         """A gradient that autograd handed to a hook."""
         self.graded: bool | None = False
@@ -269,12 +273,14 @@ class Super(Value):
 class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
-    __slots__ = ("children", "forward_hooks", "hooked", "kind", "options", "state", "training")
+    __slots__ = ("children", "forward_hooks", "hooked", "kind", "options", "sizes", "state", "training")
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         self.kind, self.options = kind, options
         self.state: dict[str, Tensor] = {}
         self.children: dict[str, Value] = {}
+        self.sizes: tuple[int | None, int | None] = (None, None)
+        """The first two numbers it was made with: features or channels, in and out."""
         self.training: bool | None = True
         self.forward_hooks: list[Value] = []
         self.hooked = False

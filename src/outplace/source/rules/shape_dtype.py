@@ -1,4 +1,4 @@
-"""The result of an in-place operation has another dtype than its target."""
+"""The result of an in-place operation has another dtype or shape than its target."""
 
 from __future__ import annotations
 
@@ -7,4 +7,6 @@ from outplace.source.tape import Hit
 
 def message(hit: Hit) -> str:
     """Why it is refused."""
+    if hit.detail == "shape":
+        return "the other operand does not fit: an in-place operation cannot change the shape of its target"
     return "the result is a float, the target holds integers: it cannot be written in place"

@@ -79,6 +79,7 @@ def _function_results(
         return made
     result = Tensor(made.storage, grad, node, dtype=made.dtype)  # a family of its own: its history is the Function
     result.since, result.certain = interpreter.tape.tick(), made.certain
+    result.shape, result.packed = made.shape, made.packed
     if grad and (made.view in ("view", "multi", "nograd") or id(made.storage) in inputs):
         result.view = "custom"
     return result

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Node
+from outplace.source.torch_model import shapes
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
@@ -174,6 +175,7 @@ def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: 
     dtype = dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
     grad = flag(keywords.get("requires_grad"))
     made = fresh(interpreter, grad, dtype, leaf=True)
+    made.shape = _factory_shape(short, args, keywords)
     if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
         source = args[0]
         if isinstance(source, Plain):
@@ -182,6 +184,25 @@ def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: 
         elif isinstance(source, Tensor):
             return source
     return made
+
+
+def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.Shape | None:
+    if short.endswith("_like") and args and isinstance(args[0], Tensor):
+        return args[0].shape
+    if "size" in keywords:
+        return shapes.sizes([keywords["size"]])
+    if short in ("zeros", "ones", "empty", "rand", "randn", "Tensor", "FloatTensor") and args:
+        return shapes.of_literal(args[0]) if short.endswith("Tensor") and len(args) == 1 else shapes.sizes(args)
+    if short in ("full", "normal") and args and isinstance(args[0], Items):
+        return shapes.sizes(args[:1])
+    if short == "randint" and args and isinstance(args[-1], Items):
+        return shapes.sizes(args[-1:])
+    if short in ("tensor", "as_tensor", "LongTensor") and args:
+        return shapes.of_literal(args[0])
+    if short in ("arange", "randperm"):
+        end = args[0] if len(args) == 1 else None
+        return (int(end.value) if isinstance(end, Const) and isinstance(end.value, int | float) else None,)
+    return (None, None) if short == "eye" else None
 
 
 def _factory_dtype(short: str, args: list[Value]) -> str | None:
@@ -223,7 +244,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     grad = wanted.value if isinstance(wanted, Const) else None
     made = parameter(interpreter, grad)
     if args and isinstance(args[0], Tensor):
-        made.storage = args[0].storage
+        made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
         made.since = interpreter.tape.tick()
     if grad:
         made.family.leaf = made
@@ -270,6 +291,7 @@ def _cat(name: str) -> Any:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
         made = fresh(interpreter, grad, parts[0].dtype if parts else None)
+        made.shape = shapes.joined(name, parts, args, keywords)
         if grad:
             made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
             made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
@@ -283,10 +305,6 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     return interpreter.call(args[0], args[1:], {}, node) if args else UNKNOWN
 
 
-def _compile(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return args[0] if args else UNKNOWN
-
-
 def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     grids: list[Value] = []
     for value in args[0].items if len(args) == 1 and isinstance(args[0], Items) else args:
@@ -296,15 +314,20 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return Items(grids, "tuple")
 
 
+def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return args[0] if args else UNKNOWN
+
+
 _FUNCTIONS: dict[str, Any] = {
     "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad,
     "torch.cat": _cat("CatBackward0"),
     "torch.concat": _cat("CatBackward0"), "torch.stack": _cat("StackBackward0"), "torch.hstack": _cat("CatBackward0"),
-    "torch.vstack": _cat("CatBackward0"), "torch.utils.checkpoint.checkpoint": _checkpoint, "torch.compile": _compile,
-    "torch.jit.script": _compile, "torch.nn.parallel.DistributedDataParallel": _compile,
-    "torch.nn.DataParallel": _compile,
+    "torch.vstack": _cat("CatBackward0"), "torch.utils.checkpoint.checkpoint": _checkpoint, "torch.compile": _same,
+    "torch.jit.script": _same, "torch.nn.parallel.DistributedDataParallel": _same,
+    "torch.nn.DataParallel": _same,
     "torch.meshgrid": _meshgrid, "torch.manual_seed": lambda i, a, k, n: PLAIN,
     "torch.is_tensor": lambda i, a, k, n: Const(True) if a and isinstance(a[0], Tensor) and a[0].known else PLAIN,
     "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,
     "torch.utils.data.DataLoader": lambda i, a, k, n: UNKNOWN,
+    "torch.atleast_1d": _same, "torch.atleast_2d": _same,
 }  # fmt: skip

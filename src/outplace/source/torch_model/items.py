@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import python_model
-from outplace.source.tape import Node
-from outplace.source.torch_model import regions
+from outplace.source.tape import Node, Save
+from outplace.source.torch_model import regions, shapes
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
@@ -21,14 +21,12 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
     """`x[key]`: a view for ints and slices, a copy where a tensor or list decides."""
     advanced = _is_advanced(key)
     if advanced is True:
-        return (
-            run_op(interpreter, "index_select", [tensor, Const(0), key], {}, node)
-            if isinstance(key, Tensor)
-            else _index_copy(interpreter, tensor, node)
-        )
+        return _index_copy(interpreter, tensor, key, node)
     view = run_op(interpreter, "narrow", [tensor, Const(0), Const(0), Const(1)], {}, node)
     if isinstance(view, Tensor):
         view.region = regions.part(tensor, key)
+        view.shape = shapes.item_shape(tensor.shape, key)
+        view.packed = tensor.packed and (view.region is not None or regions.is_block(key))
         view.certain = view.certain and advanced is False
         view.known = tensor.known
         if not tensor.known:
@@ -36,8 +34,11 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
     return view
 
 
-def _index_copy(interpreter: Interpreter, tensor: Tensor, node: ast.AST) -> Value:
+def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
+    """`x[mask]`, `x[rows, columns]`: a copy, for which autograd keeps the indices."""
     made = fresh(interpreter, requires_grad(tensor), tensor.dtype)
+    if tensor.shape and isinstance(key, Tensor) and key.dtype == "int" and key.shape is not None:
+        made.shape = (*key.shape, *tensor.shape[1:])
     if interpreter.grad in ("off", "inference"):
         made.requires_grad = False
     before = node_of(tensor)
@@ -45,6 +46,7 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, node: ast.AST) -> Valu
         made.node = Node("IndexBackward0", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
         made.node.inputs = [before] if before is not None else []
         made.node.leaves = [tensor] if tensor.leaf else []
+        made.node.saves = [Save(kept.storage, made.node.time, "indices", kept.certain) for kept in tensors_in(key)]
     return made
 
 
@@ -96,6 +98,10 @@ def _set_tensor_item(
         how = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}[advanced]
         check_write(interpreter, tensor, node, how, values)
         written = tensor.region if advanced else regions.part(tensor, key)
+        if advanced is False and not shapes.fits_into(
+            shapes.item_shape(tensor.shape, key), [shapes.without_ones(item.shape) for item in values]
+        ):
+            interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, "shape")
         keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
         check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
     interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))

@@ -41,6 +41,7 @@ def make_layer(
     if inplace is not None:
         options_given["inplace"] = python_model.truth(inplace)
     layer = Layer(kind, options_given)
+    layer.sizes = (_number(args, keywords, 0, _IN), _number(args, keywords, 1, _OUT))
     for name_of in op.state:
         if not (name_of == "bias" and options_given.get("bias") is False):
             is_buffer = name_of.startswith("running_") or name_of == "num_batches_tracked"
@@ -50,7 +51,22 @@ def make_layer(
     for name_of in ("weight", "bias"):
         if name_of not in layer.state and kind in _WITH_WEIGHTS and options_given.get(name_of) is not False:
             layer.state[name_of] = parameter(interpreter)
+    if kind == "nn.Linear":
+        layer.state["weight"].shape = (layer.sizes[1], layer.sizes[0])
+    elif kind == "nn.Embedding":
+        layer.state["weight"].shape = layer.sizes
+    if kind in ("nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d") and "bias" in layer.state:
+        layer.state["bias"].shape = (layer.sizes[1],)
     return layer
+
+
+_IN = ("in_features", "in_channels", "num_embeddings", "input_size")
+_OUT = ("out_features", "out_channels", "embedding_dim", "hidden_size")
+
+
+def _number(args: list[Value], keywords: dict[str, Value], place: int, names: tuple[str, ...]) -> int | None:
+    given = next((keywords[name] for name in names if name in keywords), args[place] if place < len(args) else None)
+    return given.value if isinstance(given, Const) and type(given.value) is int else None
 
 
 _WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embedding", "nn.BatchNorm1d", "nn.BatchNorm2d",
@@ -124,7 +140,7 @@ def run_dropout(
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
         return run_op(interpreter, name, [given], {}, node, label=label)
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
-    perhaps.certain, perhaps.since, perhaps.view = False, given.since, given.view
+    perhaps.certain, perhaps.since, perhaps.view, perhaps.shape = False, given.since, given.view, given.shape
     run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given
 
@@ -171,6 +187,7 @@ def hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:
         if requires_grad(tensor):
             view = Tensor(tensor.storage, tensor.requires_grad, node_of(tensor), dtype=tensor.dtype, of=tensor)
             view.view, view.since, view.certain = "custom", interpreter.tape.tick(), tensor.certain
+            view.shape, view.packed = tensor.shape, tensor.packed
             if isinstance(value, Tensor):
                 return view
     return value

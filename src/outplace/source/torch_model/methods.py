@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.source.torch_model import shapes
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.tensors import (
     dtype_of,
@@ -16,7 +17,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import target_text
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Plain, Tensor, Value
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -27,18 +28,20 @@ _NEW_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", 
 _TO_INT = {"long", "int", "short", "char", "byte", "bool"}
 
 
-_PLAIN_METHODS = {"item", "tolist", "size", "dim", "numel", "element_size", "is_floating_point", "stride",
+_PLAIN_METHODS = {"item", "tolist", "dim", "numel", "element_size", "is_floating_point", "stride",
     "storage_offset",
                   "data_ptr", "type", "get_device", "is_contiguous", "nelement", "__len__", "ndimension"}  # fmt: skip
 
 
-_PLAIN_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes", "names"}
+_PLAIN_ATTRIBUTES = {"dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes", "names"}
 
 
 def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: ast.AST) -> Value | None:
     """An attribute of a tensor; None where it is a method."""
     if name in _PLAIN_ATTRIBUTES:
         return PLAIN
+    if name == "shape":
+        return shapes.as_value(tensor.shape)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
         return run_op(interpreter, "t", [tensor], {}, node)
     if name == "data":
@@ -49,10 +52,12 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
             tensor.certain,
             interpreter.tape.tick(),
         )
-        alias.gradient = tensor.gradient
+        alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
         return alias
     if name == "grad":
-        return fresh(interpreter, False, tensor.dtype)
+        gradient = fresh(interpreter, False, tensor.dtype)
+        gradient.shape = tensor.shape
+        return gradient
     if name == "requires_grad":
         known = requires_grad(tensor)
         return PLAIN if known is None else Const(known)
@@ -74,9 +79,13 @@ def tensor_method(
         made: Value = special(interpreter, tensor, args, keywords, node)
         return made
     if name in _NEW_METHODS:
-        return fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+        made_new = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+        made_new.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
+        return made_new
     if name in _TO_INT:
-        return fresh(interpreter, False, "bool" if name == "bool" else "int")
+        converted = fresh(interpreter, False, "bool" if name == "bool" else "int")
+        converted.shape = tensor.shape
+        return converted
     if not tensor.known and not name.endswith("_"):
         return _unknown_method(interpreter, tensor, name, args, keywords, node)
     return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
@@ -110,7 +119,7 @@ def detached(
     alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
     alias.view, alias.certain, alias.since = "detached", tensor.certain, interpreter.tape.tick()
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
-    alias.untracked = tensor.untracked
+    alias.untracked, alias.shape, alias.packed = tensor.untracked, tensor.shape, tensor.packed
     return alias
 
 
@@ -157,7 +166,9 @@ def _converted(
     """`.to()`, `.cuda()`, `.float()`: a copy, or the tensor itself."""
     dtype = next((found for value in (*args, *keywords.values()) if (found := dtype_of({"dtype": value}))), None)
     if dtype in ("int", "bool"):
-        return fresh(interpreter, False, dtype)
+        whole = fresh(interpreter, False, dtype)
+        whole.shape = tensor.shape
+        return whole
     return _perhaps_same(interpreter, tensor, dtype)
 
 
@@ -171,6 +182,7 @@ def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -
     same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype, of=tensor)
     same.certain, same.since, same.view = False, interpreter.tape.tick(), tensor.view
     same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
+    same.shape, same.packed = tensor.shape, tensor.packed
     return same
 
 
@@ -183,7 +195,20 @@ def _reduced(name: str) -> Any:
     return run
 
 
+def _size(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    whole = shapes.as_value(tensor.shape)
+    wanted = args[0] if args else keywords.get("dim")
+    if wanted is None or not isinstance(whole, Items):
+        return whole
+    place = wanted.value if isinstance(wanted, Const) else None
+    known = isinstance(place, int) and -len(whole.items) <= place < len(whole.items)
+    return whole.items[place] if known else PLAIN  # type: ignore[index]
+
+
 _TENSOR_METHODS: dict[str, Any] = {
+    "size": _size,
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.source.tape import Node, Save
-from outplace.source.torch_model import regions
+from outplace.source.torch_model import regions, shapes
 from outplace.source.torch_model.tensors import any_grad, as_argument, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value, join
@@ -171,7 +171,10 @@ def _record(
     if not grad:
         return None  # also where it is not known: nothing can be concluded from a graph that may not be there
     made = Node(
-        op.nodes[0] if op.nodes else label, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path
+        op.nodes[0] if op.nodes and op.name != "einsum" else label,
+        interpreter.place(node),
+        interpreter.tape.tick(),
+        interpreter.tape.path,
     )
     for tensor in inputs:
         before = node_of(tensor)
@@ -186,13 +189,53 @@ def _record(
         for tensor in tensors_in(value) if value is not None else ():
             if tensor.inference and interpreter.grad == "on":
                 interpreter.hit("inference", node, bool(sure), "saved")
-            saved_as = _role(op, key)
+            if op.name == "einsum" and any_grad(other for other in inputs if other is not tensor) is False:
+                continue
+            surely = bool(sure) and tensor.certain and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
             parameter_like = tensor.leaf and tensor.requires_grad is True
-            made.saves.append(Save(tensor.storage, made.time, saved_as, bool(sure) and tensor.certain, parameter_like))
+            made.saves.append(Save(tensor.storage, made.time, _role(op, key), surely, parameter_like))
     return made
 
 
+_FOLDING = {"matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot", "inner"}
+"""They reshape their operands first, so what they keep is a copy where that cannot be a view."""
+
+
+def _folds_without_copy(tensor: Tensor, inputs: list[Tensor]) -> bool:
+    ranks = {None if other.shape is None else len(other.shape) for other in inputs}
+    return tensor.packed or ranks <= {1, 2} or ranks == {3}
+
+
+def _lay_out(
+    result: Tensor, op: ops.Op, number: str, args: list[Value], keywords: dict[str, Value], layer: Layer | None
+) -> None:
+    """Its shape, and how it lies in memory."""
+    source = source_of(args)
+    if number == "*":
+        name = op.name.rpartition(".")[2]
+        result.shape = shapes.parts_shape(source.shape, name, args, keywords) if source is not None else None
+    else:
+        result.shape = shapes.result_shape(op.name, args, keywords, layer) if number == "0" else None
+    if source is not None and result.storage is source.storage:
+        result.packed = source.packed and op.name in _KEEPING_ORDER
+    if op.expanded and source is not None:
+        result.expanded = shapes.is_expanded(source.shape, result.shape) is not False
+    else:
+        result.expanded = result.expanded and op.name not in _COMPACTING
+
+
+def source_of(args: list[Value]) -> Tensor | None:
+    """The first tensor among the arguments."""
+    return next((value for value in args if isinstance(value, Tensor)), None)
+
+
+_KEEPING_ORDER = {"view", "unsqueeze", "squeeze", "flatten", "reshape", "view_as", "contiguous", "detach", "unflatten",
+                  "reshape_as", "ravel", "alias"}  # fmt: skip
+
+
 def _role(op: ops.Op, key: str | int) -> str:
+    if op.name == "einsum":
+        return "input"
     if isinstance(key, int) and key < len(op.params):
         return op.params[key].split("|")[0].strip("*")
     return str(key)
@@ -224,7 +267,8 @@ def _new_results(
         if result.dtype in ("int", "bool"):
             result.requires_grad, result.node = False, None
         result.known = True
-        result.expanded = (result.expanded and op.name not in _COMPACTING) or op.expanded
+        if result.view is None or result is not source_of(args):
+            _lay_out(result, op, number, args, keywords, layer)
         saved = effect.results.get(number, effect.results.get("*", False))
         if saved is not False and made is not None:
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
@@ -254,6 +298,7 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
     other.since, other.view, other.certain, other.region = value.since, value.view, value.certain, None
+    other.shape, other.packed = value.shape, value.packed
     return other
 
 
@@ -327,6 +372,8 @@ def _write_op(
     others = list(inputs)
     others.remove(target)
     check_overlap(interpreter, target, target.region, op.name, others, node)
+    if shapes.is_elementwise(op.name) and not shapes.fits_into(target.shape, [other.shape for other in others]):
+        interpreter.hit("shape-dtype", node, target.known and target.certain, "shape")
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))

@@ -34,6 +34,15 @@ def part(tensor: Tensor, key: Value) -> Region | None:
     return tuple(index for index in found if index != slice(None, None, None))
 
 
+def is_block(key: Value) -> bool:
+    """Is `x[key]` one piece of a tensor that lies in one piece?"""
+    keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
+    numbers = [isinstance(index, Plain) or (isinstance(index, Const) and type(index.value) is int) for index in keys]
+    everything = [isinstance(index, Const) and index.value in (slice(None), Ellipsis, None) for index in keys]
+    first = next((place for place, number in enumerate(numbers) if not number), len(keys))
+    return all(everything[first + 1 :])
+
+
 def _is_block(index: object) -> bool:
     if isinstance(index, slice):
         return index.step in (None, 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.ops import Arg
-from outplace.source.tape import Node, Storage
+from outplace.source.tape import Family, Node, Storage
 from outplace.source.values import Bound, Const, Dictionary, Items, Plain, Tensor, Torch, Value, options
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def parameter(interpreter: Interpreter, requires_grad: bool | None = True) -> Te
 def copied(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     """A deep copy: a leaf of its own with the same flags."""
     made = fresh(interpreter, tensor.requires_grad if tensor.leaf else False, tensor.dtype, leaf=tensor.leaf)
-    made.parameter = tensor.parameter
+    made.parameter, made.shape = tensor.parameter, tensor.shape
     return made
 
 
@@ -99,7 +99,9 @@ def set_requires_grad(interpreter: Interpreter, tensor: Tensor, on: bool | None)
     tensor.requires_grad = on if tensor.dtype not in ("int", "bool") else False
     tensor.leaf = True
     tensor.since = interpreter.tape.tick()
-    if tensor.view in (None, "detached"):
+    if tensor.view == "view" and on and not tensor.family.grad:
+        tensor.family = Family()  # a view of what needs no grad becomes a leaf by itself
+    if tensor.view in (None, "detached") or tensor.family.leaf is None:
         tensor.family.leaf = tensor if on else None
         tensor.family.grad = tensor.requires_grad
 

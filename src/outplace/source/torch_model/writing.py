@@ -79,7 +79,13 @@ def check_write(
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
 
 
+_RESHAPING = {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"}
+"""They change the shape and write nothing."""
+
+
 def _cannot_be_expanded(operation: str, recorded: bool) -> bool:
+    if operation in _RESHAPING:
+        return False
     if operation in _FILLS or operation == "item assignment by index":
         return recorded
     return not operation.startswith("item assignment")  # which elements an index picks is not known here
@@ -102,7 +108,8 @@ def check_overlap(
         return
     for other in others:
         if other.family is target.family and target.certain and other.certain:
-            anywhere = operation in _BY_INDEX and written == () and other.region is not None
+            whole = other is target or (written == () and other.region is not None)
+            anywhere = operation in _BY_INDEX and whole
             if anywhere or regions.overlap(written, other.region):
                 interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
 
