@@ -12,7 +12,7 @@ from typing import Literal
 
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, earlier_statements, read_later, targets_of
+from outplace.repair.flow import bindings, binds, earlier_statements, read_later, reads, targets_of
 from outplace.repair.origins import Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
@@ -67,6 +67,35 @@ def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
     """Is it the one name in its function for what it holds, whoever may hold it outside?"""
     others = _names_for(files, code, statement, name)
     return _is_own(code, statement, name) and not any(o != name and read_later(code, statement, o) for o in others)
+
+
+def sole_reader(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
+    """May this statement overwrite what the name holds: a tensor that was made here, and that nobody reads later?"""
+    if not _is_own(code, statement, name) or _in_closure(code, statement, name):
+        return False
+    shared = _shared(files, code, statement, name)
+    if shared is None or any(read_later(code, statement, other) for other in shared):
+        return False
+    return all(
+        _made_here(files, code, binding, shared) for other in shared for binding in bindings(code, statement, other)
+    )
+
+
+def _made_here(files: Files, code: Code, binding: ast.AST | None, names: set[str]) -> bool:
+    value = getattr(binding, "value", None)
+    if not isinstance(binding, ast.Assign | ast.AnnAssign | ast.NamedExpr) or value is None:
+        return False  # an argument, the target of a loop or of a `with`
+    return all(o.kind == "fresh" or (o.kind == "name" and o.path in names) for o in origins(files, code, value))
+
+
+def _in_closure(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Does a function inside this one see the name?"""
+    scope = code.scope(statement)
+    inner = (node for node in ast.walk(scope) if node is not scope and isinstance(node, _INNER))
+    return any(reads(node, name) for node in inner) if not isinstance(scope, ast.Module) else False
+
+
+_INNER = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
 
 
 def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str] | None:
@@ -203,7 +232,7 @@ def _from_callers(files: Files, code: Code, statement: ast.stmt, name: str, dept
     function = code.function(statement)
     if function is None or isinstance(function, ast.Lambda) or depth >= _DEEPEST:
         return "unknown"
-    calls = _calls_of(files, code, function)
+    calls = calls_of(files, code, function)
     if not calls:
         return "unknown"
     answers: list[Answer] = []
@@ -229,7 +258,7 @@ def _at_caller(files: Files, code: Code, statement: ast.stmt, argument: ast.expr
     return _worst(answers)
 
 
-def _calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, ast.Call, bool]] | None:
+def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, ast.Call, bool]] | None:
     """All calls of a function in these files; None where it is handed around, or called in ways that names hide."""
     owner = code.parents.get(function)
     method = isinstance(owner, ast.ClassDef)

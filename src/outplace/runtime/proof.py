@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from outplace.runtime import attach, instrument
@@ -31,7 +31,7 @@ def start() -> None:
     reference = os.environ.pop(REFERENCE, None)
     if overlay:
         with open(overlay, encoding="utf-8") as file:
-            _lay_over(json.load(file))
+            lay_over(json.load(file))
     if evidence:
         notes = _Notes(evidence)
         connect = attach._connect
@@ -44,7 +44,7 @@ def start() -> None:
         atexit.register(notes.files)
 
 
-def _lay_over(texts: dict[str, str]) -> None:
+def lay_over(texts: dict[str, str]) -> None:
     """Compiles these texts in place of the files they stand for."""
     for name in ("compile_marked", "compile_main"):
         setattr(instrument, name, _from(texts, getattr(instrument, name)))
@@ -68,6 +68,8 @@ class _Notes:
         self._path = path
         self._count = 0
         self._pid = os.getpid()
+        self._step: tuple[list[tuple[FrameType, int]], int] | None = None
+        """The frames of the last optimizer step, kept so that they are told from later ones; and autograd's clock."""
 
     def _write(self, **fact: Any) -> None:
         if os.getpid() == self._pid:
@@ -83,6 +85,7 @@ class _Notes:
     def install(self, reference: bool) -> None:
         """Puts the hooks into torch."""
         import torch
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         from outplace.runtime import engine
 
@@ -94,13 +97,37 @@ class _Notes:
         def started() -> None:
             roots = sys._getframe(1).f_locals.get("t_outputs", ())
             if self._count < _MOST_BACKWARDS:
-                self._write(root=[_digest(root) for root in roots])
+                self._write(root=[_digest(root) for root in roots], moment=self._moment(roots))
             self._count += 1
             noted()
 
         setattr(builtins, engine.STARTED, started)
+        register_optimizer_step_pre_hook(self._stepping)
         torch.autograd.backward = self._watched(torch.autograd.backward)
         torch.autograd.grad = self._watched(torch.autograd.grad)
+
+    def _stepping(self, *_: Any) -> None:
+        import torch
+
+        self._step = (_frames(sys._getframe(1)), torch._C._autograd._get_sequence_nr())
+
+    def _moment(self, roots: Any) -> dict[str, Any] | None:
+        """Where the last step and this backward stand, in the innermost function that has run both."""
+        if self._step is None:
+            return None
+        (step, clock), backward = self._step, _frames(sys._getframe(2))
+        shared = [one for one in zip(step, backward, strict=False) if one[0][0] is one[1][0]]
+        if not shared:
+            return None
+        (frame, step_line), (_, backward_line) = shared[-1]
+        numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
+        return {
+            "file": os.path.realpath(frame.f_code.co_filename),
+            "step_line": step_line,
+            "backward_line": backward_line,
+            "held": _held(frame),
+            "root_is_older": bool(numbers) and max(numbers) < clock,
+        }
 
     def _watched(self, function: Any) -> Any:
         import functools
@@ -111,18 +138,59 @@ class _Notes:
         def watched(*args: Any, **kwargs: Any) -> Any:
             number = self._count
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-            leaves = _leaves(roots) if number < _MOST_BACKWARDS else []
+            reached = leaves(roots) if number < _MOST_BACKWARDS else []
             result = function(*args, **kwargs)
             if number < _MOST_BACKWARDS:
                 gradients = [
                     {"leaf": _digest(leaf, True), "grad": None if leaf.grad is None else _digest(leaf.grad)}
-                    for leaf in leaves
+                    for leaf in reached
                 ]
                 returned = [_digest(one) for one in result or () if isinstance(one, torch.Tensor)]
                 self._write(backward=number, gradients=gradients, returned=returned)
             return result
 
         return watched
+
+
+def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """The user's frames with the lines they are at, outermost first."""
+    found: list[tuple[FrameType, int]] = []
+    while frame is not None:
+        if own_files[frame.f_code.co_filename]:
+            found.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _held(frame: FrameType) -> dict[str, str]:
+    """The names of a function, and attributes of its objects, that hold a graph: `tensor`, `tuple` or `list`."""
+    found: dict[str, str] = {}
+    for name, value in list(frame.f_locals.items()):
+        if shape := _shape(value):
+            found[name] = shape
+            continue
+        parts = [("", value), *_modules(value)] if not isinstance(value, type) else []
+        for path, part in parts:
+            for attribute, inner in list(getattr(part, "__dict__", {}).items()):
+                if shape := _shape(inner):
+                    found[".".join(filter(None, (name, path, attribute)))] = shape
+    return found
+
+
+def _modules(value: Any) -> list[tuple[str, Any]]:
+    import torch
+
+    return [(path, part) for path, part in value.named_modules() if path] if isinstance(value, torch.nn.Module) else []
+
+
+def _shape(value: Any) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return "tensor" if value.grad_fn is not None else ""
+    if type(value) in (tuple, list) and value and all(isinstance(one, torch.Tensor) for one in value):
+        return type(value).__name__ if any(one.grad_fn is not None for one in value) else ""
+    return ""
 
 
 def _digest(tensor: Any, shape: bool = False) -> list[Any]:
@@ -141,7 +209,7 @@ def _digest(tensor: Any, shape: bool = False) -> list[Any]:
     return [*found, list(tensor.shape)] if shape else found
 
 
-def _leaves(roots: Any) -> list[Any]:
+def leaves(roots: Any) -> list[Any]:
     """The leaves that a backward from these roots would reach."""
     import torch
 

@@ -10,7 +10,7 @@ from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
 from outplace.repair.origins import class_name, module_made_at
 
-_POSITION = {
+POSITION = {
     "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0, "CELU": 1, "ELU": 1,
     "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1,
     "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
@@ -26,7 +26,7 @@ def dropped(code: Code, call: ast.Call) -> list[Edit]:
     for keyword in call.keywords:
         if keyword.arg == "inplace" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
             return [without_keyword(code, call, keyword)]
-    position = _POSITION.get(class_name(call))
+    position = POSITION.get(class_name(call))
     if position is not None and len(call.args) > position:
         flag = call.args[position]
         if (

@@ -1,0 +1,345 @@
+"""Keeps account of a running program's memory: every storage, who made it, who was given it, when it went.
+
+A `TorchDispatchMode` sees each operation with the Python frames it came from, forward and backward. A storage's Python
+object lives as long as its memory, so a weak reference to it tells the moment of its death. Nothing here keeps a tensor
+alive. What an operation allocates and frees inside itself no mode can see; for CUDA the allocator is asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from outplace.reclaim.recording import (
+    Backward,
+    Call,
+    Held,
+    Instruction,
+    Module,
+    Operation,
+    Recording,
+    Saved,
+    Storage,
+    Sum,
+    Tensor,
+)
+from outplace.runtime import graph, sites
+from outplace.runtime.usercode import own_files
+
+MOST_OPERATIONS = 150_000
+"""Operations that are kept: enough for some steps of a large model."""
+_MOST_CALLS = 10
+_MOST_FRAMES = 24
+_SITE = "_outplace_made_at"
+"""The attribute in which a module carries the place where it was made; copies of it carry it too."""
+
+CUDA_ROUNDS_TO = 512
+
+
+class Ledger(TorchDispatchMode):
+    """The account of one thread, the main one; what other threads do is left alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recording = Recording()
+        self.on = True
+        self._now = -1
+        self._thread = threading.get_ident()
+        self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._places: dict[tuple[Any, ...], int] = {}
+        self._instructions: dict[tuple[Any, int], Instruction] = {}
+        self._modules: dict[tuple[Any, ...], int] = {}
+        self._calls: list[tuple[int, Any, bool]] = []
+        self._call_count = 0
+        self._cuda = False
+        self._looking = True
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Operations meanwhile are not noted."""
+        was, self._looking = self._looking, False
+        try:
+            yield
+        finally:
+            self._looking = was
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        node = torch._C._current_autograd_node()
+        if not (self.on and self._looking) or (node is None and threading.get_ident() != self._thread):
+            return func(*args, **kwargs)
+        self._now += 1
+        made = torch._C._autograd._get_sequence_nr() - 1
+        inputs = tuple(self._tensor(one, given=True) for one in _tensors((args, kwargs)))
+        workspace = _Workspace() if self._cuda else None
+        result = func(*args, **kwargs)
+        outputs = tuple(self._tensor(one, given=False) for one in _tensors(result))
+        if workspace is not None:
+            self._kept_by_library(workspace.stays() - self._newborn())
+        self.recording.operations.append(
+            Operation(
+                func._overloadpacket.__name__,
+                self._place(sys._getframe(1)),
+                tuple(Call(n, self._module(m), direct) for n, m, direct in reversed(self._calls[-_MOST_CALLS:])),
+                graph.number_of(node) if node is not None else made,
+                node is not None,
+                inputs,
+                outputs,
+                workspace.bytes() if workspace is not None else 0,
+            )
+        )
+        if outputs and outputs[0].shape == () and func._overloadpacket.__name__ in ("add", "add_"):
+            self._sum(args)
+        if len(self.recording.operations) >= MOST_OPERATIONS:
+            self.recording.full = True
+            self.on = False
+        return result
+
+    def _tensor(self, tensor: Any, given: bool) -> Tensor:
+        return Tensor(
+            self._storage(tensor, given),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            tensor.storage_offset(),
+            str(tensor.dtype),
+            tensor.requires_grad,
+            tensor.is_leaf,
+            given and tensor._is_view(),
+            given and (bool(tensor._backward_hooks) or tensor.retains_grad),
+        )
+
+    def _storage(self, tensor: Any, given: bool = True) -> int:
+        """The number of a tensor's storage; a new one where it has not been seen, or has been given another size."""
+        memory = tensor.untyped_storage()
+        key, size = memory._cdata, memory.nbytes()
+        known = self._alive.get(key)
+        if known is not None:
+            number = known[1]
+            if self.recording.storages[number].nbytes == size:
+                return number
+            self._died(key, number)
+        number = len(self.recording.storages)
+        device = str(memory.device)
+        self._cuda = self._cuda or device.startswith("cuda")
+        self.recording.storages.append(Storage(size, device, max(self._now, 0), None, None if given else self._now))
+        self._alive[key] = (weakref.ref(memory, lambda _, key=key, number=number: self._died(key, number)), number)
+        return number
+
+    def _died(self, key: int, number: int) -> None:
+        storage = self.recording.storages[number]
+        if storage.died is None and self.on:
+            storage.died = max(self._now, 0)
+        if key in self._alive and self._alive[key][1] == number:
+            del self._alive[key]
+
+    def _newborn(self) -> int:
+        """The bytes that this operation's own results took."""
+        total = 0
+        for storage in reversed(self.recording.storages):
+            if storage.born < self._now:
+                break
+            total += rounded(storage) if storage.maker == self._now else 0
+        return total
+
+    def _kept_by_library(self, nbytes: int) -> None:
+        """cuBLAS takes memory at its first call and never gives it back."""
+        if nbytes > 0:
+            device = f"cuda:{torch.cuda.current_device()}"
+            self.recording.storages.append(Storage(nbytes, device, self._now, None, self._now))
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def _place(self, frame: FrameType | None) -> int:
+        frames: list[tuple[Any, int]] = []
+        while frame is not None and len(frames) < _MOST_FRAMES:
+            if own_files[frame.f_code.co_filename]:
+                frames.append((frame.f_code, frame.f_lasti))
+            frame = frame.f_back
+        key = tuple(frames)
+        if key not in self._places:
+            self._places[key] = len(self.recording.places)
+            self.recording.places.append(tuple(self._instruction(*one) for one in frames))
+        return self._places[key]
+
+    def _instruction(self, code: Any, offset: int) -> Instruction:
+        if (code, offset) not in self._instructions:
+            site = sites.at_instruction((code, offset)).site
+            where = (site.file, site.line, site.end_line, site.column, site.end_column)
+            self._instructions[code, offset] = where
+        return self._instructions[code, offset]
+
+    # -- modules ------------------------------------------------------------------------------------------------------
+
+    def watch_modules(self) -> None:
+        """Notes where modules are made and which of them are being called."""
+        make = torch.nn.Module.__init__
+
+        def made(module: Any, *args: Any, **kwargs: Any) -> None:
+            make(module, *args, **kwargs)
+            if threading.get_ident() == self._thread:
+                module.__dict__[_SITE] = self._place(sys._getframe(1))
+
+        torch.nn.Module.__init__ = made
+        call = torch.nn.Module.__call__
+
+        def called(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return call(module, *args, **kwargs)
+            self._call_count += 1
+            direct = own_files[sys._getframe(1).f_code.co_filename]
+            self._calls.append((self._call_count, module, direct))
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._calls.pop()
+
+        torch.nn.Module.__call__ = called
+
+    def _module(self, module: Any) -> int:
+        hooked = bool(module._forward_hooks or module._backward_hooks or module._forward_pre_hooks)
+        flag = module.__dict__.get("inplace")
+        kind = type(module).__name__ if type(module).__module__.startswith("torch.nn.modules") else ""
+        key = (kind, module.__dict__.get(_SITE, -1), flag if isinstance(flag, bool) else None, hooked)
+        if key not in self._modules:
+            self._modules[key] = len(self.recording.modules)
+            self.recording.modules.append(Module(*key))
+        return self._modules[key]
+
+    # -- graphs -------------------------------------------------------------------------------------------------------
+
+    def backward_begins(self, frame: FrameType | None, roots: Any, retain: bool) -> Backward:
+        """Notes what the graph keeps, and which names stand for what."""
+        nodes: list[int] = []
+        if self.on:
+            for node in graph.walk(graph.roots_of(roots)):
+                number = graph.number_of(node)
+                if number is None:
+                    continue
+                nodes.append(number)
+                for name, tensor in graph.held(node):
+                    if _has_storage(tensor):
+                        self.recording.saved.append(Saved(number, node.name(), name, self._storage(tensor)))
+            self._names(frame)
+        begun = Backward(self._now + 1, self._now + 1, self._place(frame), retain, nodes)
+        self.recording.backwards.append(begun)
+        return begun
+
+    def backward_ends(self, begun: Backward) -> None:
+        """Notes when it was over."""
+        begun.ended = max(self._now, begun.began)
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+        self.recording.steps.append(max(self._now, 0))
+
+    def _sum(self, args: Any) -> None:
+        """Two numbers were added: where a running total is meant, what the added one's graph keeps is noted."""
+        place = self.recording.places[self.recording.operations[-1].place]
+        added = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
+        if not place or added.grad_fn is None or not _is_running_total(place[0]):
+            return
+        nodes, storages = [], []
+        with self.paused():
+            for node in graph.walk([added.grad_fn]):
+                number = graph.number_of(node)
+                if number is not None:
+                    nodes.append(number)
+                    storages += [self._storage(tensor) for _, tensor in graph.held(node) if _has_storage(tensor)]
+        self.recording.sums.append(Sum(self._now, nodes, sorted(set(storages))))
+
+    def _names(self, frame: FrameType | None) -> None:
+        while frame is not None:
+            code = frame.f_code
+            if own_files[code.co_filename]:
+                own = bool(code.co_flags & inspect.CO_OPTIMIZED)
+                names = frame.f_locals
+                place = self._place(frame)
+                for name, value in list(names.items()):
+                    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                        self._name(place, code.co_name if own else "<module>", name, value)
+                value = None
+                if own and type(names) is dict:  # a snapshot that the frame would keep, and with it the tensors
+                    names.clear()
+            frame = frame.f_back
+
+    def _name(self, place: int, function: str, name: str, value: Any) -> None:
+        if _has_storage(value):
+            number = graph.number_of(value.grad_fn) if value.grad_fn is not None else None
+            self.recording.held.append(Held(place, function, name, self._storage(value), number))
+
+    def finish(self, ended: bool) -> Recording:
+        """The recording, complete."""
+        self.on = False
+        recording = self.recording
+        recording.ended = ended
+        for storage in recording.storages:
+            storage.nbytes = rounded(storage)
+        devices = {storage.device for storage in recording.storages if storage.device.startswith("cuda")}
+        sizes = {
+            device: sum(s.nbytes for s in recording.storages if s.device == device) for device in devices or {"cpu"}
+        }
+        recording.device = max(sizes, key=lambda device: sizes[device])
+        return recording
+
+
+def rounded(storage: Storage) -> int:
+    """What the allocator hands out for it."""
+    if not storage.device.startswith("cuda"):
+        return storage.nbytes
+    return -(-storage.nbytes // CUDA_ROUNDS_TO) * CUDA_ROUNDS_TO
+
+
+class _Workspace:
+    """What cuDNN, cuBLAS and others take for themselves during an operation, by the allocator's figures."""
+
+    def __init__(self) -> None:
+        torch.cuda.reset_peak_memory_stats()
+        self._before = torch.cuda.memory_allocated()
+
+    def stays(self) -> int:
+        """What is allocated now and was not before."""
+        return torch.cuda.memory_allocated() - self._before
+
+    def bytes(self) -> int:
+        """What was given back before the operation was over."""
+        return max(0, torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
+
+
+@functools.cache
+def _is_running_total(instruction: Instruction) -> bool:
+    """Is it `total += x`?"""
+    file, line, end_line, column, end_column = instruction
+    span = sites.Span(line, end_line, column, end_column)
+    around = list(sites.source_tree(file).enclosing(span))
+    return any(isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) for node in around)
+
+
+def _has_storage(tensor: Any) -> bool:
+    plain = tensor.layout == torch.strided and tensor.device.type != "meta"
+    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    """The tensors in the arguments or the result of an operation."""
+    if isinstance(values, torch.Tensor):
+        if _has_storage(values):
+            yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        for value in values.values():
+            yield from _tensors(value)

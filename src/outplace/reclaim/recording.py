@@ -1,0 +1,205 @@
+"""What was seen of a program's memory, as plain data: written by the process that ran it, read by the one that thinks.
+
+Time is counted in operations: a storage is alive from the operation that made it (`born`) up to the last one after
+which it was still there (`died`), both included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Instruction = tuple[str, int, int, int, int]
+"""An expression of the user's own code: file, line, end line, column, end column (columns in UTF-8 bytes)."""
+
+
+@dataclass
+class Storage:
+    """One piece of memory."""
+
+    nbytes: int
+    device: str
+    born: int
+    died: int | None = None
+    maker: int | None = None
+    """The operation that made it; None where it was there when it was first seen."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that an operation was given or handed out: its storage and its geometry."""
+
+    storage: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: str
+    requires_grad: bool = False
+    leaf: bool = True
+    view: bool = False
+    watched: bool = False
+    """Does it have hooks, or is its gradient to be kept?"""
+
+    def fits(self, other: Tensor) -> bool:
+        """Could one stand in the other's memory, element by element?"""
+        return (self.shape, self.stride, self.offset, self.dtype) == (
+            other.shape,
+            other.stride,
+            other.offset,
+            other.dtype,
+        )
+
+
+class Call(NamedTuple):
+    """A call of a module; `direct` where a line of the user's own code made it, not a library's container."""
+
+    number: int
+    module: int
+    direct: bool
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that ran. `node` is the autograd node it made, in a backward the node that ran it."""
+
+    name: str
+    place: int
+    """Index into the recording's places."""
+    calls: tuple[Call, ...]
+    """The modules that were being called, innermost first."""
+    node: int | None
+    backward: bool
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    workspace: int = 0
+    """Bytes that the allocator handed out during the operation only."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module that was called: its class, where it was made, and its in-place flag where it has one."""
+
+    kind: str
+    place: int
+    inplace: bool | None
+    hooked: bool
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A storage that an autograd node kept for its backward."""
+
+    node: int
+    kind: str
+    name: str
+    storage: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A name of the user's code that stood for a storage when a backward began."""
+
+    place: int
+    function: str
+    name: str
+    storage: int
+    graph: int | None = None
+    """The newest node of the graph that hangs on it."""
+
+
+@dataclass
+class Backward:
+    """One backward pass: when it began and ended, what it went through."""
+
+    began: int
+    ended: int
+    place: int
+    retain: bool
+    nodes: list[int]
+    """The numbers of the nodes it went through."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A number with a graph that was added to a running total (`total += loss`), and what that graph keeps."""
+
+    operation: int
+    nodes: list[int]
+    storages: list[int]
+
+
+@dataclass
+class Recording:
+    """A program's memory over a few steps."""
+
+    storages: list[Storage] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    places: list[tuple[Instruction, ...]] = field(default_factory=list)
+    """The user's own frames, innermost first."""
+    modules: list[Module] = field(default_factory=list)
+    saved: list[Saved] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    backwards: list[Backward] = field(default_factory=list)
+    sums: list[Sum] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    """The moments when an optimizer had stepped."""
+    files: list[str] = field(default_factory=list)
+    ended: bool = False
+    """Did the program come to its own end (or was it stopped after enough steps)?"""
+    full: bool = False
+    """Were there more operations than are kept?"""
+    device: str = "cpu"
+    """The device whose memory this is about."""
+    allocator_peak: int | None = None
+    """What CUDA's allocator has as its peak."""
+
+    @property
+    def last(self) -> int:
+        """The number of the last operation."""
+        return len(self.operations) - 1
+
+    @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """For each storage the operations that were given it."""
+        found: dict[int, list[int]] = {}
+        for number, operation in enumerate(self.operations):
+            for storage in dict.fromkeys(tensor.storage for tensor in operation.inputs):
+                found.setdefault(storage, []).append(number)
+        return found
+
+    @cached_property
+    def savers(self) -> dict[int, list[Saved]]:
+        """For each storage the nodes that kept it."""
+        found: dict[int, list[Saved]] = {}
+        for saved in self.saved:
+            found.setdefault(saved.storage, []).append(saved)
+        return found
+
+    def write(self, path: Path) -> None:
+        """Leaves it in a file."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def read(path: Path) -> Recording:
+    """What a process has left."""
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data["storages"] = [Storage(**one) for one in data["storages"]]
+    data["operations"] = [_operation(one) for one in data["operations"]]
+    data["places"] = [tuple((str(i[0]), *map(int, i[1:])) for i in place) for place in data["places"]]
+    for name, kind in (("modules", Module), ("saved", Saved), ("held", Held), ("backwards", Backward), ("sums", Sum)):
+        data[name] = [kind(**one) for one in data[name]]  # type: ignore[operator]
+    return Recording(**data)
+
+
+def _operation(data: dict[str, Any]) -> Operation:
+    data["calls"] = tuple(Call(*call) for call in data["calls"])
+    data["inputs"], data["outputs"] = _tensors(data["inputs"]), _tensors(data["outputs"])
+    return Operation(**data)
+
+
+def _tensors(data: Iterable[dict[str, Any]]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(**{**one, "shape": tuple(one["shape"]), "stride": tuple(one["stride"])}) for one in data)

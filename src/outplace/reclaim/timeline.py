@@ -1,0 +1,96 @@
+"""Memory over time, as it was and as it would be: storages with other lives, summed up operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from outplace.reclaim.recording import Recording
+
+Life = tuple[int, int]
+"""From which operation to which a storage is alive, both included."""
+
+
+@dataclass
+class Change:
+    """What a rewrite does to storages: some get another life, some are never made."""
+
+    lives: dict[int, Life] = field(default_factory=dict)
+    merged: dict[int, int] = field(default_factory=dict)
+    """Storages that are never made, and the one that each lies in instead."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The bytes that were alive during each operation."""
+
+    values: list[int]
+
+    @property
+    def peak(self) -> int:
+        """The most at any time."""
+        return max(self.values, default=0)
+
+    @property
+    def moment(self) -> int:
+        """The operation at which there was most, the first of several."""
+        return self.values.index(self.peak) if self.values else 0
+
+
+class Account:
+    """The memory of the device that a recording is about."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lives: dict[int, Life] = {}
+        for number, storage in enumerate(recording.storages):
+            if storage.device == recording.device:
+                died = recording.last if storage.died is None else storage.died
+                self._lives[number] = (storage.born, max(storage.born, died))
+
+    def life(self, storage: int) -> Life | None:
+        """A storage's life as it was; None for one on another device."""
+        return self._lives.get(storage)
+
+    def nbytes(self, storage: int) -> int:
+        """A storage's size."""
+        return self._recording.storages[storage].nbytes
+
+    def curve(self, changes: Iterable[Change] = ()) -> Curve:
+        """Memory over time, with these changes made."""
+        lives = self._changed(changes)
+        steps = [0] * (len(self._recording.operations) + 1)
+        for storage, (born, died) in lives.items():
+            size = self.nbytes(storage)
+            steps[born] += size
+            steps[died + 1] -= size
+        alive = accumulate(steps[:-1])
+        return Curve([n + op.workspace for n, op in zip(alive, self._recording.operations, strict=True)])
+
+    def _changed(self, changes: Iterable[Change]) -> Mapping[int, Life]:
+        lives = dict(self._lives)
+        merged: dict[int, int] = {}
+        for change in changes:
+            merged.update(change.merged)
+            for storage, (born, died) in change.lives.items():
+                if storage in lives:
+                    was = lives[storage]
+                    lives[storage] = (max(born, was[0]), min(died, was[1]))
+        for storage, host in sorted(merged.items(), reverse=True):  # the last of a chain first
+            if storage in lives and host in lives:
+                own, life = lives.pop(storage), lives[host]
+                lives[host] = (life[0], max(life[1], own[1]))
+        return lives
+
+    def alive_at(self, moment: int) -> list[int]:
+        """The storages alive during an operation, largest first."""
+        alive = [number for number, (born, died) in self._lives.items() if born <= moment <= died]
+        return sorted(alive, key=self.nbytes, reverse=True)
+
+    def standing(self) -> int:
+        """Bytes that are no activations: what was there before the first backward's graph and outlives every step."""
+        last = self._recording.last
+        moment = self.curve().moment
+        lasting = [n for n, (born, died) in self._lives.items() if born <= moment and died >= last]
+        return sum(self.nbytes(number) for number in lasting)
