@@ -63,14 +63,17 @@ def node(name: str) -> str:
 
 def tensor(subject: Tensor) -> str:
     """`h (float32[4, 8])`, or as much of it as is known."""
-    dtype = (subject.dtype or "").removeprefix("torch.")
-    shape = "" if subject.shape is None else str(list(subject.shape))
-    form = f"{dtype}{shape}"
+    known = form(subject)
     if subject.name:
-        return f"{subject.name} ({form})" if form else subject.name
-    if dtype:
-        return f"{'an' if dtype[0] in 'aeiou' else 'a'} {form} tensor"
-    return f"a tensor of shape {shape}" if shape else "a tensor"
+        return f"{subject.name} ({known})" if known else subject.name
+    if subject.dtype:
+        return f"{'an' if known[0] in 'aeiou' else 'a'} {known} tensor"
+    return f"a tensor of shape {known}" if known else "a tensor"
+
+
+def form(subject: Tensor) -> str:
+    """`float32[4, 8]`, or as much of it as is known."""
+    return f"{(subject.dtype or '').removeprefix('torch.')}{'' if subject.shape is None else list(subject.shape)}"
 
 
 def headline(diagnosis: Diagnosis) -> str:

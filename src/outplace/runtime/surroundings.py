@@ -15,7 +15,7 @@ from outplace.runtime.makers import made_at
 
 _SAVERS = 3
 _WRITES = 3
-_FIRST, _LAST = 3, 5
+_FIRST, _LAST = 2, 4
 """How many nodes of a long way are kept at its beginning, where backward starts, and at its end."""
 _INPUTS = 4
 _LOOKED_AT = 20_000
@@ -35,7 +35,8 @@ class Surroundings:
         """The ways from a root to the nodes that saved the tensor, and to those that its writes have made."""
         if not self._nearer:
             self._nearer = _shortest_ways(self._roots)
-        kept_by = [node for node in dict.fromkeys(savers) if node in self._nearer][:_SAVERS]
+        kept_by = list({place_of(node): node for node in reversed(list(savers)) if node in self._nearer}.values())
+        kept_by = kept_by[::-1][:_SAVERS]  # the newest of each line: a loop saves at every turn
         if not kept_by:
             return None
         written_by = list(self._made_by(mutations[-_WRITES:]))
@@ -45,7 +46,7 @@ class Surroundings:
         shown.update(dict.fromkeys(following for following, _ in kept_by[0].next_functions[:_INPUTS] if following))
         for way in _way_between(kept_by[0], _is_leaf):
             ways.append(way)
-            shown.update(dict.fromkeys([*way[:_FIRST], way[-1]]))
+            shown.update(dict.fromkeys(way if len(way) <= _FIRST + 3 else [*way[: _FIRST + 1], way[-1]]))
         return Graph(tuple(self._drawn(list(shown), ways)), len(self._nearer))
 
     def _made_by(self, mutations: Sequence[Mutation]) -> Iterator[Any]:

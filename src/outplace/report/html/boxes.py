@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outplace.knowledge import nodes
-from outplace.model import Diagnosis, Mutation
+from outplace.model import Diagnosis
 from outplace.report import words
 from outplace.report.diff import parse
 from outplace.report.html.story import is_refused, version
 
-_DRAWN = {
+_HELPED = {
     "leaf",
     "leaf-view",
     "multi-view",
@@ -21,8 +21,9 @@ _DRAWN = {
     "silent-data",
     "silent-alias",
 }
-_LONGEST_NAME = 14
-_LONGEST_CODE = 46
+"""The kinds of bug that a new box is the answer to."""
+_LONGEST_NAME = 15
+_LONGEST_CODE = 60
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,19 @@ class Boxes:
 def boxes(diagnosis: Diagnosis) -> Boxes | None:
     """None for the kinds that a new box does not help."""
     change = diagnosis.mutations[-1] if diagnosis.mutations else None
-    name = diagnosis.tensor.name
-    if diagnosis.kind not in _DRAWN or change is None or change.site is None or not name:
+    if diagnosis.kind not in _HELPED or change is None or change.site is None or not diagnosis.tensor.name:
         return None
-    saved = diagnosis.saved_by
+    saved, refused = diagnosis.saved_by, is_refused(diagnosis)
+    name = diagnosis.tensor.name.split("[")[0].removesuffix(".data")
     line = change.site.text.splitlines()[0] if change.site.text else words.operation(change.operation)
     return Boxes(
         name=short(name, _LONGEST_NAME),
         same=short(line, _LONGEST_CODE),
-        new=short(_rewritten(diagnosis) or f"{name} = …", _LONGEST_CODE),
-        holder=short(nodes.by_node(saved.node).label if saved else f"{_base(name)}.grad", _LONGEST_NAME),
-        before=(version(saved.version) if saved else "") or "old values",
-        after=_after(change),
-        refused=is_refused(diagnosis),
+        new=short(_rewritten(diagnosis, name) or _in_general(change.operation, name), _LONGEST_CODE),
+        holder=short(nodes.by_node(saved.node).label if saved else f"{name}.grad", _LONGEST_NAME),
+        before=(version(saved.version) if saved else "") or ("its values" if refused else "old values"),
+        after=version(change.version) or "new values",
+        refused=refused,
     )
 
 
@@ -65,18 +66,21 @@ def short(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
 
 
-def _after(change: Mutation) -> str:
-    return version(change.version) or "new values"
-
-
-def _base(name: str) -> str:
-    return name.split("[")[0].removesuffix(".data")
-
-
-def _rewritten(diagnosis: Diagnosis) -> str | None:
-    """The first line that a fix puts in place of the old one."""
+def _rewritten(diagnosis: Diagnosis, name: str) -> str | None:
+    """The line by which a fix gives the name to a new tensor."""
     for fix in diagnosis.fixes:
         added = [line.text.strip() for line in parse(fix.diff or "") if line.sign == "+" and line.text.strip()]
-        if len(added) == 1:
+        if len(added) == 1 and added[0].startswith(f"{name} = "):
             return added[0]
     return None
+
+
+def _in_general(operation: str, name: str) -> str:
+    symbol = words.operation(operation)
+    if symbol.endswith("=") and symbol != "out=":
+        return f"{name} = {name} {symbol[:-1]} …"
+    if operation == "__setitem__":
+        return f"{name} = torch.where(…, {name})"
+    if operation.endswith("_"):
+        return f"{name} = {name}.{operation[:-1]}(…)"
+    return f"{name} = …"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from outplace.report.html.story import Event
 
-ROW = 56
-LANE = 20
-LEFT = 16
+ROW, GAP_ROW = 56, 32
+LANE = 18
+LEFT = 12
 MOST_LANES = 6
 
 
@@ -44,13 +45,20 @@ class Figure:
     dots: tuple[Dot, ...]
 
 
-def middle(row: int) -> int:
-    """The height at which a row's lines meet it."""
-    return row * ROW + ROW // 2
+def height(event: Event) -> int:
+    """The height of an event's row."""
+    return GAP_ROW if event.role == "gap" else ROW
+
+
+def middles(events: Sequence[Event]) -> list[int]:
+    """The height at which the lines of each row meet it."""
+    below = accumulate(map(height, events))
+    return [bottom - height(event) // 2 for bottom, event in zip(below, events, strict=True)]
 
 
 def lanes(events: Sequence[Event]) -> Figure:
     """The graph: the way that backward takes, from the last row up, stays in the first lane."""
+    at = middles(events)
     rows = {event.node: row for row, event in enumerate(events) if event.node is not None}
     leads = _leading_to_saver(events)
     lane_of: dict[int, int] = {}
@@ -72,13 +80,18 @@ def lanes(events: Sequence[Event]) -> Figure:
                 waiting[through] = following
             edges.append((event.node, through, following))
     count = min(max([*lane_of.values(), *(through for _, through, _ in edges), -1]) + 1, MOST_LANES)
+    points = {node: (_x(lane), at[rows[node]]) for node, lane in lane_of.items()}
     paths = [
-        _edge(one, through, other, lane_of, rows, one in leads and other in leads) for one, through, other in edges
+        Path(_edge(points[one], _x(through), points[other]), "walked" if {one, other} <= leads else "other")
+        for one, through, other in edges
     ]
-    dots = [Dot(_x(lane_of[node]), middle(row), events[row].role) for node, row in rows.items()]
-    start = _start(events, rows, lane_of)
-    width = LEFT * 2 + (max(count, 1) - 1) * LANE if count else 0
-    return Figure(width, len(events) * ROW, (*start, *paths), tuple(dots))
+    dots = [Dot(*points[node], events[row].role) for node, row in rows.items()]
+    if 0 in rows and events[-1].role == "raised":  # from the backward, in the last row, to the node it starts from
+        x, y = points[0]
+        paths.append(Path(f"M{x} {at[-1]}V{y}", "walked"))
+        dots.append(Dot(x, at[-1], "raised"))
+    width = LEFT * 2 + (count - 1) * LANE if count else 0
+    return Figure(width, sum(map(height, events)), tuple(paths), tuple(dots))
 
 
 def _leading_to_saver(events: Sequence[Event]) -> set[int]:
@@ -108,27 +121,15 @@ def _x(lane: int) -> int:
     return LEFT + min(lane, MOST_LANES - 1) * LANE
 
 
-def _edge(one: int, through: int, other: int, lane_of: dict[int, int], rows: dict[int, int], walked: bool) -> Path:
+def _edge(start: tuple[int, int], along: int, end: tuple[int, int]) -> str:
     """Up from a node into its lane, along it, and out of it into the other node."""
-    x, y = _x(lane_of[one]), middle(rows[one])
-    along = _x(through)
-    to_x, to_y = _x(lane_of[other]), middle(rows[other])
-    bend = ROW // 2
+    (x, y), (to_x, to_y) = start, end
+    bend = min(ROW, y - to_y) // 2
     d = f"M{x} {y}"
     if along != x:
-        d += f"C{x} {y - bend} {along} {y - bend} {along} {y - ROW}"
-        y -= ROW
-    if along != to_x:
-        turn = min(y, to_y + ROW)
-        d += f"V{turn}C{along} {turn - bend} {to_x} {turn - bend} {to_x} {to_y}"
-    else:
-        d += f"V{to_y}"
-    return Path(d, "walked" if walked else "other")
-
-
-def _start(events: Sequence[Event], rows: dict[int, int], lane_of: dict[int, int]) -> list[Path]:
-    """From the backward, in the last row, to the node it starts from."""
-    if not rows or not events or events[-1].role != "raised" or 0 not in rows:
-        return []
-    x = _x(lane_of[0])
-    return [Path(f"M{x} {middle(len(events) - 1)}V{middle(rows[0])}", "walked")]
+        y -= 2 * bend
+        d += f"C{x} {y + bend} {along} {y + bend} {along} {y}"
+    if along == to_x:
+        return f"{d}V{to_y}"
+    turn = min(y, to_y + 2 * bend)
+    return f"{d}V{turn}C{along} {turn - bend} {to_x} {turn - bend} {to_x} {to_y}"

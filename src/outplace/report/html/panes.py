@@ -74,7 +74,7 @@ def _pane(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, name
     known = sources.get(sites[0].file, {})
     numbers = {number for site, _ in told for number in _around(site, CONTEXT) if number in known}
     numbers |= {number for site in nodes for number in _around(site, NEAR_A_NODE) if number in known}
-    texts = {number: known[number] for number in sorted(numbers)}
+    texts = _trimmed({number: known[number] for number in sorted(numbers)})
     texts.update({site.line: _from_site(site) for site in sites if site.line not in texts})
     margin = min((len(text) - len(text.lstrip()) for text in texts.values() if text.strip()), default=0)
     lines = (_line(number, texts[number], margin, told, nodes, names) for number in sorted(texts))
@@ -85,6 +85,13 @@ def _pane(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, name
 
 def _around(site: Site, context: int) -> range:
     return range(max(site.line - context, 1), site.end_line + context + 1)
+
+
+def _trimmed(texts: dict[int, str]) -> dict[int, str]:
+    """Without the blank lines that only pad the edges of a stretch."""
+    edges = {number for number in texts if number - 1 not in texts or number + 1 not in texts}
+    kept = {number: text for number, text in texts.items() if text.strip() or number not in edges}
+    return kept if kept == texts else _trimmed(kept)
 
 
 def _from_site(site: Site) -> str:

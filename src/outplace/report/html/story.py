@@ -39,7 +39,8 @@ def tell(diagnosis: Diagnosis) -> list[Event]:
     events = list(_graph(diagnosis))
     made = diagnosis.made_at
     if made and diagnosis.saved_by is None:
-        events.append(Event("made", "made here", _form(diagnosis), made, -2.0, "made"))
+        name = diagnosis.tensor.name or "the tensor"
+        events.append(Event("made", name.split("[")[0], "made here", made, -2.0, "made"))
     for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
         if saved is not None:
             _keep(events, saved, is_first=saved is diagnosis.saved_by)
@@ -66,10 +67,6 @@ def is_refused(diagnosis: Diagnosis) -> bool:
 def version(number: int | None) -> str:
     """`v3`, or nothing where it is not known."""
     return "" if number is None else f"v{number}"
-
-
-def _form(diagnosis: Diagnosis) -> str:
-    return words.tensor(replace(diagnosis.tensor, name=None))
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------

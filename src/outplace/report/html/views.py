@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from outplace.model import Diagnosis, Fix, Site
 from outplace.report import places, words
@@ -24,10 +25,12 @@ class Row:
     """An event of the story, as a row of the figure."""
 
     role: str
+    height: int
     title: str
     detail: str
     code: str
-    where: str
+    file: str
+    line: str
     place: str | None
     spoken: str
     """What a screen reader adds to it."""
@@ -53,6 +56,8 @@ class View:
     code: str
     kind: str
     headline: str
+    sentence: str
+    """The headline without the tensor's form, which stands apart."""
     name: str
     form: str
     why: str
@@ -86,8 +91,9 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         code=diagnosis.code,
         kind=diagnosis.kind,
         headline=short(words.headline(diagnosis), 300),
+        sentence=_sentence(diagnosis),
         name=short(tensor.name or "the tensor", 60),
-        form=words.tensor(type(tensor)(None, tensor.shape, tensor.dtype)),
+        form=words.form(tensor),
         why=short(diagnosis.why.strip(), _LONGEST_MESSAGE),
         notes=tuple(short(note.strip(), _LONGEST_MESSAGE) for note in diagnosis.notes),
         also=words.also_kept(diagnosis.also_saved_by, "×") if diagnosis.also_saved_by else "",
@@ -105,17 +111,32 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
     )
 
 
+def _sentence(diagnosis: Diagnosis) -> str:
+    name = diagnosis.tensor.name
+    whole = words.headline(diagnosis)
+    return short(whole.replace(words.tensor(diagnosis.tensor), f"`{name}`", 1) if name else whole, 300)
+
+
 def _row(event: story.Event, sources: Sources, names: Places) -> Row:
     site = event.site
+    file, line = _spot(site) if site else ("", "")
     return Row(
         role=event.role,
+        height=figure.height(event),
         title=short(event.title, 60),
         detail=event.detail,
         code=short(_code(site, sources, event.role), 120) if site else "",
-        where=words.place(site.file, site.line) if site else "",
+        file=file,
+        line=line,
         place=names.name(site) if site else None,
         spoken=_SPOKEN.get(event.role, ""),
     )
+
+
+def _spot(site: Site) -> tuple[str, str]:
+    """`layers.py` and `:33`, which may not be cut off; the source beside it tells the whole path."""
+    spot = PurePath(words.place(site.file, site.line)).name
+    return spot.removesuffix(str(site.line)).removesuffix(":"), f":{site.line}"
 
 
 _SPOKEN = {"saved": "kept for backward", "overwritten": "overwritten", "raised": "needed again", "leaf": "leaf"}
