@@ -1,4 +1,4 @@
-"""What mkdocs cannot do by itself: the pages of the kinds (kept in the package), the changelog, links between languages.
+"""What mkdocs cannot do by itself: the pages of the kinds (kept in the package), the changelog, the other language.
 
 A hook of mkdocs (see mkdocs.yml). Nothing that it makes is in git.
 """
@@ -26,7 +26,8 @@ WORDS = {
     },
     "ja": {
         "title": "バグの種類",
-        "lead": "`outplace run`が診断し、`outplace check`が見つけるバグの一覧です。PyTorchがどこでエラーを出すかで分けてあります。"
+        "lead": "`outplace run`が診断し、`outplace check`が見つけるバグの一覧です。"
+        "PyTorchがどこでエラーを出すかで分けてあります。"
         "`outplace explain コード`でも同じ内容を(英語で)読めます。",
         "OUT1": "演算の場所でエラーになるもの",
         "OUT2": "backwardでエラーになるもの",
@@ -40,11 +41,10 @@ FAMILIES = ("OUT1", "OUT2", "OUT3")
 def on_config(config):
     """Puts a page for each kind where the navigation says `kinds/`."""
     words = WORDS[config.theme["language"]]
-    kinds = [{"": "kinds/index.md"}]
+    kinds = ["kinds/index.md"]
     for family in FAMILIES:
         pages = [{f"{kind.code} {kind.name}": f"kinds/{kind.code}.md"} for kind in KINDS if kind.code[:4] == family]
         kinds.append({words[family]: pages})
-    kinds[0] = "kinds/index.md"
     config.nav = [
         {name: kinds} if item == "kinds/" else {name: item} for entry in config.nav for name, item in entry.items()
     ]
