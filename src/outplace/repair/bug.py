@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from outplace.model import Diagnosis, Finding, Safety, Site
 from outplace.repair.edits import Edit
+
+Keeps = Literal["all", "gradients", "losses", "earlier"]
+"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses up
+to the error; the losses before it."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A backward that comes after an optimizer's step: both lines, in the innermost function that runs both."""
+
+    file: str
+    step_line: int
+    backward_line: int
+    held: Mapping[str, str] = field(default_factory=dict)
+    """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
+    root_is_older: bool | None = None
+    """Was what goes backward computed before the step?"""
+    by_optimizer: bool = True
+    """Else it is an update by hand: weights that are averaged, clipped, reset."""
 
 
 @dataclass(frozen=True)
@@ -20,19 +41,29 @@ class Bug:
     made_at: Site | None = None
     about: str = ""
     """The error or the message."""
+    raised_at: Site | None = None
+    """The backward that failed."""
+    moment: Moment | None = None
+    """For a step between forward and backward: the two."""
+
+    @property
+    def by_optimizer(self) -> bool:
+        """Is it an optimizer that wrote, rather than an update by hand?"""
+        return any(".step(" in site.text or site.function.split(".")[-1] == "step" for site in self.writes)
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A way to repair a bug: edits by file.
 
-    `provable` marks an unsafe one that a run with reference gradients can make sure of.
+    `provable` marks an unsafe one that a run can make sure of, by what it `keeps`.
     """
 
     title: str
     safety: Safety
     edits: dict[str, tuple[Edit, ...]]
     provable: bool = False
+    keeps: Keeps = "all"
 
 
 def of_finding(finding: Finding) -> Bug:

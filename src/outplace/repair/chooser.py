@@ -22,6 +22,7 @@ from outplace.repair.forms import (
     saver,
     several_views,
     silent,
+    step_order,
     subscript,
 )
 from outplace.repair.intent import intent_of
@@ -33,6 +34,9 @@ Title = str
 
 def propose(files: Files, bug: Bug, style: Style = "auto", neighbours: tuple[Bug, ...] = ()) -> Iterator[Candidate]:
     """The candidates for a bug. `neighbours` are further bugs of the file, which one edit may mend together."""
+    if bug.kind == "stepped":
+        yield from _stepped(files, bug)
+        return
     for site in bug.writes[:1] if bug.kind not in ("saved", "silent-data") else bug.writes:
         place = place_at(files, bug, site, style)
         if place is not None:
@@ -291,6 +295,15 @@ def _shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
             yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
+
+
+def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
+    """Another order of steps, forwards and backwards, or a detach: never safe, a run must show what it keeps."""
+    for moment in [bug.moment] if bug.moment is not None else step_order.moments(files, bug):
+        code = files.code(moment.file)
+        for way in step_order.reorderings(code, moment) if code is not None else ():
+            provable = bug.raised_at is not None
+            yield Candidate(way.title, "unsafe", {moment.file: tuple(way.edits)}, provable, way.keeps)
 
 
 def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

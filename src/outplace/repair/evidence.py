@@ -21,6 +21,8 @@ class Evidence:
     roots: list[list[list[float]]] = field(default_factory=list)
     gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    moment: dict[str, Any] | None = None
+    """Where the last backward stands after the last step of an optimizer."""
     stopped: bool = False
     """Was it still running when its time was up?"""
 
@@ -44,6 +46,7 @@ def read(path: str, evidence: Evidence) -> Evidence:
             continue
         if "root" in fact:
             evidence.roots.append(fact["root"])
+            evidence.moment = fact["moment"]
         elif "backward" in fact:
             evidence.gradients[fact["backward"]] = fact
         elif "files" in fact:
@@ -57,12 +60,12 @@ def same_roots(one: Evidence, other: Evidence, count: int | None = None) -> bool
     return all(len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True)) for a, b in both)
 
 
-def same_gradients(one: Evidence, other: Evidence) -> tuple[bool, int]:
-    """Did they leave the same gradients? And how many backwards could be compared?"""
+def same_gradients(one: Evidence, other: Evidence, same_weights: bool = True) -> tuple[bool, int]:
+    """Did they leave the same gradients, on the same weights? And how many backwards could be compared?"""
     both = sorted(one.gradients.keys() & other.gradients.keys())
     for number in both:
         mine, theirs = one.gradients[number], other.gradients[number]
-        if not _matched(mine["gradients"], theirs["gradients"]):
+        if not _matched(mine["gradients"], theirs["gradients"], same_weights):
             return False, len(both)
         if len(mine["returned"]) != len(theirs["returned"]):
             return False, len(both)
@@ -71,23 +74,21 @@ def same_gradients(one: Evidence, other: Evidence) -> tuple[bool, int]:
     return True, len(both)
 
 
-def _matched(mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]) -> bool:
+def _matched(mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], same_weights: bool) -> bool:
     """The same leaves with the same gradients, in whatever order the graph hands them out."""
     left = [leaf for leaf in theirs if leaf["grad"] is not None]
     for leaf in (leaf for leaf in mine if leaf["grad"] is not None):
-        match = next((other for other in left if _same_leaf(leaf, other)), None)
+        match = next((other for other in left if _same_leaf(leaf, other, same_weights)), None)
         if match is None:
             return False
         left.remove(match)
     return not left
 
 
-def _same_leaf(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return (
-        one["leaf"][-1] == other["leaf"][-1]
-        and _close(one["leaf"][:-1], other["leaf"][:-1])
-        and _close(one["grad"], other["grad"])
-    )
+def _same_leaf(one: dict[str, Any], other: dict[str, Any], same_weights: bool) -> bool:
+    same_shape = one["leaf"][-1] == other["leaf"][-1]
+    same_values = not same_weights or _close(one["leaf"][:-1], other["leaf"][:-1])
+    return same_shape and same_values and _close(one["grad"], other["grad"])
 
 
 def _close(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -7,11 +7,10 @@ fresh process; an error that another one hid is the next round's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from outplace.repair.bug import Bug, Candidate
+from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
 from outplace.repair.evidence import Evidence, same_gradients, same_roots
@@ -100,7 +99,7 @@ class Repair:
         reference: Evidence | None = None
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
             reference, _ = self._runs.again(_changed(files), reference=True)
-        for tries, (candidate, edited) in enumerate(self._candidates(files, evidence.diagnoses)):
+        for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
                 break
             after, output = self._runs.again(_changed(edited))
@@ -141,9 +140,10 @@ class Repair:
         loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
         return edited, after, output, Proof(title, loss, "the source shows that they were wrong; a run cannot")
 
-    def _candidates(self, files: Files, diagnoses: Sequence[dict[str, Any]]) -> Iterator[tuple[Candidate, Files]]:
+    def _candidates(self, files: Files, evidence: Evidence) -> Iterator[tuple[Candidate, Files]]:
         """All diagnoses mended together first, then each candidate by itself."""
-        bugs = [bug_of(diagnosis) for diagnosis in diagnoses]
+        moment = Moment(**evidence.moment) if evidence.moment is not None else None
+        bugs = [replace(bug, moment=moment if bug.by_optimizer else None) for bug in map(bug_of, evidence.diagnoses)]
         seen: list[dict[str, str]] = []
         lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
         firsts = [found[0] for found in lists if found]
@@ -176,7 +176,8 @@ def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
             edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
     provable = any(candidate.safety != "safe" for candidate in candidates)
-    return Candidate("; ".join(titles), "unsafe" if provable else "safe", edits, provable)
+    keeps = min((candidate.keeps for candidate in candidates), key=("earlier", "losses", "gradients", "all").index)
+    return Candidate("; ".join(titles), "unsafe" if provable else "safe", edits, provable, keeps)
 
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
@@ -185,6 +186,8 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
     if not after.good and (not new or any(one in old for one in new) or len(after.roots) < len(before.roots)):
         return None
+    if candidate.keeps in ("losses", "earlier"):
+        return _up_to_the_error(candidate, before, after)
     kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
     if kinds <= _CHANGED_VALUES:
         return _first_only(candidate, before, after)
@@ -204,7 +207,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
         return Proof(candidate.title, loss, "no reference: the program never got past the error before")
     if not same_roots(reference, after):
         return None
-    equal, count = same_gradients(reference, after)
+    equal, count = same_gradients(reference, after, candidate.keeps == "all")
     if not equal or (candidate.safety != "safe" and count < len(before.roots)):
         return None
     roots = min(len(reference.roots), len(after.roots))
@@ -212,6 +215,16 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     return Proof(
         candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
     )
+
+
+def _up_to_the_error(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """Another order of steps: what came before the error is as it was; from there on it is another training."""
+    count = len(before.roots) - (candidate.keeps == "earlier")
+    if len(after.roots) < len(before.roots) or not same_roots(before, after, count):
+        return None
+    failing = "" if candidate.keeps == "losses" else ", not the one that failed: it is computed with other weights now"
+    gradient = "those of the new order, in which each backward finds the weights it was computed with"
+    return Proof(candidate.title, f"as it was, in {_times(count)}{failing}", gradient)
 
 
 def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:

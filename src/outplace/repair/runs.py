@@ -91,7 +91,9 @@ def bug_of(diagnosis: dict[str, Any]) -> Bug:
             savers.append((site, saved["saved_as"] or ""))
     made = _site(diagnosis.get("made_at"))
     about = f"{diagnosis['error']} {diagnosis['why']}"
-    return Bug(diagnosis["kind"], tuple(dict.fromkeys(writes)), tuple(savers), diagnosis["tensor"]["name"], made, about)
+    written = tuple(dict.fromkeys(writes))
+    name, raised = diagnosis["tensor"]["name"], _site(diagnosis["raised_at"])
+    return Bug(diagnosis["kind"], written, tuple(savers), name, made, about, raised)
 
 
 def _site(data: dict[str, Any] | None) -> Site | None:

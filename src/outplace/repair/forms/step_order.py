@@ -1,0 +1,365 @@
+"""An optimizer steps between a forward and the backward that needs the old weights: four ways out of it.
+
+- State that a loop carries from round to round is cut off from the rounds before: `h = h.detach()` after the step.
+- A value that was made before a loop, and is sent backward in each round, is made anew in each round.
+- A loss that was computed before another loss's step is computed after it.
+- Where what one round makes goes backward in a later one, the step goes behind the loop.
+
+Each gives other numbers from the step on, so none is safe: a run has to show that all before it stays as it was.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outplace.model import Site
+from outplace.repair.aliases import calls_of
+from outplace.repair.bug import Bug, Keeps, Moment
+from outplace.repair.code import Code, Function, Loop
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.flow import bindings, binds, reads, targets_of
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """One way: what it is called, what stays as it was, and the edits."""
+
+    title: str
+    keeps: Keeps
+    edits: list[Edit]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Where the step and the backward stand: their own statements, and those of the block that holds both."""
+
+    code: Code
+    moment: Moment
+    step: ast.stmt
+    backward: ast.stmt
+    outer_step: ast.stmt
+    outer_backward: ast.stmt
+
+    @property
+    def loop(self) -> Loop | None:
+        """The innermost loop that repeats both."""
+        loops = [one for one in self.code.loops(self.step) if one in self.code.loops(self.backward)]
+        return loops[0] if loops else None
+
+    @property
+    def in_one_round(self) -> bool:
+        """Does the step come before the backward in the same run through the block?"""
+        return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
+
+
+def reorderings(code: Code, moment: Moment) -> Iterator[Reordering]:
+    """The ways that fit, the likeliest to be meant first."""
+    order = _order(code, moment)
+    if order is None:
+        return
+    loop = order.loop
+    if not moment.by_optimizer:
+        later = _behind_the_backward(order)
+        if later is not None:
+            yield later
+        return
+    if loop is not None and moment.root_is_older is not True:
+        cut = _cut(order, loop)
+        if cut is not None:
+            yield cut
+    if order.in_one_round and moment.root_is_older is not False:
+        sunk = _computed_later(order)
+        if sunk is not None:
+            yield sunk
+    if loop is not None:
+        anew = _made_anew(order, loop)
+        if anew is not None:
+            yield anew
+        behind = _behind_the_loop(order, loop) if moment.root_is_older else None
+        if behind is not None:
+            yield behind
+
+
+def moments(files: Files, bug: Bug) -> Iterator[Moment]:
+    """Updates and the backwards after them, in one function, as the source has them."""
+    for site in bug.writes:
+        for code, update in _ways_to(files, site):
+            if bug.raised_at is not None:
+                backwards = [node for home, node in _ways_to(files, bug.raised_at) if home is code]
+            else:
+                backwards = [
+                    statement
+                    for node in ast.walk(code.scope(update))
+                    if isinstance(node, ast.Attribute) and node.attr == "backward"
+                    if (statement := code.statement(node)) is not None
+                ]
+            for backward in backwards:
+                if code.scope(backward) is code.scope(update) and backward is not update:
+                    yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=bug.by_optimizer)
+
+
+def _ways_to(files: Files, site: Site, depth: int = 3) -> Iterator[tuple[Code, ast.stmt]]:
+    """The statement of a site, and those that call its function, where there is only one such call."""
+    code = files.code(site.file)
+    statement = _statement(code, site.line) if code is not None else None
+    while code is not None and statement is not None and depth:
+        yield code, statement
+        function = code.function(statement)
+        calls = calls_of(files, code, function) if isinstance(function, Function) else None
+        if calls is None or len(calls) != 1:
+            return
+        code, call, _ = calls[0]
+        statement, depth = code.statement(call), depth - 1
+
+
+def _order(code: Code, moment: Moment) -> _Order | None:
+    step, backward = _statement(code, moment.step_line), _statement(code, moment.backward_line)
+    if step is None or backward is None or code.scope(step) is not code.scope(backward):
+        return None
+    above_step = [step, *(one for one in code.above(step) if isinstance(one, ast.stmt))]
+    above_backward = [backward, *(one for one in code.above(backward) if isinstance(one, ast.stmt))]
+    for one in above_step:
+        for other in above_backward:
+            if code.parents.get(one) is code.parents.get(other) and other in code.block(one):
+                return _Order(code, moment, step, backward, one, other)
+    return None
+
+
+def _statement(code: Code, line: int) -> ast.stmt | None:
+    """The innermost statement of a line."""
+    found = [
+        node
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+# -- state that is carried from round to round ------------------------------------------------------------------------
+
+_DETACHED = {
+    "tensor": "{0}.detach()",
+    "tuple": "tuple(one.detach() for one in {0})",
+    "list": "[one.detach() for one in {0}]",
+}
+
+
+def _cut(order: _Order, loop: Loop) -> Reordering | None:
+    code = order.code
+    carried = [path for path in _held(order, loop) if _is_carried(loop, path)]
+    shapes = {path: order.moment.held.get(path) or _guessed_shape(order.code, loop, path) for path in carried}
+    if "" in shapes.values():
+        return None
+    lines = [f"{path} = {_DETACHED[shape].format(path)}" for path, shape in shapes.items()]
+    edit = _after(code, order.step, lines)
+    if not lines or edit is None:
+        return None
+    named = ", ".join(f"`{path}`" for path in carried)
+    return Reordering(f"Detach {named} after the step: each round trains on its own part", "losses", [edit])
+
+
+def _held(order: _Order, loop: Loop) -> list[str]:
+    """What may hold a graph: known from a run, else every name that the loop both reads and binds."""
+    if order.moment.held:
+        return list(order.moment.held)
+    names = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return sorted(name for name in names if _from_calls(loop, name))
+
+
+def _guessed_shape(code: Code, loop: Loop, name: str) -> str:
+    """By what it is before the loop: a tuple of states, a tensor; None says nothing."""
+    values = [getattr(one, "value", None) for one in bindings(code, loop, name)]
+    if any(value is None or isinstance(value, ast.Constant) for value in values):
+        return ""
+    return "tuple" if all(isinstance(value, ast.Tuple) for value in values) else "tensor"
+
+
+def _from_calls(loop: Loop, name: str) -> bool:
+    values = [node.value for node in ast.walk(loop) if isinstance(node, ast.Assign) and binds(node, name)]
+    return bool(values) and all(isinstance(value, ast.Call) and reads(value, name) for value in values)
+
+
+def _is_carried(loop: Loop, path: str) -> bool:
+    """Does a round read what the round before has left? An attribute is kept by its object in any case."""
+    if "." in path:
+        return True
+    if not isinstance(loop, ast.While) and binds(loop, path):
+        return False
+    for statement in loop.body:
+        met = _first_use(statement, path)
+        if met is not None:
+            return met == "read" and any(binds(node, path) for one in loop.body for node in ast.walk(one))
+    return False
+
+
+def _first_use(statement: ast.stmt, path: str) -> str | None:
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
+        return "read" if statement.value is not None and reads(statement.value, path) else "bound"
+    if reads(statement, path):
+        return "read"
+    return "bound" if any(binds(node, path) for node in ast.walk(statement)) else None
+
+
+# -- a value that is made once and used in every round ----------------------------------------------------------------
+
+
+def _made_anew(order: _Order, loop: Loop) -> Reordering | None:
+    code = order.code
+    if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in _names_bound(loop)):
+        return None  # each round steps another optimizer: the rounds are not repetitions of one update
+    for path in order.moment.held or ():
+        inside = any(binds(node, path) for one in loop.body for node in ast.walk(one))
+        if "." in path or order.moment.held[path] != "tensor" or inside:
+            continue
+        user = next((one for one in loop.body if reads(one, path)), None)
+        found = [one for one in bindings(code, loop, path) if one is not None]
+        if user is None or len(found) != 1 or not isinstance(found[0], ast.Assign):
+            continue
+        made = found[0]
+        text = code.segment(made)
+        if not any(isinstance(node, ast.Call) for node in ast.walk(made.value)) or "rand" in text or "\n" in text:
+            continue
+        edit = code.before(user, text)
+        if edit is not None and code.begins_line(made):
+            return Reordering(f"Make `{path}` anew in each round, with the weights of the round", "earlier", [edit])
+    return None
+
+
+def _names_bound(statement: ast.stmt) -> list[str]:
+    return [node.id for target in targets_of(statement) for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+# -- a loss that is computed too early --------------------------------------------------------------------------------
+
+
+def _computed_later(order: _Order) -> Reordering | None:
+    """Moves what only the later backward needs behind the step."""
+    code = order.code
+    block = code.block(order.outer_step)
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    moved: list[ast.stmt] = []
+    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
+    for index in range(first - 1, -1, -1):
+        statement = block[index]
+        if not isinstance(statement, ast.Assign) or not _all_names(statement):
+            continue
+        bound = _names_bound(statement)
+        if not wanted.intersection(bound):
+            continue
+        between = [one for one in block[index + 1 : last] if one not in moved]
+        if any(reads(one, name) or _binds_within(one, name) for one in between for name in bound):
+            continue  # others need it where it is
+        own = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+        if any(_binds_within(one, name) for one in block[index + 1 : first + 1] if one not in moved for name in own):
+            continue
+        moved.insert(0, statement)
+        wanted |= own
+    if not moved or not any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
+        return None
+    if not all(_whole_lines(code, one) for one in moved):
+        return None
+    cuts = [Edit(code.offset(one.lineno, 0), code.offset((one.end_lineno or one.lineno) + 1, 0), "") for one in moved]
+    texts = [line for one in moved for line in "\n".join(code.lines[one.lineno - 1 : one.end_lineno]).split("\n")]
+    names = ", ".join(f"`{name}`" for one in moved[-1:] for name in _names_bound(one))
+    paste = _pasted(code, order.outer_step, texts)
+    return Reordering(f"Compute {names} after the step, with the new weights", "earlier", [*cuts, paste])
+
+
+def _binds_within(statement: ast.stmt, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store | ast.Del)
+        for node in ast.walk(statement)
+    )
+
+
+def _all_names(statement: ast.Assign) -> bool:
+    """Does it bind plain names only?"""
+    return all(
+        isinstance(item, ast.Name)
+        for target in statement.targets
+        for item in (target.elts if isinstance(target, ast.Tuple) else [target])
+    )
+
+
+# -- an update that comes too early -----------------------------------------------------------------------------------
+
+
+def _behind_the_backward(order: _Order) -> Reordering | None:
+    """An average of weights, a clipping, a reset: it takes no gradient, so it can wait for the backward."""
+    code, update, backward = order.code, order.outer_step, order.outer_backward
+    if not order.in_one_round or not (_whole_lines(code, update) and _whole_lines(code, backward)):
+        return None
+    block = code.block(update)
+    between = block[block.index(update) + 1 : block.index(backward) + 1]
+    names = {node.id for node in ast.walk(update) if isinstance(node, ast.Name)}
+    if any(reads(one, name) for one in between for name in _stored(update)):
+        return None
+    if any(_binds_within(one, name) for one in between for name in names):
+        return None
+    lines = code.lines[update.lineno - 1 : update.end_lineno]
+    start, end = code.offset(update.lineno, 0), code.offset((update.end_lineno or 0) + 1, 0)
+    return Reordering("Update after the backward", "gradients", [Edit(start, end, ""), _pasted(code, backward, lines)])
+
+
+def _pasted(code: Code, statement: ast.stmt, lines: list[str]) -> Edit:
+    """Lines behind a statement's last line, which may be the file's last and unended."""
+    return Edit(_end(code, statement), _end(code, statement), "".join(f"\n{text}" for text in lines))
+
+
+def _end(code: Code, statement: ast.stmt) -> int:
+    """The end of a statement's last line."""
+    line = statement.end_lineno or statement.lineno
+    return code.offset(line, len(code.lines[line - 1].encode()))
+
+
+# -- a step that comes too often --------------------------------------------------------------------------------------
+
+
+def _behind_the_loop(order: _Order, loop: Loop) -> Reordering | None:
+    code = order.code
+    step = next((one for one in loop.body if one is order.step or order.step in ast.walk(one)), None)
+    if step is None or loop.orelse or len(loop.body) < 2 or not _whole_lines(code, step):
+        return None
+    body = "\n".join(code.segment(one) for one in loop.body)
+    if "zero_grad" in body or not _only_steps(step):
+        return None  # a round's gradients are its own, or more than steps would be moved
+    outside = _names_bound(loop) + [name for one in loop.body if one is not step for name in _stored(one)]
+    if any(reads(step, name) for name in outside):
+        return None
+    start = code.offset(step.lineno, 0)
+    deeper = len(code.indent(step)) - len(code.indent(loop))
+    lines = [line[deeper:] if line.strip() else line for line in code.lines[step.lineno - 1 : step.end_lineno]]
+    if loop.end_lineno == step.end_lineno:  # the step ends the loop: only its blanks change
+        edits = [Edit(start, _end(code, step), "\n".join(lines))]
+    else:
+        edits = [Edit(start, code.offset((step.end_lineno or 0) + 1, 0), ""), _pasted(code, loop, lines)]
+    return Reordering("Step once, after the loop", "losses", edits)
+
+
+def _only_steps(statement: ast.stmt) -> bool:
+    """`opt.step()`, or a loop over optimizers that does nothing else."""
+    if isinstance(statement, ast.For):
+        return not statement.orelse and all(_only_steps(one) for one in statement.body)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+
+
+def _stored(statement: ast.stmt) -> list[str]:
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def _after(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
+    """Lines behind a statement; None where it does not stand in lines of its own."""
+    indent = code.indent(statement)
+    return _pasted(code, statement, [f"{indent}{text}" for text in lines]) if _whole_lines(code, statement) else None
+
+
+def _whole_lines(code: Code, statement: ast.stmt) -> bool:
+    rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
+    return code.begins_line(statement) and (not rest or rest.startswith("#"))
