@@ -33,7 +33,7 @@ def uninstall() -> None:
     global _original
     imports.forget(_MODULE)
     if _original is not None:
-        sys.modules[_MODULE]._TorchDynamoContext.__init__ = _original  # type: ignore[attr-defined]
+        sys.modules[_MODULE]._TorchDynamoContext.__init__ = _original
         _original = None
 
 

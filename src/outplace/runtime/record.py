@@ -1,10 +1,10 @@
 """What is recorded while a program runs: which statement made which autograd nodes, and who wrote which storage.
 
 Autograd numbers the nodes of a thread in the order they are made. A *mark* before each statement of the user's own code
-notes the number that comes next, so the statement that made a node is found by bisection: about a fifth of a
-microsecond a statement, nothing inside library code. A *write* is noted when an in-place operation is called, with the
-storage, the version before it, and the frames from the operation out to the user's line. Nothing here keeps a tensor
-alive, and both lists are bounded.
+notes the number that comes next, so the statement that made a node is found by bisection: a fraction of a microsecond
+a statement (the marks are compiled, see `_fast.c`), nothing inside library code. A *write* is noted when an in-place
+operation is called, with the storage, the version before it, and the frames from the operation out to the user's line.
+Nothing here keeps a tensor alive, and both lists are bounded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from outplace.runtime import fast
 from outplace.runtime.usercode import own_files
 
 MARKS_KEPT = 200_000
@@ -148,73 +149,49 @@ def reset() -> None:
 
 
 # -- what instrumented code calls -----------------------------------------------------------------------------------
-#
-# Between two marks the program's own work has emptied the caches, so what counts is how much memory a mark touches.
-# Therefore all that it needs comes with it as defaults, side by side, instead of by name from the module's dict, and it
-# calls nothing but C: 0.4 µs instead of 0.9 in a training step.
 
 
-def mark(
-    statement: int,
-    next_number: Callable[[], int] = int,
-    get_ident: Callable[[], int] = threading.get_ident,
-    main_thread: int | None = _main_thread,
-    starts: list[int] = _main.starts,
-    places: list[Place] = _main.places,
-) -> None:
+def mark(statement: int) -> None:
     """A statement of the user's own code begins."""
-    number = next_number()
-    if get_ident() != main_thread:
-        _mark_elsewhere(number, statement)
-    elif number == starts[-1]:
-        places[-1] = statement
-    else:
-        starts.append(number)
-        places.append(statement)
-        if len(starts) > MARKS_KEPT:
-            _main.forget_old_marks()
+    _note(_next_number(), statement)
 
 
-def back(
-    value: Any = None,
-    _mark: None = None,
-    next_number: Callable[[], int] = int,
-    get_ident: Callable[[], int] = threading.get_ident,
-    main_thread: int | None = _main_thread,
-    starts: list[int] = _main.starts,
-    places: list[Place] = _main.places,
-    own: dict[str, bool] = own_files,
-    get_frame: Callable[[int], FrameType] = sys._getframe,
-) -> Any:
+def back(value: Any = None, _mark: None = None) -> Any:
     """A function of the user's own code returns or yields: what follows belongs to its caller's line again."""
-    place: Place
-    try:
-        frame: FrameType | None = get_frame(2)
-        while not own[(code := frame.f_code).co_filename]:  # type: ignore[union-attr]
-            frame = frame.f_back  # type: ignore[union-attr]
-        place = (code, frame.f_lasti)  # type: ignore[union-attr]
-    except (AttributeError, ValueError):  # the end of the stack
-        place = None
-    number = next_number()
-    if get_ident() != main_thread:
-        _mark_elsewhere(number, place)
-    elif number == starts[-1]:
-        places[-1] = place
-    else:
-        starts.append(number)
-        places.append(place)
-        if len(starts) > MARKS_KEPT:
-            _main.forget_old_marks()
+    back_from(sys._getframe(1))
     return value
+
+
+def back_from(function: FrameType) -> None:
+    """As `back`, called from this frame."""
+    frame = function.f_back
+    while frame is not None and not own_files[frame.f_code.co_filename]:
+        frame = frame.f_back
+    _note(_next_number(), None if frame is None else (frame.f_code, frame.f_lasti))
 
 
 def at(value: Any, statement: int) -> Any:
     """Marks in the middle of a statement, after `value` was computed and before it is used."""
-    mark(statement)
+    _note(_next_number(), statement)
     return value
 
 
-# Once Dynamo compiles, it reads these functions too, and must see nothing but their first lines.
+def _note(number: int, place: Place) -> None:
+    if _get_ident() != _main_thread:
+        _mark_elsewhere(number, place)
+    elif number == _main.starts[-1]:
+        _main.places[-1] = place
+    else:
+        _main.starts.append(number)
+        _main.places.append(place)
+        if len(_main.starts) > MARKS_KEPT:
+            _main.forget_old_marks()
+
+
+if fast.compiled is not None:
+    mark, back, at = fast.compiled.mark, fast.compiled.back, fast.compiled.at
+
+# Once Dynamo compiles, it reads these functions too, and must see nothing but their first line.
 
 
 def mark_unless_traced(statement: int) -> None:
@@ -225,9 +202,9 @@ def mark_unless_traced(statement: int) -> None:
 
 def back_unless_traced(value: Any = None, _mark: None = None) -> Any:
     """As `back`, in a program that compiles."""
-    if is_traced():
-        return value
-    return back(value, get_frame=_caller_of_caller)
+    if not is_traced():
+        back_from(sys._getframe(1))
+    return value
 
 
 def at_unless_traced(value: Any, statement: int) -> Any:
@@ -237,17 +214,21 @@ def at_unless_traced(value: Any, statement: int) -> Any:
     return value
 
 
-def _caller_of_caller(depth: int) -> FrameType:
-    return sys._getframe(depth + 2)  # one for this function, one for `back_unless_traced`
-
-
 def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None]) -> None:
     """Ties the record to torch's node counter."""
     global _next_number, _on_other_thread
     _next_number, _on_other_thread = next_number, on_other_thread
-    defaults = (next_number, threading.get_ident, _main_thread, _main.starts, _main.places)
-    mark.__defaults__ = defaults
-    back.__defaults__ = (None, None, *defaults, own_files, sys._getframe)
+    if fast.compiled is not None:
+        fast.compiled.connect(
+            next_number,
+            _main.starts,
+            _main.places,
+            own_files,
+            _mark_elsewhere,
+            _main.forget_old_marks,
+            MARKS_KEPT,
+            _main_thread,
+        )
 
 
 def _mark_elsewhere(number: int, place: Place) -> None:

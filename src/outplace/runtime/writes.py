@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from outplace.runtime import record
+from outplace.runtime import fast, record
 from outplace.runtime.aliases import is_untracked
 from outplace.runtime.record import WHOLE, Instruction, Region, Step, Write, frames_to_own_code
 from outplace.runtime.usercode import own_files
@@ -53,6 +53,12 @@ class _Stepping:
 
 
 _stepping = _Stepping()  # an instance, because its slot is read faster than a class's attribute
+
+
+def _set_stepping_thread(ident: int) -> None:
+    _stepping.thread = ident
+    if fast.compiled is not None:
+        fast.compiled.set_stepping_thread(ident)
 
 
 is_traced: Callable[[], bool] = record.is_traced
@@ -134,7 +140,7 @@ on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: record.
 def leave_step() -> None:
     """The user's own code runs again in this thread: whatever step there was is over."""
     if _stepping.thread == _get_ident():
-        _stepping.thread = 0
+        _set_stepping_thread(0)
 
 
 class WritingMethod:
@@ -158,6 +164,13 @@ class WritingMethod:
                 return MethodType(self.taken, tensor)
             note(tensor, self.name, frame)
         return self.bind(tensor, owner)
+
+
+def with_short_way(method: Any) -> Any:
+    """The same, with what is done while an optimizer steps compiled: that is hundreds of look-ups a step."""
+    if fast.compiled is None or not isinstance(method, WritingMethod):
+        return method
+    return fast.compiled.Lookup(method.method, method.__get__)
 
 
 def _make_taken(name: str, method: Any) -> Callable[..., Any]:
@@ -303,7 +316,7 @@ class _StepHooks:
         if not known.own:
             _stepping.depth += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
-            _stepping.thread = _get_ident() if closure is None else 0
+            _set_stepping_thread(_get_ident() if closure is None else 0)
         self._before.append((known, self._versions(known, optimizer)))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -313,7 +326,7 @@ class _StepHooks:
             known, before = self._before.pop()
             if not known.own:
                 _stepping.depth -= 1
-                _stepping.thread = 0
+                _set_stepping_thread(0)
             if known.optimizer() is optimizer:
                 if not known.own:
                     self._note_step(known, optimizer, before, frames_to_own_code(_get_frame(1)))
@@ -441,7 +454,7 @@ def install() -> bool:
     methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
     methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
     for name, method in methods.items():
-        replace(torch.Tensor, name, method)
+        replace(torch.Tensor, name, with_short_way(method))
     _wrap_functions()
     from torch.optim import optimizer as optimizers
 

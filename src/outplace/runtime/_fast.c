@@ -1,0 +1,299 @@
+/* The few calls that a program makes again and again under `outplace run`: the marks, and the look-up of a writing
+ * method while an optimizer steps. record.py and writes.py have the same in Python, for where this was not compiled.
+ *
+ * A mark in Python takes a fifth of a microsecond in a loop of marks and ten times that in a training step, where the
+ * program's own work has emptied the caches between two marks. In C there is little to fetch.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <frameobject.h>
+#include <stdint.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
+#endif
+
+/* What `connect` was given; all of it is used under the interpreter's lock. */
+static PyObject *next_number, *starts, *places, *own_files, *mark_elsewhere, *forget_old_marks;
+static Py_ssize_t most_marks;
+static unsigned long main_thread;
+static unsigned long long last = UINT64_MAX;
+static uint64_t (*peek)(void);
+
+/* torch's own function behind `next_number`, where the loader finds it. */
+static void find_peek(void)
+{
+    peek = NULL;
+#if defined(__unix__) || defined(__APPLE__)
+#ifdef __APPLE__
+    void *library = dlopen("libtorch_cpu.dylib", RTLD_LAZY | RTLD_NOLOAD);
+#else
+    void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+#endif
+    if (library != NULL) {
+        *(void **)&peek = dlsym(library, "_ZN2at15sequence_number4peekEv");
+        dlclose(library); /* torch keeps it loaded */
+    }
+#endif
+}
+
+static int ask_python(unsigned long long *number)
+{
+    PyObject *answer = PyObject_CallNoArgs(next_number);
+    if (answer == NULL)
+        return -1;
+    *number = PyLong_AsUnsignedLongLong(answer);
+    Py_DECREF(answer);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int note(PyObject *place)
+{
+    unsigned long long number;
+    if (peek != NULL)
+        number = peek();
+    else if (next_number == NULL)
+        return 0;
+    else if (ask_python(&number) < 0)
+        return -1;
+    if (PyThread_get_thread_ident() != main_thread) {
+        PyObject *done = PyObject_CallFunction(mark_elsewhere, "KO", number, place);
+        Py_XDECREF(done);
+        return done == NULL ? -1 : 0;
+    }
+    if (number == last) {
+        Py_INCREF(place);
+        return PyList_SetItem(places, PyList_GET_SIZE(places) - 1, place);
+    }
+    PyObject *start = PyLong_FromUnsignedLongLong(number);
+    if (start == NULL)
+        return -1;
+    int failed = PyList_Append(starts, start) < 0 || PyList_Append(places, place) < 0;
+    Py_DECREF(start);
+    if (failed)
+        return -1;
+    last = number;
+    if (PyList_GET_SIZE(starts) > most_marks) {
+        PyObject *done = PyObject_CallNoArgs(forget_old_marks);
+        Py_XDECREF(done);
+        return done == NULL ? -1 : 0;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(mark_doc, "mark(statement)\n--\n\nA statement of the user's own code begins.");
+
+static PyObject *mark(PyObject *module, PyObject *statement)
+{
+    if (note(statement) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(at_doc, "at(value, statement)\n--\n\nMarks in the middle of a statement.");
+
+static PyObject *at(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "at() takes a value and a statement");
+        return NULL;
+    }
+    if (note(args[1]) < 0)
+        return NULL;
+    Py_INCREF(args[0]);
+    return args[0];
+}
+
+/* Is the code of the user's own? -1 for an error. */
+static int is_own(PyCodeObject *code)
+{
+    PyObject *own = PyDict_GetItemWithError(own_files, code->co_filename);
+    if (own != NULL)
+        return own == Py_True;
+    if (PyErr_Occurred())
+        return -1;
+    own = PyObject_GetItem(own_files, code->co_filename); /* asks `__missing__` */
+    int answer = own == NULL ? -1 : PyObject_IsTrue(own);
+    Py_XDECREF(own);
+    return answer;
+}
+
+static long instruction_of(PyFrameObject *frame)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    return PyFrame_GetLasti(frame);
+#else
+    return frame->f_lasti * 2L;
+#endif
+}
+
+/* The innermost instruction of the user's own code above the calling function; None where there is none. */
+static PyObject *caller(void)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    frame = frame == NULL ? NULL : PyFrame_GetBack(frame);
+    while (frame != NULL) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        int own = is_own(code);
+        if (own != 0) {
+            PyObject *place = own < 0 ? NULL : Py_BuildValue("(Ol)", code, instruction_of(frame));
+            Py_DECREF(code);
+            Py_DECREF(frame);
+            return place;
+        }
+        Py_DECREF(code);
+        PyFrameObject *outer = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = outer;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(back_doc, "back(value=None, _mark=None)\n--\n\nA function of the user's own code returns or yields.");
+
+static PyObject *back(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *value = count > 0 ? args[0] : Py_None;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "value") == 0)
+            value = args[count + i];
+    PyObject *place = caller();
+    int failed = place == NULL || note(place) < 0;
+    Py_XDECREF(place);
+    if (failed)
+        return NULL;
+    Py_INCREF(value);
+    return value;
+}
+
+PyDoc_STRVAR(connect_doc, "connect(next_number, starts, places, own_files, mark_elsewhere, forget_old_marks, most_marks, "
+                          "main_thread)\n--\n\nTies the marks to torch's node counter and to the record's lists.");
+
+static PyObject *connect(PyObject *module, PyObject *args)
+{
+    PyObject *given[6];
+    Py_ssize_t most;
+    unsigned long thread;
+    if (!PyArg_ParseTuple(args, "OO!O!O!OOnk", &given[0], &PyList_Type, &given[1], &PyList_Type, &given[2],
+                          &PyDict_Type, &given[3], &given[4], &given[5], &most, &thread))
+        return NULL;
+    PyObject **kept[6] = {&next_number, &starts, &places, &own_files, &mark_elsewhere, &forget_old_marks};
+    for (int i = 0; i < 6; i++) {
+        Py_INCREF(given[i]);
+        Py_XSETREF(*kept[i], given[i]);
+    }
+    most_marks = most;
+    main_thread = thread;
+    last = UINT64_MAX; /* the next mark is a new one */
+    find_peek();
+    unsigned long long number;
+    if (ask_python(&number) < 0)
+        return NULL;
+    if (peek != NULL && peek() != number)
+        peek = NULL;
+    Py_RETURN_NONE;
+}
+
+/* -- writing methods ---------------------------------------------------------------------------------------------- */
+
+static unsigned long stepping_thread;
+
+PyDoc_STRVAR(step_doc, "set_stepping_thread(ident)\n--\n\nThe thread that is inside a library's optimizer step; 0: none.");
+
+static PyObject *set_stepping_thread(PyObject *module, PyObject *ident)
+{
+    stepping_thread = PyLong_AsUnsignedLong(ident);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *method; /* torch's own */
+    PyObject *look_up; /* called with the tensor and its class, unless an optimizer is stepping */
+} Lookup;
+
+static int lookup_init(Lookup *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *method, *look_up;
+    if (!PyArg_ParseTuple(args, "OO", &method, &look_up))
+        return -1;
+    if (Py_TYPE(method)->tp_descr_get == NULL) {
+        PyErr_SetString(PyExc_TypeError, "not a method");
+        return -1;
+    }
+    Py_INCREF(method);
+    Py_INCREF(look_up);
+    Py_XSETREF(self->method, method);
+    Py_XSETREF(self->look_up, look_up);
+    return 0;
+}
+
+static int lookup_traverse(Lookup *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->method);
+    Py_VISIT(self->look_up);
+    return 0;
+}
+
+static int lookup_clear(Lookup *self)
+{
+    Py_CLEAR(self->method);
+    Py_CLEAR(self->look_up);
+    return 0;
+}
+
+static void lookup_dealloc(Lookup *self)
+{
+    PyObject_GC_UnTrack(self);
+    lookup_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *lookup_get(Lookup *self, PyObject *tensor, PyObject *owner)
+{
+    if (tensor == NULL || tensor == Py_None) {
+        Py_INCREF(self->method);
+        return self->method;
+    }
+    if (stepping_thread != 0 && stepping_thread == PyThread_get_thread_ident())
+        return Py_TYPE(self->method)->tp_descr_get(self->method, tensor, owner);
+    return PyObject_CallFunctionObjArgs(self->look_up, tensor, owner == NULL ? Py_None : owner, NULL);
+}
+
+static PyTypeObject lookup_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.runtime._fast.Lookup",
+    .tp_doc = "Stands in a class for a method: hands it out while an optimizer steps, and else asks `look_up`.",
+    .tp_basicsize = sizeof(Lookup),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)lookup_init,
+    .tp_dealloc = (destructor)lookup_dealloc,
+    .tp_traverse = (traverseproc)lookup_traverse,
+    .tp_clear = (inquiry)lookup_clear,
+    .tp_descr_get = (descrgetfunc)lookup_get,
+};
+
+static PyMethodDef functions[] = {
+    {"mark", mark, METH_O, mark_doc},
+    {"at", (PyCFunction)(void (*)(void))at, METH_FASTCALL, at_doc},
+    {"back", (PyCFunction)(void (*)(void))back, METH_FASTCALL | METH_KEYWORDS, back_doc},
+    {"connect", connect, METH_VARARGS, connect_doc},
+    {"set_stepping_thread", set_stepping_thread, METH_O, step_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "outplace.runtime._fast", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__fast(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyType_Ready(&lookup_type) < 0)
+        return NULL;
+    Py_INCREF(&lookup_type);
+    if (PyModule_AddObject(module, "Lookup", (PyObject *)&lookup_type) < 0)
+        return NULL;
+    return module;
+}
