@@ -28,7 +28,7 @@ WORDS = {
         "title": "バグの種類",
         "lead": "`outplace run`が診断し、`outplace check`が見つけるバグの一覧です。"
         "PyTorchがどこでエラーを出すかで分けてあります。"
-        "`outplace explain コード`でも同じ内容を(英語で)読めます。",
+        "`outplace explain コード`でも同じ内容を（英語で）読めます。",
         "OUT1": "演算の場所でエラーになるもの",
         "OUT2": "backwardでエラーになるもの",
         "OUT3": "どこでもエラーにならないもの",
@@ -36,6 +36,31 @@ WORDS = {
     },
 }
 FAMILIES = ("OUT1", "OUT2", "OUT3")
+JAPANESE = {
+    "OUT101": "勾配を必要とするリーフがインプレースで変更される",
+    "OUT102": "勾配を必要とするリーフのビューがインプレースで変更される",
+    "OUT103": "1回の呼び出し（unbind、split、chunk）が作った複数のビューの1つが変更される",
+    "OUT104": "no_gradやinference_modeの中で作られたビューが、勾配の記録が有効なときに変更される",
+    "OUT105": "独自のautograd.Functionが返したビューが変更される",
+    "OUT106": "推論テンソルが、inference_modeの外で変更または保持される",
+    "OUT107": "勾配を必要とするテンソルとともにout=が使われる",
+    "OUT108": "書き込まれるテンソルの複数の要素が同じメモリを共有している",
+    "OUT109": "インプレース演算の結果が書き込み先に合わない: 形、dtype、レイアウト",
+    "OUT110": "書き込むメモリを別の位置で読んでいる",
+    "OUT111": "autogradの状態、大きさ、ストレージの、PyTorchが拒否する変更",
+    "OUT112": "独自のautograd.Functionが、書き込む入力についての規則を破る",
+    "OUT113": "torch.funcやforward-mode ADが追いかけられないインプレース演算",
+    "OUT114": "torch.compile、export、カスタム演算子が拒否するインプレース演算",
+    "OUT201": "backwardが必要とするテンソルが、保存されたあとで変更される",
+    "OUT202": "順伝播とそのbackwardのあいだにパラメータが更新される",
+    "OUT203": "backwardが必要とするテンソルや損失そのものが、インプレースで切り離される",
+    "OUT204": "インプレース演算がグラフの中で置き換えたテンソルの勾配を求めている",
+    "OUT205": "backwardで使える導関数を持たないインプレース演算",
+    "OUT206": "チェックポイントした領域が、順伝播のときと違う値を再計算する",
+    "OUT301": ".dataや切り離した別名を通した書き込みが、backwardの必要とする値を黙って変える",
+    "OUT302": "numpyなどと共有するメモリが、autogradの知らないところで変わる",
+    "OUT303": "別名のリスト、残した参照、書き込むフックが、学習を黙って間違ったものにする",
+}
 
 
 def on_config(config):
@@ -54,7 +79,7 @@ def on_config(config):
 def on_files(files, config):
     """Adds what lies elsewhere: the kinds, the changelog, and for Japanese the pictures and what is not translated."""
     language = config.theme["language"]
-    made = {"kinds/index.md": _overview(language, files), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    made = {"kinds/index.md": _overview(language), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
     made |= {f"kinds/{kind.code}.md": (PAGES / f"{kind.code}.md").read_text("utf-8") for kind in KINDS}
     for name, text in made.items():
         if files.get_file_from_path(name) is None:
@@ -67,25 +92,16 @@ def on_files(files, config):
     return files
 
 
-def _overview(language, files):
+def _overview(language):
     words = WORDS[language]
     lines = [f"# {words['title']}", "", words["lead"]]
     for family in FAMILIES:
         lines += ["", f"## {words[family]}", "", f"| {' | '.join(words['head'])} |", "|---|---|---|"]
         for kind in KINDS:
             if kind.code.startswith(family):
-                summary = _summary(kind, files) or kind.summary
+                summary = kind.summary if language == "en" else JAPANESE[kind.code]
                 lines.append(f"| [{kind.code}]({kind.code}.md) | `{kind.name}` | {summary} |")
     return "\n".join(lines) + "\n"
-
-
-def _summary(kind, files):
-    """The first sentence of a translated page."""
-    page = files.get_file_from_path(f"kinds/{kind.code}.md")
-    if page is None:
-        return None
-    body = page.content_string.split("\n## ")[1].partition("\n")[2].strip()
-    return body.split("\n\n")[0].replace("\n", "")
 
 
 CODE = re.compile(r"\bOUT[123]\d\d\b")
@@ -120,12 +136,12 @@ def _linked(text, folder, here):
     return CODE.sub(link, text)
 
 
-def on_page_context(context, page, config, nav):
-    """Offers each page in the other language."""
-    here = page.url
-    english, japanese = (here, f"ja/{here}") if config.theme["language"] == "en" else (f"../{here}", here)
-    config.extra["alternate"] = [
-        {"name": "English", "link": english or "./", "lang": "en"},
-        {"name": "日本語", "link": japanese or "./", "lang": "ja"},
-    ]
-    return context
+def on_post_page(output, page, config):
+    """Leads from each page to itself in the other language."""
+    up = "../" * page.url.count("/")
+    english, japanese = ("", "ja/") if config.theme["language"] == "en" else ("../", "")
+    for language, root in (("en", english), ("ja", japanese)):
+        output = re.sub(
+            rf'href="[^"]*" hreflang="{language}"', f'href="{up}{root}{page.url}" hreflang="{language}"', output
+        )
+    return output
