@@ -101,7 +101,7 @@ def _kind(hurt: Hurt) -> str:
 
 
 def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
-    """Each writing line once, in the order of the versions, with how often it wrote."""
+    """Each writing line once, in the order of the versions: how often it wrote, and when it last wrote the first."""
     found: dict[Any, Mutation] = {}
     for hurt in hurts:
         seen_here: dict[Any, int] = {}
@@ -112,7 +112,8 @@ def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
             seen_here[key] = seen_here.get(key, 0) + 1
             known = found.get(key, mutation)
             count = max(known.count, seen_here[key])
-            found[key] = replace(known, version=mutation.version, count=count, moment=mutation.moment)
+            moment = mutation.moment if hurt is hurts[0] else known.moment
+            found[key] = replace(known, version=mutation.version, count=count, moment=moment)
     return tuple(found.values())
 
 

@@ -37,6 +37,12 @@ def line(text: str, stretches: Sequence[Stretch] = ()) -> Markup:
     return Markup("").join(_piece("".join(text[place] for place in places), *look) for look, places in pieces)
 
 
+def without_comment(text: str) -> str:
+    """The code of a line."""
+    comments = [found.start() for found in _WORDS.finditer(text) if found.lastgroup == "comment"]
+    return text[: comments[0]].rstrip() if comments else text
+
+
 def _words(text: str) -> list[str]:
     looks = [""] * len(text)
     for found in _WORDS.finditer(text):

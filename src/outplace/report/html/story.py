@@ -119,20 +119,22 @@ def _keep(events: list[Event], saved: SavedTensor, is_first: bool) -> None:
 
 
 def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
-    title = words.operation(change.operation)
-    times = f" × {change.count}" if change.count > 1 else ""
+    title, left = words.operation(change.operation), version(change.version)
     if is_refused(diagnosis) and change.version is None:
         events.append(Event("overwritten", title, "refused by PyTorch", change.site, _LAST, "refused"))
         return
-    detail = f"{'changes its memory unseen' if is_silent(diagnosis) else 'writes its memory'}{times}"
+    detail = "changes its memory unseen" if is_silent(diagnosis) else "writes its memory"
+    if change.count > 1:
+        detail = f"{detail} × {change.count}"
+    if diagnosis.kind == "detached":
+        detail, left = "cuts it out of the graph", ""
     for place, event in enumerate(events):
         if event.role == "node" and _is_node_of(event, change):
-            events[place] = replace(
-                event, role="overwritten", title=title, detail=detail, touch="writes", version=version(change.version)
-            )
+            role: Role = "overwritten"
+            events[place] = replace(event, role=role, title=title, detail=detail, touch="writes", version=left)
             return
     moment = _LAST - 1e6 + (change.version or 0) if change.moment is None else change.moment - 0.25
-    events.append(Event("overwritten", title, detail, change.site, moment, "writes", version(change.version)))
+    events.append(Event("overwritten", title, detail, change.site, moment, "writes", left))
 
 
 def _is_node_of(event: Event, change: Mutation) -> bool:
@@ -154,4 +156,5 @@ def _end(diagnosis: Diagnosis) -> Iterator[Event]:
         yield Event("raised", "refused", "by PyTorch, where it is used", raised, _LAST, "wants")
     elif raised is not None or diagnosis.saved_by is not None:
         wanted = version(diagnosis.saved_by.version) if diagnosis.saved_by else ""
-        yield Event("raised", "backward", f"needs {wanted or 'the old values'}", raised, _LAST, "wants", wanted)
+        old = "its history" if diagnosis.kind == "detached" else "the old values"
+        yield Event("raised", "backward", f"needs {wanted or old}", raised, _LAST, "wants", wanted)

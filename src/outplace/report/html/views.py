@@ -9,7 +9,7 @@ from pathlib import PurePath
 from outplace.model import Diagnosis, Fix, Site
 from outplace.report import places, words
 from outplace.report.glyphs import for_encoding
-from outplace.report.html import figure, memory, sides, story
+from outplace.report.html import figure, highlight, memory, sides, story
 from outplace.report.html.boxes import Boxes, boxes, short
 from outplace.report.html.panes import Note, Pane, Sources, main_panes, other_panes
 from outplace.report.html.places import Places
@@ -17,6 +17,7 @@ from outplace.report.html.places import Places
 _GLYPHS = for_encoding("utf-8")
 _LONGEST_MESSAGE = 4_000
 _LONGEST_PATCH = 40_000
+_HEIGHT_OF_BOXES = 250
 _SAFETY = {"safe": "safe", "unsafe": "look it over", "suggestion": "suggestion"}
 
 
@@ -71,6 +72,8 @@ class View:
     panes: tuple[Pane, ...]
     other_panes: tuple[Pane, ...]
     boxes: Boxes | None
+    boxes_beside: bool
+    """Is there room for them beside a long story, below the source?"""
     remedies: tuple[Remedy, ...]
     message: str
     lost: tuple[Note, ...]
@@ -84,6 +87,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
     found = places.places(diagnosis, _GLYPHS)
     nodes = [event.site for event in events if event.site and event.role == "node"]
     lanes = figure.lanes(events)
+    main = main_panes(found, nodes, sources, names)
     tensor = diagnosis.tensor
     drawn = len(diagnosis.graph.nodes) if diagnosis.graph else 0
     return View(
@@ -102,13 +106,19 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         left_out=max(diagnosis.graph.size - drawn, 0) if diagnosis.graph else 0,
         lanes=lanes,
         memory=memory.memory(events, lanes.height),
-        panes=tuple(main_panes(found, nodes, sources, names)),
+        panes=tuple(main),
         other_panes=tuple(other_panes(nodes, found, sources, names)),
         boxes=boxes(diagnosis),
+        boxes_beside=lanes.height > _height(main) + _HEIGHT_OF_BOXES,
         remedies=tuple(map(_remedy, diagnosis.fixes)),
-        message=short(diagnosis.error, _LONGEST_MESSAGE),
+        message="" if story.is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
         lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
     )
+
+
+def _height(panes: Sequence[Pane]) -> int:
+    """About as many pixels as they take."""
+    return sum(60 + sum(22 + 23 * len(line.notes) for line in pane.lines) for pane in panes)
 
 
 def _sentence(diagnosis: Diagnosis) -> str:
@@ -144,7 +154,7 @@ _SPOKEN = {"saved": "kept for backward", "overwritten": "overwritten", "raised":
 
 def _code(site: Site, sources: Sources, role: str) -> str:
     """The expression of the places that count; of other nodes the whole line, which always makes sense."""
-    line = sources.get(site.file, {}).get(site.line, "").strip()
+    line = highlight.without_comment(sources.get(site.file, {}).get(site.line, "").strip())
     return line if role == "node" and line else (site.text.splitlines() or [""])[0]
 
 
