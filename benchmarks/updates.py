@@ -1,0 +1,441 @@
+"""How fast is `outplace.at`? Each update next to every way to write it by hand, forward and backward, time and memory.
+
+In one run, for each kind of update, size and dtype: all routes are first checked against a write to a clone (result and
+gradients), then timed in turns, and each turn of a route is a few calls in a row. The figure is the best turn, as a
+multiple of a plain copy of x in the same turns (the floor for anything that makes a new tensor). Memory is the peak
+above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread, so a
+busy machine counts little; on CUDA it is wall time, with the device waited for at the ends of a turn.
+
+    python benchmarks/updates.py                      # the device at hand
+    python benchmarks/updates.py --out build/updates  # results.json and one picture a device
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler, which measures the CPU's memory, says much
+
+import torch
+from torch import Tensor
+
+from outplace import at, blend, to_mask
+
+Route = Callable[[Tensor, Tensor], Tensor]
+"""From x and v (an empty tensor where the value is a number) to the updated tensor."""
+
+TURNS = 7
+SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.003}
+SIZES = {
+    "cpu": {"10^3": 1_000, "10^5": 100_000, "10^7": 10_000_000},
+    "cuda": {"10^3": 1_000, "2^20": 1 << 20, "2^23": 1 << 23, "2^27": 1 << 27},
+}
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+class Case(NamedTuple):
+    x: Tensor
+    v: Tensor
+    routes: dict[str, Route]
+    """`at` first; the others are what people write by hand."""
+
+
+# -- the updates ----------------------------------------------------------------------------------------------------
+
+
+def assigned(index: Any, value: Any = None) -> Route:
+    def route(x: Tensor, v: Tensor) -> Tensor:
+        y = x.clone()
+        y[index] = v if value is None else value
+        return y
+
+    return route
+
+
+def mask_number(x: Tensor) -> Case:
+    mask = torch.rand_like(x, dtype=torch.float32) < 0.5
+    zeros = torch.zeros((), dtype=x.dtype, device=x.device)
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[mask].set(0.0),
+            "torch.where": lambda x, v: torch.where(mask, 0.0, x),
+            "masked_fill": lambda x, v: x.masked_fill(mask, 0.0),
+            "clone, assign": assigned(mask, 0.0),
+            "index_put": lambda x, v: torch.index_put(x, (mask,), zeros),
+            "blend": lambda x, v: blend(x, mask, 0.0),
+            "blend, compiled": compiled(lambda x, v: x + mask * (0.0 - x)),
+        },
+    )
+
+
+def mask_tensor(x: Tensor) -> Case:
+    mask = torch.rand_like(x, dtype=torch.float32) < 0.5
+    return Case(
+        x,
+        torch.randn_like(x),
+        {
+            "at": lambda x, v: at(x)[mask].set(v),
+            "torch.where": lambda x, v: torch.where(mask, v, x),
+            "blend": lambda x, v: blend(x, mask, v),
+            "blend, compiled": compiled(lambda x, v: x + mask * (v - x)),
+        },
+    )
+
+
+def mask_of_rows(x: Tensor) -> Case:
+    x = x.reshape(-1, 8) if x.numel() < 10_000 else x.reshape(-1, 64 if x.numel() % 64 == 0 else 100)
+    mask = torch.rand(len(x), device=x.device) < 0.5
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[mask].set(0.0),
+            "torch.where": lambda x, v: torch.where(mask[:, None], 0.0, x),
+            "masked_fill": lambda x, v: x.masked_fill(mask[:, None], 0.0),
+            "clone, assign": assigned(mask, 0.0),
+        },
+    )
+
+
+def mask_of_keys(x: Tensor) -> Case:
+    """As in attention: a mask [batch, 1, 1, keys] for scores [batch, heads, queries, keys]."""
+    keys = 250 if x.numel() % 1000 == 0 else 256
+    x = x.reshape(2, 2, -1, keys)
+    mask = torch.rand(2, 1, 1, keys, device=x.device) < 0.5
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[mask].set(-1e4),
+            "torch.where": lambda x, v: torch.where(mask, -1e4, x),
+            "masked_fill": lambda x, v: x.masked_fill(mask, -1e4),
+        },
+    )
+
+
+def mask_strided(x: Tensor) -> Case:
+    x = x.reshape(-1, 8).t()
+    mask = torch.rand(x.shape, device=x.device) < 0.5
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[mask].set(0.0),
+            "torch.where": lambda x, v: torch.where(mask, 0.0, x),
+            "masked_fill": lambda x, v: x.masked_fill(mask, 0.0),
+            "clone, assign": assigned(mask, 0.0),
+        },
+    )
+
+
+def slice_number(x: Tensor) -> Case:
+    part = slice(len(x) // 4, len(x) // 2)
+    zeros = torch.zeros((), dtype=x.dtype, device=x.device).expand(x[part].shape)
+    mask = to_mask(part, like=x)
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[part].set(0.0),
+            "slice_scatter": lambda x, v: torch.slice_scatter(x, zeros, 0, part.start, part.stop),
+            "clone, assign": assigned(part, 0.0),
+            "blend": lambda x, v: blend(x, mask, 0.0),
+        },
+    )
+
+
+def slice_tensor(x: Tensor) -> Case:
+    part = slice(len(x) // 4, len(x) // 2)
+    return Case(
+        x,
+        torch.randn_like(x[part]),
+        {
+            "at": lambda x, v: at(x)[part].set(v),
+            "slice_scatter": lambda x, v: torch.slice_scatter(x, v, 0, part.start, part.stop),
+            "clone, assign": assigned(part),
+            "cat": lambda x, v: torch.cat([x[: part.start], v, x[part.stop :]]),
+        },
+    )
+
+
+def columns(x: Tensor) -> Case:
+    x = x.reshape(-1, 8) if x.numel() < 10_000 else x.reshape(-1, 1000 if x.numel() % 1000 == 0 else 1024)
+    part = slice(x.shape[1] // 4, x.shape[1] // 2)
+    index = (slice(None), part)
+    return Case(
+        x,
+        torch.randn_like(x[index]),
+        {
+            "at": lambda x, v: at(x)[:, part].set(v),
+            "slice_scatter": lambda x, v: torch.slice_scatter(x, v, 1, part.start, part.stop),
+            "clone, assign": assigned(index),
+            "cat": lambda x, v: torch.cat([x[:, : part.start], v, x[:, part.stop :]], 1),
+        },
+    )
+
+
+def one_column(x: Tensor) -> Case:
+    x = x.reshape(-1, 8)
+    return Case(
+        x,
+        torch.randn_like(x[:, 0]),
+        {
+            "at": lambda x, v: at(x)[:, 3].set(v),
+            "select_scatter": lambda x, v: torch.select_scatter(x, v, 1, 3),
+            "clone, assign": assigned((slice(None), 3)),
+        },
+    )
+
+
+def rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x in rows, and the numbers of a tenth of them, each once."""
+    x = x.reshape(-1, 8) if x.numel() < 10_000 else x.reshape(-1, 100 if x.numel() % 100 == 0 else 128)
+    return x, torch.randperm(len(x), device=x.device)[: max(len(x) // 10, 1)]
+
+
+def index_number(x: Tensor) -> Case:
+    x, index = rows(x)
+    zeros = torch.zeros((), dtype=x.dtype, device=x.device)
+    mask = to_mask(index, like=x)
+    return Case(
+        x,
+        no_value(x),
+        {
+            "at": lambda x, v: at(x)[index].set(0.0),
+            "index_put": lambda x, v: torch.index_put(x, (index,), zeros),
+            "index_fill": lambda x, v: torch.index_fill(x, 0, index, 0.0),
+            "clone, assign": assigned(index, 0.0),
+            "blend": lambda x, v: blend(x, mask, 0.0),
+        },
+    )
+
+
+def index_tensor(x: Tensor) -> Case:
+    x, index = rows(x)
+    return Case(
+        x,
+        torch.randn_like(x[index]),
+        {
+            "at": lambda x, v: at(x)[index].set(v, unique_indices=True),
+            "at, repeats allowed": lambda x, v: at(x)[index].set(v),
+            "index_put": lambda x, v: torch.index_put(x, (index,), v),
+            "index_copy": lambda x, v: torch.index_copy(x, 0, index, v),
+            "clone, assign": assigned(index),
+        },
+    )
+
+
+def index_add(x: Tensor) -> Case:
+    x, index = rows(x)
+    return Case(
+        x,
+        torch.randn_like(x[index]),
+        {
+            "at": lambda x, v: at(x)[index].add(v),
+            "index_put": lambda x, v: torch.index_put(x, (index,), v, accumulate=True),
+            "index_add": lambda x, v: torch.index_add(x, 0, index, v),
+        },
+    )
+
+
+CASES: dict[str, Callable[[Tensor], Case]] = {
+    "x[mask] = 0": mask_number,
+    "x[mask] = v": mask_tensor,
+    "x[rows] = 0, a mask": mask_of_rows,
+    "x[mask] = -1e4, as in attention": mask_of_keys,
+    "x.T[mask] = 0": mask_strided,
+    "x[a:b] = 0": slice_number,
+    "x[a:b] = v": slice_tensor,
+    "x[:, a:b] = v": columns,
+    "x[:, 3] = v": one_column,
+    "x[index] = 0": index_number,
+    "x[index] = v": index_tensor,
+    "x[index] += v": index_add,
+}
+
+
+def no_value(x: Tensor) -> Tensor:
+    return x.new_empty(0)
+
+
+def compiled(function: Route) -> Route:
+    return torch.compile(function, dynamic=False)
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+
+
+class Timed(NamedTuple):
+    seconds: float
+    memory: float
+    """Bytes at the peak, above what was there before."""
+
+
+def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Timed]:
+    """The best time of each call, taken in turns, and the peak of its memory."""
+    counts = {}
+    for name, call in calls.items():
+        call()
+        counts[name] = max(1, int(SECONDS_A_TURN[device] / max(seconds(call, 3, device), 1e-7)))
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(TURNS):
+        for name, call in calls.items():
+            best[name] = min(best[name], seconds(call, counts[name], device))
+    return {name: Timed(best[name], peak_memory(call, device)) for name, call in calls.items()}
+
+
+def seconds(call: Callable[[], Any], count: int, device: str) -> float:
+    clock = time.perf_counter if device == "cuda" else time.thread_time
+    wait(device)
+    start = clock()
+    for _ in range(count):
+        call()
+    wait(device)
+    return (clock() - start) / count
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(call: Callable[[], Any], device: str) -> float:
+    if device == "cuda":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        return torch.cuda.max_memory_allocated() - before
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    current = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        current += event.nbytes()
+        peak = max(peak, current)
+    return peak
+
+
+def forward_call(route: Route, case: Case) -> Callable[[], Any]:
+    return lambda: route(case.x, case.v)
+
+
+def backward_call(route: Route, case: Case) -> Callable[[], Any]:
+    inputs = [tensor for tensor in (case.x, case.v) if tensor.requires_grad]
+    result = route(case.x, case.v)
+    grad = torch.randn_like(result)
+    return lambda: torch.autograd.grad(result, inputs, grad, retain_graph=True)
+
+
+def check(case: Case) -> None:
+    """Every route gives what the last one by hand gives, and the same gradients."""
+    inputs = [tensor for tensor in (case.x, case.v) if tensor.requires_grad]
+    grad = torch.randn_like(case.x)
+    expected: tuple[Tensor, ...] | None = None
+    tolerance = {torch.float32: 1e-5, torch.bfloat16: 3e-2}[case.x.dtype]
+    for name, route in reversed(case.routes.items()):
+        result = route(case.x, case.v)
+        found = (result.detach(), *torch.autograd.grad(result, inputs, grad))
+        if expected is None:
+            expected = found
+        for one, other in zip(found, expected, strict=True):
+            worst = (one - other).abs().max().item() if one.numel() else 0.0
+            scale = max(other.abs().max().item() if other.numel() else 0.0, 1.0)
+            if not worst <= tolerance * scale:
+                raise AssertionError(f"{name} differs by {worst:g}")
+
+
+def run(device: str, sizes: dict[str, int], wanted: list[str]) -> list[dict[str, Any]]:
+    records = []
+    for size, elements in sizes.items():
+        for dtype in DTYPES:
+            for name in wanted:
+                torch.manual_seed(0)
+                case = CASES[name](torch.randn(elements, device=device).to(dtype))
+                case.x.requires_grad_()
+                if case.v.numel():
+                    case.v.requires_grad_()
+                if elements != max(sizes.values()):  # which is compiled anew for each shape
+                    case.routes.pop("blend, compiled", None)
+                check(case)
+                records += measure(case, name, size, dtype, device)
+                print(line(records[-1], records), file=sys.stderr, flush=True)
+                del case
+                if device == "cuda":
+                    torch.cuda.empty_cache()
+    return records
+
+
+def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -> list[dict[str, Any]]:
+    """One record a route, and one for the copy."""
+    x_bytes = case.x.numel() * case.x.element_size()
+    plain = case.x.detach()
+    copy = {"copy": lambda: plain.clone()}
+    forward = measured({**copy, **{n: forward_call(r, case) for n, r in case.routes.items()}}, device)
+    backward = measured({**copy, **{n: backward_call(r, case) for n, r in case.routes.items()}}, device)
+    return [
+        {
+            "device": device,
+            "update": name,
+            "size": size,
+            "dtype": str(dtype).removeprefix("torch."),
+            "route": route,
+            "forward_us": round(forward[route].seconds * 1e6, 3),
+            "backward_us": round(backward[route].seconds * 1e6, 3),
+            "forward_ratio": round(forward[route].seconds / forward["copy"].seconds, 3),
+            "backward_ratio": round(backward[route].seconds / backward["copy"].seconds, 3),
+            "forward_memory": round(forward[route].memory / x_bytes, 3),
+            "backward_memory": round(backward[route].memory / x_bytes, 3),
+        }
+        for route in forward
+    ]
+
+
+# -- showing --------------------------------------------------------------------------------------------------------
+
+
+def line(last: dict[str, Any], records: list[dict[str, Any]]) -> str:
+    """One update in one line: each route's ratios to the copy."""
+    same = [r for r in records if all(r[k] == last[k] for k in ("update", "size", "dtype"))]
+    figures = "  ".join(f"{r['route']} {r['forward_ratio']:.2f}/{r['backward_ratio']:.2f}" for r in same[1:])
+    return f"{last['size']:>5} {last['dtype']:>8}  {last['update']}: {same[0]['forward_us']:.1f} us  {figures}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="write results.json and pictures to this folder")
+    parser.add_argument("--only", help="only updates whose name contains this")
+    parser.add_argument("--sizes", nargs="+", help="only these sizes, as they are named in the results")
+    options = parser.parse_args()
+    sizes = {name: n for name, n in SIZES[options.device].items() if not options.sizes or name in options.sizes}
+    wanted = [name for name in CASES if not options.only or options.only in name]
+    if not sizes or not wanted:
+        parser.error(f"nothing to measure; sizes: {', '.join(SIZES[options.device])}; updates: {', '.join(CASES)}")
+    about = {
+        "device": torch.cuda.get_device_name()
+        if options.device == "cuda"
+        else platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    torch.set_num_threads(1)
+    records = run(options.device, sizes, wanted)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"updates-{options.device}.json").write_text(
+            json.dumps({"about": about, "records": records}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""placeholder."""
+
+
+def functional(fn):
+    return fn

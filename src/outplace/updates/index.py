@@ -1,0 +1,179 @@
+"""Reads an index, as `x[index] = v` would, into its two parts: a view of x, and the index tensors into that view.
+
+Ints, slices, None and Ellipsis choose a view (`x[view]`); tensors, masks and lists then choose places in it. torch takes
+the two steps in this order, also where numpy does not (`x[0, :, [0, 1]]`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FULL = slice(None)
+
+
+class Index:
+    """`x[index]` in two steps: `x[view]`, and in it `places`: a tensor or None for each of its dimensions.
+
+    A mask over n dimensions stands at the first of them, `None` at the others. `whole` says that the view is all of x.
+    """
+
+    __slots__ = ("places", "view", "whole")
+
+    def __init__(self, view: tuple[Any, ...], places: list[Tensor | None]) -> None:
+        self.view, self.places = view, places
+        self.whole = all(isinstance(item, slice) and item == FULL for item in view)
+
+    def items(self) -> tuple[Any, ...]:
+        """`places` as an index of the view."""
+        items: list[Any] = []
+        dim = 0
+        while dim < len(self.places):
+            place = self.places[dim]
+            items.append(FULL if place is None else place)
+            dim += place.dim() if place is not None and place.dtype is torch.bool else 1
+        return tuple(items)
+
+
+def parse(index: Any, x: Tensor) -> Index:
+    """The parsed index; raises IndexError with the axis, its size and the index where it does not fit x."""
+    items = _expanded([_read(item, x) for item in _items(index)], x)
+    view: list[Any] = []
+    places: list[Tensor | None] = []
+    axis = 0
+    for item in items:
+        if item is None:
+            view.append(None)
+            places.append(None)
+        elif isinstance(item, slice):
+            view.append(_checked_slice(item, axis))
+            places.append(None)
+            axis += 1
+        elif not isinstance(item, Tensor):
+            view.append(_checked_int(item, axis, x))
+            axis += 1
+        elif item.dtype is not torch.bool:
+            view.append(FULL)
+            places.append(item)
+            axis += 1
+        elif item.dim() == 0:  # a mask over no dimension: it decides about a new one of size 1
+            view.append(None)
+            places.append(item.reshape(1))
+        else:
+            _check_mask(item, axis, x, alone=len(items) == 1)
+            view += [FULL] * item.dim()
+            places += [item] + [None] * (item.dim() - 1)
+            axis += item.dim()
+    return Index(tuple(view), places)
+
+
+def _items(index: Any) -> list[Any]:
+    if isinstance(index, tuple):
+        return list(index)
+    if isinstance(index, list) and any(_makes_a_tuple(item) for item in index):
+        return index  # as torch does: a list with slices, lists or tensors in it is meant as a tuple
+    return [index]
+
+
+def _makes_a_tuple(item: Any) -> bool:
+    return item is None or item is Ellipsis or isinstance(item, (slice, Tensor, list, tuple))
+
+
+def _read(item: Any, x: Tensor) -> Any:
+    """One element of the index as an int, slice, None, Ellipsis, or a tensor of bool or integers on x's device."""
+    if item is None or item is Ellipsis or isinstance(item, (slice, torch.SymInt)):
+        return item
+    if isinstance(item, bool):
+        return torch.tensor(item, device=x.device)
+    if not isinstance(item, Tensor):
+        if hasattr(item, "__index__") and not hasattr(item, "__len__"):
+            return operator.index(item)
+        item = _tensor_of(item)
+    if item.dtype is torch.uint8:  # torch's old masks
+        item = item.bool()
+    if item.dtype is not torch.bool:
+        if item.is_floating_point() or item.is_complex():
+            raise IndexError(f"an index must be of integers or bools, not {str(item.dtype).removeprefix('torch.')}")
+        if item.dtype not in (torch.int32, torch.int64):
+            item = item.long()
+    return item if item.device == x.device else item.to(x.device)
+
+
+def _tensor_of(item: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(list(item) if isinstance(item, range) else item)
+    except (TypeError, ValueError, RuntimeError):
+        raise IndexError(
+            f"{item!r} is no index; use ints, slices, None, Ellipsis, masks, and lists or tensors of integers"
+        ) from None
+    return tensor.long() if tensor.numel() == 0 and tensor.is_floating_point() else tensor
+
+
+def _expanded(items: list[Any], x: Tensor) -> list[Any]:
+    """The items with a full slice for each axis that they leave out, and 0-d integers made ints where that is needed."""
+    axes = sum(_axes(item) for item in items)
+    if axes > x.dim():
+        raise IndexError(f"too many indices: x has {x.dim()} dimensions, but {axes} are indexed")
+    ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    place = ellipses[0] if ellipses else len(items)
+    items = items[:place] + [FULL] * (x.dim() - axes) + items[place + 1 :]
+    if sum(isinstance(item, Tensor) for item in items) > 1:
+        # torch takes a 0-d integer as an int, before all index tensors; alone it can stay a tensor, which no one
+        # has to wait for
+        items = [int(item) if _is_number(item) else item for item in items]
+    return items
+
+
+def _axes(item: Any) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    return item.dim() if isinstance(item, Tensor) and item.dtype is torch.bool else 1
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype is not torch.bool
+
+
+def _checked_int(item: Any, axis: int, x: Tensor) -> Any:
+    size = x.shape[axis]
+    if not -size <= item < size:
+        raise IndexError(f"index {item} is out of bounds for axis {axis} with size {size}")
+    return item
+
+
+def _checked_slice(item: slice, axis: int) -> slice:
+    if item.step is not None and item.step <= 0:
+        raise ValueError(f"the step of the slice for axis {axis} is {item.step}; tensors have only steps above zero")
+    return item
+
+
+def _check_mask(mask: Tensor, axis: int, x: Tensor, alone: bool) -> None:
+    if alone and mask.dim() == x.dim():
+        if all(m in (1, n) for m, n in zip(mask.shape, x.shape, strict=True)):
+            return
+    elif mask.shape == x.shape[axis : axis + mask.dim()]:
+        return
+    for offset, size in enumerate(mask.shape):
+        if size != x.shape[axis + offset]:
+            raise IndexError(
+                f"the mask does not fit: it has size {size} along its axis {offset}, "
+                f"and x has size {x.shape[axis + offset]} along axis {axis + offset}"
+            )
+
+
+def check_bounds(places: Sequence[Tensor | None], shape: Sequence[int], axis_of: Sequence[int]) -> None:
+    """Raises for the first index out of range; looks at the values, so only for a failure that is to be explained."""
+    for dim, place in enumerate(places):
+        if place is None or place.dtype is torch.bool:
+            continue
+        wrong = place[(place < -shape[dim]) | (place >= shape[dim])]
+        if wrong.numel():
+            raise IndexError(
+                f"index {int(wrong[0])} is out of bounds for axis {axis_of[dim]} with size {shape[dim]}"
+            ) from None

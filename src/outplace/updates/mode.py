@@ -1,0 +1,43 @@
+"""Under which of torch's machinery are we running? It decides between the quick ways and those that always work."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def transformed() -> bool:
+    """Inside vmap, grad, jvp and their kin: a write to a clone may be refused there, and values cannot be looked at."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+def eager() -> bool:
+    """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at."""
+    return not torch.compiler.is_compiling() and not transformed()
+
+
+def looks_at_values(*tensors: Tensor) -> bool:
+    """May Python decide by the values of these tensors? Not while a graph is traced, nor on tensors without values."""
+    return eager() and all(type(tensor) in _PLAIN and not tensor.is_meta for tensor in tensors)
+
+
+def seen_only_by_autograd(tensor: Tensor) -> bool:
+    """No compiler, transform, mode or tracer is watching: a kernel that is no ATen operation may do the work."""
+    return (
+        type(tensor) in _PLAIN
+        and eager()
+        and forward_ad._current_level < 0
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._get_tracing_state() is None
+    )
+
+
+def may_carry_gradient(tensor: Tensor) -> bool:
+    """Can a gradient, backward or forward, flow to this tensor?"""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return (tensor.requires_grad and torch.is_grad_enabled()) or transformed() or forward_ad._current_level >= 0
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)

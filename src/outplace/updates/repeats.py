@@ -1,0 +1,77 @@
+"""Repeated indices: which of the values counts, and what several of them come to.
+
+All but `none` is free of branches (sorts, scatters and scans), so it traces, batches and differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from outplace.updates import mode
+
+
+def flat(places: Sequence[Tensor | None], shape: Sequence[int]) -> tuple[Tensor, int]:
+    """Each entry of the broadcast index tensors as one number, and how many numbers there are."""
+    chosen = [(place.long(), shape[dim]) for dim, place in enumerate(places) if place is not None]
+    total: Tensor | None = None
+    count = 1
+    for place, size in chosen:
+        place = torch.where(place < 0, place + size, place)
+        total = place if total is None else total * size + place
+        count *= size
+    assert total is not None
+    return total, count
+
+
+def none(places: Sequence[Tensor | None], shape: Sequence[int]) -> bool:
+    """Is every place named once? Looks at the values."""
+    chosen = [(place, shape[dim]) for dim, place in enumerate(places) if place is not None]
+    index = tuple(place for place, _ in chosen)
+    entries = torch.broadcast_shapes(*(place.shape for place in index))
+    order = torch.arange(entries.numel(), device=index[0].device).reshape(entries)
+    latest = torch.empty([size for _, size in chosen], dtype=torch.long, device=index[0].device)
+    latest[index] = order
+    return bool((latest[index] == order).all())  # whoever wrote last: another entry for the same place finds it
+
+
+def last_of_each(entries: Tensor, count: int) -> Tensor:
+    """True at the last of the entries that name the same place; entries as `flat` gives them."""
+    order = torch.arange(entries.numel(), device=entries.device)
+    latest = torch.zeros(count, dtype=torch.long, device=entries.device)
+    latest = latest.scatter_reduce(0, entries.reshape(-1), order, "amax")
+    return (latest[entries.reshape(-1)] == order).reshape(entries.shape)
+
+
+def combined(entries: Tensor, values: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """At the last of the entries for each place: the values of all of them, combined; elsewhere any of them.
+
+    `values` has the shape of `entries` and then its own. The entries are sorted by place, and then scanned within each
+    place: after the step of width w each value stands for up to 2 w entries that end with it.
+    """
+    size = entries.numel()
+    if size < 2:
+        return values
+    rows = values.reshape(size, *values.shape[entries.dim() :])
+    places, order = torch.sort(entries.reshape(-1), stable=True)
+    rows = rows[order]
+    wide = (size,) + (1,) * (rows.dim() - 1)
+    width = 1
+    longest = _longest_run(places) if mode.looks_at_values(places) else size
+    while width < longest:
+        same = torch.cat([places.new_zeros(width, dtype=torch.bool), places[width:] == places[:-width]]).reshape(wide)
+        earlier = torch.cat([rows[:width], rows[:-width]])
+        # ones where nothing is combined: an inf or nan of another place would reach the gradients as 0 * inf
+        rows = torch.where(same, combine(torch.where(same, earlier, 1), rows), rows)
+        width *= 2
+    back = torch.empty_like(order).scatter(0, order, torch.arange(size, device=order.device))
+    return rows[back].reshape(values.shape)
+
+
+def _longest_run(places: Tensor) -> int:
+    """How often the most frequent place is named; `places` are sorted."""
+    order = torch.arange(places.numel(), device=places.device)
+    starts = torch.cat([order.new_zeros(1), torch.where(places[1:] != places[:-1], order[1:], 0)])
+    return int((order - starts.cummax(0).values).max()) + 1

@@ -1,0 +1,92 @@
+"""The short ways for what is common: each looks at as little as it can, and returns None for what it does not know.
+
+A small update is a few microseconds of ATen, so a microsecond of Python counts. `at.update` knows everything, and
+explains what is wrong; whatever fails here is tried again there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outplace.updates import kernels, mode, pieces
+
+NUMBERS = frozenset((float, int))
+BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+FAILURES = (IndexError, RuntimeError, TypeError, ValueError)
+
+
+def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
+    """A mask over leading dimensions, or one that broadcasts; a number, or a tensor of x's shape."""
+    if type(v) in NUMBERS:
+        if not x.is_floating_point():
+            return None
+    elif type(v) is not Tensor or v.dtype is not x.dtype or v.shape != x.shape or v.device != x.device:
+        return None
+    shape = x.shape
+    if mask.shape != shape:
+        missing = x.dim() - mask.dim()
+        if missing == 0:
+            for size, full in zip(mask.shape, shape, strict=True):
+                if size != full and size != 1:
+                    return None
+        elif missing < 0 or missing == x.dim() or mask.shape != shape[:-missing]:
+            return None
+        else:
+            mask = mask.reshape(mask.shape + (1,) * missing)
+    if x.is_cuda:
+        return kernels.masked_set(x, mask, v) if mask.is_cuda else None
+    return torch.where(mask, v, x)
+
+
+def set_view(x: Tensor, index: Any, v: Any) -> Tensor | None:
+    """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
+    if x.numel() >= pieces.FROM_ELEMENTS:
+        return None
+    if type(v) in NUMBERS:
+        if not x.is_floating_point():
+            return None
+    elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
+        return None
+    try:
+        copy = x.clone()
+        copy[index] = v
+        return copy
+    except FAILURES:
+        return None
+
+
+def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
+    """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care."""
+    if index.dtype is not torch.int64 or index.dim() != 1 or index.device != x.device or x.dim() == 0:
+        return None
+    try:
+        if type(v) in NUMBERS:
+            return torch.index_fill(x, 0, index, v) if x.is_floating_point() else None
+        if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
+            return None
+        if unique or not mode.may_carry_gradient(v):
+            if not x.is_cuda and v.dim() == x.dim() and len(v) == len(index):
+                return torch.index_copy(x, 0, index, v)
+            return torch.index_put(x, (index,), v)
+    except FAILURES:
+        pass
+    return None
+
+
+def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
+    """One index tensor on the CPU, without negative indices; a tensor with an entry for each index."""
+    if (
+        x.is_cuda
+        or index.dtype is not torch.int64
+        or index.dim() != 1
+        or type(v) is not Tensor
+        or v.dtype is not x.dtype
+    ):
+        return None
+    try:
+        return torch.index_add(x, 0, index, v) if mode.eager() and v.dim() == x.dim() and len(v) == len(index) else None
+    except FAILURES:
+        return None

@@ -1,0 +1,95 @@
+"""The value of an update: what may be put into a tensor of another dtype, on another device, of another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Number = bool | int | float | complex
+NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def fitted(value: Any, x: Tensor) -> Any:
+    """The value as a number, or as a tensor of x's dtype on x's device; raises where something would be lost."""
+    if isinstance(value, Tensor):
+        return _cast(value, x)
+    if isinstance(value, NUMBERS):
+        _check_number(value, x)
+        return value
+    if _holds_tensors(value):
+        raise TypeError("the value is a sequence of tensors; use torch.stack or torch.cat, which keep their gradients")
+    try:
+        tensor = torch.as_tensor(value, device=x.device)
+        if tensor.is_floating_point() and isinstance(value, Sequence):  # Python's floats are float64
+            tensor = torch.as_tensor(value, device=x.device, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"cannot make a tensor of the value, a {type(value).__name__}: {error}") from None
+    return _cast(tensor, x)
+
+
+def as_tensor(value: Any, x: Tensor) -> Tensor:
+    """A fitted value as a tensor."""
+    return value if isinstance(value, Tensor) else x.new_full((), value)
+
+
+def broadcast(value: Any, shape: Sequence[int]) -> Any:
+    """The value with no more dimensions than `shape`, to which it broadcasts; as in torch, leading ones may go."""
+    if not isinstance(value, Tensor):
+        return value
+    extra = value.dim() - len(shape)
+    stripped = value
+    if extra > 0 and all(size == 1 for size in value.shape[:extra]):
+        stripped = value.reshape(value.shape[extra:])
+    if not broadcasts(stripped.shape, shape):
+        raise ValueError(
+            f"a value of shape {tuple(value.shape)} does not broadcast to x[index], of shape {tuple(shape)}"
+        )
+    return stripped
+
+
+def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Does `shape` broadcast to `to`, without making it larger?"""
+    if len(shape) > len(to):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def _cast(value: Tensor, x: Tensor) -> Tensor:
+    if value.dtype is not x.dtype:
+        if not torch.can_cast(value.dtype, x.dtype):
+            raise TypeError(
+                f"a {_name(value.dtype)} value would be lost in a {_name(x.dtype)} tensor; "
+                f"convert one of them: v.to({x.dtype}) or x.to({value.dtype})"
+            )
+        value = value.to(x.dtype)
+    if value.device != x.device:
+        if value.dim():
+            raise ValueError(f"the value is on {value.device} and x on {x.device}; move it with v.to(x.device)")
+        value = value.to(x.device)
+    return value
+
+
+def _check_number(value: Any, x: Tensor) -> None:
+    if x.is_floating_point():
+        lost = isinstance(value, complex)
+    elif x.is_complex() or not isinstance(value, Number):
+        lost = False
+    elif x.dtype is torch.bool:
+        lost = value not in (0, 1)
+    else:
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        limits = torch.iinfo(x.dtype)
+        lost = not whole or not limits.min <= value <= limits.max  # type: ignore[operator]
+    if lost:
+        raise TypeError(f"the value {value!r} would be lost in a {_name(x.dtype)} tensor; convert x first")
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) or _holds_tensors(v) for v in value)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
