@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outplace.runtime.attach import install, watch
     from outplace.runtime.verdict import WrongGradientError
+    from outplace.updates import at, blend, functional, to_mask
 
-__all__ = ["WrongGradientError", "__version__", "install", "watch"]
+__all__ = ["WrongGradientError", "__version__", "at", "blend", "functional", "install", "to_mask", "watch"]
 __version__ = "0.1.0"
 
 
@@ -36,4 +37,8 @@ def __getattr__(name: str) -> Any:
         from outplace.runtime import verdict
 
         return verdict.WrongGradientError
+    if name in ("at", "blend", "functional", "to_mask"):
+        from outplace import updates
+
+        return getattr(updates, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
