@@ -19,8 +19,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/mkdocs build --strict
-	$(BIN)/mkdocs build --strict --config-file mkdocs.ja.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file mkdocs.ja.yml
 	@echo "open site/index.html"
 
 bench: $(STAMP)
