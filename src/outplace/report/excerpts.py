@@ -15,14 +15,16 @@ Lines = dict[int, str]
 
 def excerpts(diagnoses: Sequence[Diagnosis]) -> dict[str, Lines]:
     """By file: the lines around each site, by number; nothing for files that cannot be read."""
-    found: dict[str, Lines] = {}
+    wanted: dict[str, set[int]] = {}
     for site in (site for diagnosis in diagnoses for site in sites(diagnosis)):
-        lines = found.setdefault(site.file, {})
-        for number in range(max(site.line - CONTEXT, 1), site.end_line + CONTEXT + 1):
-            text = linecache.getline(site.file, number)
-            if text and number not in lines:
-                lines[number] = text.rstrip("\r\n")[:_LONGEST]
-    return {file: dict(sorted(lines.items())) for file, lines in found.items() if lines}
+        wanted.setdefault(site.file, set()).update(range(site.line - CONTEXT, site.end_line + CONTEXT + 1))
+    return {file: lines for file, numbers in wanted.items() if (lines := _lines(file, numbers))}
+
+
+def _lines(file: str, numbers: set[int]) -> Lines:
+    texts = linecache.getlines(file)
+    known = sorted(number for number in numbers if 0 < number <= len(texts))
+    return {number: texts[number - 1].rstrip("\r\n")[:_LONGEST] for number in known}
 
 
 def sites(diagnosis: Diagnosis) -> Iterator[Site]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 from outplace.model import Diagnosis
 from outplace.report.excerpts import excerpts
 from outplace.report.html import render
-from outplace.report.html.views import View, view
+from outplace.report.html.views import View, short_headline, view
 from outplace.report.json import ReportError, read_diagnosis
 from outplace.writing import reason, replace_text
 
 LARGEST = 400_000
 """No page has more bytes than this."""
 
-_FOR_THE_FRAME = 60_000
-_BRIEF = 200
+_FOR_DIAGNOSES = 250_000
+_MOST_NAMED = 100
+"""So many of the diagnoses that there is no room for are named, the others only counted."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,17 @@ def page(report: Mapping[str, Any], extra: Sequence[Section] = ()) -> str:
     sources = {
         file: {int(number): text for number, text in lines.items()} for file, lines in report.get("sources", {}).items()
     }
-    views = [
-        view(read_diagnosis(entry), sources, f"bug{number}", entry.get("ranks"))
-        for number, entry in enumerate(report["diagnoses"], 1)
-    ]
-    room = LARGEST - _FOR_THE_FRAME - sum(len(section.html.encode(errors="replace")) for section in extra)
-    articles, brief = _within(views, room)
+    entries = report["diagnoses"]
+    diagnoses = [read_diagnosis(entry) for entry in entries]
+    views = (
+        view(diagnosis, sources, f"bug{number}", entry.get("ranks"))
+        for number, (diagnosis, entry) in enumerate(zip(diagnoses, entries, strict=True), 1)
+    )
+    articles = _within(views, len(diagnoses), _FOR_DIAGNOSES)
     return render.page(
+        count=len(diagnoses),
+        index=[(one.code, short_headline(one)) for one in diagnoses[: len(articles) + _MOST_NAMED]],
         articles=articles,
-        brief=brief[:_BRIEF],
-        untold=len(brief[_BRIEF:]),
-        views=views[: len(articles) + _BRIEF],
         sections=extra,
         versions={"outplace": report["outplace"], "torch": report["torch"]},
     )
@@ -59,9 +60,9 @@ def fragment(diagnoses: Sequence[Diagnosis]) -> str:
     """A piece of HTML with its own style and script, for the output of a notebook's cell."""
     prefix = f"op{secrets.token_hex(4)}"  # a notebook shows many of them in one document
     sources = excerpts(diagnoses)
-    views = [view(diagnosis, sources, f"{prefix}-{number}") for number, diagnosis in enumerate(diagnoses, 1)]
-    articles, brief = _within(views, LARGEST - _FOR_THE_FRAME)
-    return render.fragment(articles=articles, brief=brief[:_BRIEF], untold=len(brief[_BRIEF:]), prefix=prefix)
+    views = (view(diagnosis, sources, f"{prefix}-{number}") for number, diagnosis in enumerate(diagnoses, 1))
+    articles = _within(views, len(diagnoses), _FOR_DIAGNOSES)
+    return render.fragment(articles=articles, left_out=len(diagnoses) - len(articles), prefix=prefix)
 
 
 def write(path: str | os.PathLike[str], report: Mapping[str, Any], extra: Sequence[Section] = ()) -> None:
@@ -73,13 +74,13 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any], extra: Sequen
         raise ReportError(f"cannot write the report to {target}: {reason(target, error)}") from error
 
 
-def _within(views: Sequence[View], room: int) -> tuple[list[str], list[View]]:
-    """As many diagnoses as there is room for in full; the others are only named."""
+def _within(views: Iterable[View], count: int, room: int) -> list[str]:
+    """As many diagnoses as there is room for."""
     articles: list[str] = []
-    for number, one in enumerate(views):
-        article = render.article(one, number + 1, len(views))
+    for one in views:
+        article = render.article(one, len(articles) + 1, count)
         room -= len(article.encode(errors="replace"))
         if room < 0:
-            return articles, list(views[number:])
+            break
         articles.append(article)
-    return articles, []
+    return articles

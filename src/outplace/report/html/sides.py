@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
@@ -15,6 +15,7 @@ from outplace.report.html import highlight
 from outplace.report.html.highlight import Stretch
 
 MOST_ROWS = 120
+_LONGEST = 400
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Row:
 
 def rows(diff: str) -> list[Row]:
     """The rows of a diff; none where the text is no unified diff."""
-    lines = condense(list(parse(diff)))
+    lines = condense([replace(line, text=line.text[:_LONGEST]) for line in parse(diff)])
     margin = min((_indent(line.text) for line in lines if line.sign in "+- " and line.text.strip()), default=0)
     return list(_rows(lines, margin))[:MOST_ROWS]
 

@@ -16,7 +16,7 @@ from outplace.report.html.places import Places
 
 _GLYPHS = for_encoding("utf-8")
 _LONGEST_MESSAGE = 4_000
-_LONGEST_PATCH = 40_000
+_LONGEST_PATCH = 10_000
 _HEIGHT_OF_BOXES = 250
 _SAFETY = {"safe": "safe", "unsafe": "look it over", "suggestion": "suggestion"}
 
@@ -56,9 +56,8 @@ class View:
     id: str
     code: str
     kind: str
-    headline: str
     sentence: str
-    """The headline without the tensor's form, which stands apart."""
+    """What happened, without the tensor's form, which stands apart."""
     name: str
     form: str
     why: str
@@ -94,7 +93,6 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         id=id,
         code=diagnosis.code,
         kind=diagnosis.kind,
-        headline=short(words.headline(diagnosis), 300),
         sentence=_sentence(diagnosis),
         name=short(tensor.name or "the tensor", 60),
         form=words.form(tensor),
@@ -114,6 +112,11 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         message="" if story.is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
         lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
     )
+
+
+def short_headline(diagnosis: Diagnosis) -> str:
+    """What happened, for an index."""
+    return short(words.headline(diagnosis), 160)
 
 
 def _height(panes: Sequence[Pane]) -> int:
