@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outplace.source import python_model, torch_model
@@ -15,6 +16,7 @@ from outplace.source.values import (
     Choice,
     Class,
     Const,
+    Context,
     Dictionary,
     Function,
     GradMode,
@@ -144,11 +146,35 @@ def call_function(
     interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Runs a function of the project on these arguments."""
+    if function.kind == "contextmanager":
+        return Context(function, args, keywords)
+    return _run(interpreter, function, args, keywords)
+
+
+def run_around(
+    interpreter: Interpreter,
+    function: Function,
+    args: list[Value],
+    keywords: dict[str, Value],
+    at_yield: Callable[[Value], None],
+) -> None:
+    """Runs a generator function, and something at its first `yield`."""
+    _run(interpreter, function, args, keywords, at_yield)
+
+
+def _run(
+    interpreter: Interpreter,
+    function: Function,
+    args: list[Value],
+    keywords: dict[str, Value],
+    at_yield: Callable[[Value], None] | None = None,
+) -> Value:
     active = sum(frame.function is not None and frame.function.node is function.node for frame in interpreter.frames)
     if active > 3 or len(interpreter.frames) > DEEPEST_CALL:
         return UNKNOWN
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
+    frame.at_yield = at_yield
     _bind_arguments(interpreter, function, frame.scope, args, keywords)
     mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
     if function.grad is not None:

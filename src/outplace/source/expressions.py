@@ -190,10 +190,15 @@ def _comprehension(
 
 
 def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:
+    """Known where all its parts are: modules are often set and found under such names."""
+    text: str | None = ""
     for part in node.values:
-        if isinstance(part, ast.FormattedValue):
-            interpreter.eval(part.value)
-    return PLAIN
+        value = interpreter.eval(part.value if isinstance(part, ast.FormattedValue) else part)
+        formatted = isinstance(part, ast.FormattedValue) and (part.format_spec is not None or part.conversion != -1)
+        if not isinstance(value, Const) or not isinstance(value.value, str | int) or formatted:
+            text = None
+        text = None if text is None else f"{text}{value.value}"  # type: ignore[attr-defined]
+    return PLAIN if text is None else Const(text)
 
 
 def _named_expr(interpreter: Interpreter, node: ast.NamedExpr) -> Value:
@@ -207,7 +212,13 @@ def _starred(interpreter: Interpreter, node: ast.Starred) -> Value:
 
 
 def _yield(interpreter: Interpreter, node: ast.Yield) -> Value:
-    interpreter.frame.yields.append(interpreter.eval(node.value) if node.value is not None else NONE)
+    value = interpreter.eval(node.value) if node.value is not None else NONE
+    frame = interpreter.frame
+    if frame.at_yield is not None:
+        run, frame.at_yield = frame.at_yield, None
+        run(value)
+    else:
+        frame.yields.append(value)
     return UNKNOWN
 
 

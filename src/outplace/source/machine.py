@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outplace.source.project import Module
 from outplace.source.values import Function, Scope, Value
 
@@ -27,9 +29,11 @@ LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
 class Frame:
     """A running function: its scope, what it returned so far, and where it is."""
 
-    __slots__ = ("function", "module", "name", "returns", "scope", "yields")
+    __slots__ = ("at_yield", "function", "module", "name", "returns", "scope", "yields")
 
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
         self.returns: list[Value] = []
         self.yields: list[Value] = []
+        self.at_yield: Callable[[Value], None] | None = None
+        """What runs at a `yield`: the block of the `with` statement that a context manager was entered by."""

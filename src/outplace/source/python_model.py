@@ -15,6 +15,7 @@ from outplace.source.values import (
     Class,
     Const,
     Dictionary,
+    Done,
     Function,
     Instance,
     Items,
@@ -330,6 +331,8 @@ def method(
         return PLAIN
     if isinstance(receiver, Class) and name == "__init__":
         return NONE
+    if isinstance(receiver, Done):
+        return receiver.result if name in ("result", "get", "wait") else PLAIN
     return None
 
 
@@ -413,6 +416,16 @@ def call_outside(
         )
     if name == "functools.partial" and args:
         return _partial(args, keywords)
+    if name == "functools.reduce" and len(args) > 1:
+        return _reduce(interpreter, args, node)
+    if name in ("concurrent.futures.ThreadPoolExecutor", "multiprocessing.pool.ThreadPool"):
+        return Outside("pool")
+    if name in ("pool.map", "pool.imap"):
+        return _map(interpreter, args, keywords, node)
+    if name in ("pool.submit", "pool.apply_async") and args:
+        return Done(interpreter.call(args[0], args[1:], keywords, node))
+    if name == "concurrent.futures.as_completed" and args:
+        return args[0]
     if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):
         return _collection(name, args)
     if name in ("itertools.count", "itertools.repeat", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
@@ -437,6 +450,16 @@ def _operator(interpreter: Interpreter, function: str, args: list[Value], node: 
         names = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_"}
         return torch_model.run_op(interpreter, names[function], args, {}, node, method=True)
     return interpreter.binary(_IN_PLACE_OPERATORS[function], args[0], args[1], node)
+
+
+def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:
+    items = iterate(interpreter, args[1], node, most=4)
+    if len(args) > 2:
+        items = [args[2], *items]
+    total = items[0] if items else UNKNOWN
+    for item_value in items[1:]:
+        total = interpreter.call(args[0], [total, item_value], {}, node)
+    return total
 
 
 def _shared_memory(args: list[Value]) -> Any:
@@ -485,12 +508,17 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     return made
 
 
+_MOST_NUMBERS = 4
+"""Longer ranges are not gone through one by one."""
+
+
 def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
     ends = [arg.value for arg in args if isinstance(arg, Const) and isinstance(arg.value, int)]
     if args and len(ends) == len(args) and (len(ends) < 3 or ends[2]):
         numbers = range(*ends)
-        items: list[Value] = [Const(number) for number in numbers[:2]]
-        return Items(items, rest=PLAIN if len(numbers) > 2 else None)
+        shown = numbers if len(numbers) <= _MOST_NUMBERS else numbers[:2]
+        items: list[Value] = [Const(number) for number in shown]
+        return Items(items, rest=PLAIN if len(numbers) > len(shown) else None)
     first: list[Value] = [Const(0)] if len(args) == 1 else [arg for arg in args[:1] if isinstance(arg, Const)]
     return Items(first, rest=PLAIN)
 

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model, torch_model
+from outplace.source.calls import run_around
 from outplace.source.machine import LEAST_FINAL, ROUNDS, Frame, Stop
 from outplace.source.values import (
     NONE,
     UNKNOWN,
     Bound,
     Class,
+    Context,
     Function,
     GradMode,
     Imported,
@@ -178,19 +180,47 @@ def _while(interpreter: Interpreter, node: ast.While) -> int:
 
 
 def _with(interpreter: Interpreter, node: ast.With | ast.AsyncWith) -> int:
-    mode = interpreter.grad
-    for item in node.items:
-        manager = interpreter.eval(item.context_expr)
-        if isinstance(manager, GradMode):
-            interpreter.grad = manager.mode
-        entered: Value = manager
-        if isinstance(manager, Instance) and isinstance(enter := manager.cls.find("__enter__"), Function):
-            entered = interpreter.call_function(enter, [manager], {}, node)
-        if item.optional_vars is not None:
-            interpreter.bind(item.optional_vars, entered, node)
-    ended = interpreter.block(node.body)
+    return _within(interpreter, node, node.items)
+
+
+def _within(interpreter: Interpreter, node: ast.With | ast.AsyncWith, items: list[ast.withitem]) -> int:
+    """The block, inside the first of these context managers, inside the others."""
+    if not items:
+        return interpreter.block(node.body)
+    item, mode = items[0], interpreter.grad
+    manager = interpreter.eval(item.context_expr)
+    if isinstance(manager, Context):
+        return _around(interpreter, manager, node, items)
+    if isinstance(manager, GradMode):
+        interpreter.grad = manager.mode
+    entered: Value = manager
+    if isinstance(manager, Instance) and isinstance(enter := manager.cls.find("__enter__"), Function):
+        entered = interpreter.call_function(enter, [manager], {}, node)
+    if item.optional_vars is not None:
+        interpreter.bind(item.optional_vars, entered, node)
+    ended = _within(interpreter, node, items[1:])
     interpreter.grad = mode
+    if isinstance(manager, Instance) and isinstance(leave := manager.cls.find("__exit__"), Function):
+        interpreter.call_function(leave, [manager, NONE, NONE, NONE], {}, node)
     return ended
+
+
+def _around(
+    interpreter: Interpreter, manager: Context, node: ast.With | ast.AsyncWith, items: list[ast.withitem]
+) -> int:
+    """A generator is run, and the block at the moment it yields, in the frame that the statement stands in."""
+    ends: list[int] = []
+    own = list(interpreter.frames)
+
+    def block(value: Value) -> None:
+        kept, interpreter.frames = interpreter.frames, own
+        if items[0].optional_vars is not None:
+            interpreter.bind(items[0].optional_vars, value, node)
+        ends.append(_within(interpreter, node, items[1:]))
+        interpreter.frames = kept
+
+    run_around(interpreter, manager.function, manager.args, manager.keywords, block)
+    return ends[0] if ends else _within(interpreter, node, items[1:])
 
 
 def _try(interpreter: Interpreter, node: Any) -> int:
@@ -248,7 +278,7 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
                 interpreter.frame.scope.names[f"{getter.node.name}.setter"] = function  # type: ignore[union-attr]
                 return getter
     elif name in ("contextmanager", "asynccontextmanager"):
-        return UNKNOWN
+        function.kind = "contextmanager"
     elif isinstance(decorator, Function) and _touches_tensors(decorator):
         made = interpreter.call(decorator, [value], {}, node)
         return made if isinstance(made, Function | Bound) else value

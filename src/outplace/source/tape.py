@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ class Save:
 class Node:
     """One operation that autograd recorded."""
 
-    __slots__ = ("inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
+    __slots__ = ("backward", "inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
         self.operation, self.place, self.time, self.path = operation, place, time, path
@@ -91,6 +91,8 @@ class Node:
         self.leaves: list[Tensor] = []
         self.saves: list[Save] = []
         self.outputs: list[Storage] = []
+        self.backward: Callable[[], None] | None = None
+        """Runs the backward of a custom Function."""
 
 
 @dataclass(frozen=True)
@@ -142,17 +144,24 @@ class Tape:
         tensor.storage.writes.append(write)
         return write
 
-    def accumulate(self, roots: list[Node], inputs: list[Tensor] | None = None) -> None:
+    def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
         """`loss.backward()`: a backward that leaves gradients with the leaves."""
         self.went_backward |= bool(roots)
         self.opaque |= not roots
-        for leaf in inputs if inputs is not None else (leaf for node in self._reached(roots) for leaf in node.leaves):
-            leaf.graded = True
         self.backward(roots, inputs)
+        reached = self._reached(roots)
+        leaves = inputs if inputs is not None else [leaf for node in reached for leaf in node.leaves]
+        for leaf in {id(leaf): leaf for leaf in leaves}.values():
+            if leaf.graded and leaf.grad is not None:
+                self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
+            leaf.graded = True
 
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
+        functions: list[Callable[[], None]] = []
         for node in self._reached(list(roots), inputs):
+            if node.backward is not None:
+                functions.append(node.backward)
             for save in node.saves:
                 for write in save.storage.writes:
                     if write.time > save.time and _compatible(write.path, node.path, self.path):
@@ -161,6 +170,8 @@ class Tape:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and _compatible(write.path, self.path):
                         self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
+        for run in functions:
+            run()
 
     def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
         kind = "saved" if write.tracked else "silent-data"

@@ -52,7 +52,7 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "certain", "dtype", "expanded", "family", "graded", "gradient", "inference", "known", "leaf", "made", "node",
+        "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "inference", "known", "leaf", "node",
         "packed", "parameter", "region", "requires_grad", "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
@@ -96,7 +96,8 @@ class Tensor(Value):
         """A gradient that autograd handed to a hook."""
         self.graded: bool | None = False
         """Has a leaf got a gradient, which an optimizer would step by?"""
-        self.made: ast.AST | None = None
+        self.grad: Tensor | None = None
+        """Its gradient, once somebody has looked at it."""
 
 
 class Items(Value):
@@ -252,6 +253,24 @@ class Instance(Value):
         """Has a full backward hook: its output passes through a custom Function."""
 
 
+class Context(Value):
+    """A call of a generator function that is a context manager: its body runs around the `with` block."""
+
+    __slots__ = ("args", "function", "keywords")
+
+    def __init__(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> None:
+        self.function, self.args, self.keywords = function, args, keywords
+
+
+class Done(Value):
+    """A future, or whatever else holds a result that has been computed."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, result: Value) -> None:
+        self.result = result
+
+
 class Bound(Value):
     """A method with its receiver, or any callable known by name with what it is called on."""
 
@@ -293,6 +312,12 @@ class Optimizer(Value):
 
     def __init__(self, kind: str, parameters: list[Tensor]) -> None:
         self.kind, self.parameters = kind, parameters
+
+
+class Scaler(Value):
+    """A GradScaler."""
+
+    __slots__ = ()
 
 
 class GradMode(Value):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model.layers import CONTAINERS
 from outplace.source.torch_model.modules import init_container
-from outplace.source.torch_model.tensors import any_grad, node_of, tensors_in
+from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in
 from outplace.source.values import NONE, UNKNOWN, Class, Function, Instance, Items, Tensor, Value
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def class_method(
 def context_method(interpreter: Interpreter, context: Instance, name: str, args: list[Value], node: ast.AST) -> Value:
     """`ctx.save_for_backward` and `ctx.mark_dirty`."""
     if name == "save_for_backward":
-        context.names["saved"] = Items(list(args))
+        context.names["saved_tensors"] = Items(list(args), "tuple")
     return NONE
 
 
@@ -44,7 +45,7 @@ def _apply_function(
     if not isinstance(forward, Function):
         return UNKNOWN
     context = Instance(cls)
-    context.names["saved"] = Items([])
+    context.names["saved_tensors"] = Items([], "tuple")
     mode, interpreter.grad = interpreter.grad, "off" if interpreter.grad == "on" else interpreter.grad
     known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
     separate = cls.find("setup_context") is not None
@@ -61,11 +62,29 @@ def _apply_function(
         )
         recorded.inputs = [before for tensor in inputs if (before := node_of(tensor)) is not None]
         recorded.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
-        kept = context.names["saved"]
+        kept = context.names["saved_tensors"]
+        recorded.backward = _backward(interpreter, cls, context, made, node)
         for place, tensor in enumerate(tensors_in(kept)):
             label = f"saved_tensors[{place}]"
             recorded.saves.append(Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter))
     return _function_results(interpreter, made, recorded, grad, known)
+
+
+def _backward(
+    interpreter: Interpreter, cls: Class, context: Instance, made: Value, node: ast.AST
+) -> Callable[[], None] | None:
+    """Its own backward, which may write what it has saved."""
+    function = cls.find("backward")
+    if not isinstance(function, Function):
+        return None
+
+    def run() -> None:
+        mode, interpreter.grad = interpreter.grad, "off"
+        count = len(made.items) if isinstance(made, Items) else 1
+        interpreter.call_function(function, [context, *[fresh(interpreter) for _ in range(count)]], {}, node)
+        interpreter.grad = mode
+
+    return run
 
 
 def _function_results(

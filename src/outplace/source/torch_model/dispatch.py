@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.methods import tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
+from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.optimizers import optimizer_method, parameters_in
 from outplace.source.torch_model.tensors import set_requires_grad
+from outplace.source.torch_model.transforms import DIFFERENTIATING, run_transformed
 from outplace.source.torch_model.writing import numpy_write
 from outplace.source.values import (
     NONE,
@@ -24,6 +26,7 @@ from outplace.source.values import (
     Layer,
     Optimizer,
     Plain,
+    Scaler,
     Tensor,
     Value,
     join,
@@ -54,6 +57,15 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
     return None
 
 
+def _scaler_method(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
+    """`scaler.scale(loss)` and `scaler.step(optimizer)`."""
+    if name == "scale" and args and isinstance(args[0], Tensor):
+        return run_op(interpreter, "mul", [args[0], PLAIN], {}, node, label="scale")
+    if name == "step" and args:
+        return interpreter.call(interpreter.attribute(args[0], "step", node), [], {}, node)
+    return NONE if name in ("update", "unscale_") else UNKNOWN
+
+
 _SWITCHES = ("inplace", "p", "max_norm")
 """Options of a module that can be set later."""
 
@@ -65,6 +77,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
         elif name == "grad":
             holder.graded = not (isinstance(value, Const) and value.value is None)
+            holder.grad = value if isinstance(value, Tensor) else None
         elif name == "requires_grad" and isinstance(value, Const):
             set_requires_grad(interpreter, holder, bool(value.value))
     elif isinstance(holder, Layer):
@@ -84,6 +97,10 @@ def method(
         return join([method(interpreter, option, name, args, keywords, node) or UNKNOWN for option in receiver.options])
     if isinstance(receiver, Tensor):
         return tensor_method(interpreter, receiver, name, args, keywords, node)
+    if isinstance(receiver, Scaler):
+        return _scaler_method(interpreter, name, args, node)
+    if name.startswith("__") and name.strip("_") in DIFFERENTIATING:
+        return run_transformed(interpreter, name.strip("_"), receiver, args, keywords, node)
     if isinstance(receiver, Optimizer):
         return optimizer_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):

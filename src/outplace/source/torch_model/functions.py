@@ -22,6 +22,7 @@ from outplace.source.torch_model.tensors import (
     requires_grad,
     tensors_in,
 )
+from outplace.source.torch_model.transforms import DIFFERENTIATING, functional_call, transformed
 from outplace.source.torch_model.writing import check_overlap
 from outplace.source.values import (
     NONE,
@@ -32,6 +33,7 @@ from outplace.source.values import (
     GradMode,
     Items,
     Plain,
+    Scaler,
     Tensor,
     Torch,
     Unknown,
@@ -98,6 +100,8 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     if name.startswith("torch.ops.aten."):
         name = f"torch.{name.split('.')[3]}"
         short = name.rpartition(".")[2]
+    if name.startswith(("torch.func.", "functorch.")) and short in DIFFERENTIATING:
+        return transformed(short, args)
     special = _FUNCTIONS.get(name)
     if special is not None:
         made: Value = special(interpreter, args, keywords, node)
@@ -259,7 +263,8 @@ def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str
 
 def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
-    interpreter.tape.accumulate(roots, list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None)
+    inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
+    interpreter.tape.accumulate(roots, interpreter.place(node), inputs)
     return NONE
 
 
@@ -314,6 +319,49 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return Items(grids, "tuple")
 
 
+def _unpacked(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`pad_packed_sequence`: the sequence and its lengths."""
+    whole = _cat("padded")(interpreter, args[:1], {}, node)
+    return Items([whole, fresh(interpreter, False, "int")], "tuple")
+
+
+def _vmap(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return transformed("vmap", args)
+
+
+def _sparse_mm(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return run_op(interpreter, "mm", args, keywords, node, label="sparse.mm")
+
+
+def _embedding(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """With `max_norm` it first shortens the rows it looks up, in place."""
+    limit = keywords.get("max_norm", args[3] if len(args) > 3 else NONE)
+    weight = args[1] if len(args) > 1 else keywords.get("weight")
+    if isinstance(weight, Tensor) and not (isinstance(limit, Const) and limit.value is None):
+        interpreter.tape.write(weight, interpreter.place(node), "embedding_renorm_", target=ast.unparse(node.args[1]))  # type: ignore[attr-defined]
+    plain = {key: value for key, value in keywords.items() if key == "weight"}
+    return run_op(interpreter, "nn.functional.embedding", args[:2], plain, node, label="embedding")
+
+
+def _scaler(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return Scaler()
+
+
+def _loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """Batches of tensors that need no grad, where the data set is made of tensors."""
+    given = args[0] if args else keywords.get("dataset", UNKNOWN)
+    if isinstance(given, Items) and given.kind == "tuple" and given.items:
+        batch: list[Value] = []
+        for column in given.items:
+            kind = column.dtype if isinstance(column, Tensor) else None
+            part = fresh(interpreter, False, kind)
+            if isinstance(column, Tensor) and column.shape:
+                part.shape = (None, *column.shape[1:])
+            batch.append(part)
+        return Items([], rest=Items(batch, "list"))
+    return UNKNOWN
+
+
 def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return args[0] if args else UNKNOWN
 
@@ -328,6 +376,17 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.meshgrid": _meshgrid, "torch.manual_seed": lambda i, a, k, n: PLAIN,
     "torch.is_tensor": lambda i, a, k, n: Const(True) if a and isinstance(a[0], Tensor) and a[0].known else PLAIN,
     "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,
-    "torch.utils.data.DataLoader": lambda i, a, k, n: UNKNOWN,
+    "torch.func.functional_call": functional_call, "torch.nn.utils.stateless.functional_call": functional_call,
+    "torch.sparse.mm": _sparse_mm, "torch.nn.functional.embedding": _embedding, "torch.vmap": _vmap,
+    "torch.nn.utils.spectral_norm": _same, "torch.nn.utils.weight_norm": _same,
+    "torch.nn.utils.parametrizations.spectral_norm": _same, "torch.nn.utils.parametrizations.weight_norm": _same,
+    "torch.nn.utils.parametrizations.orthogonal": _same, "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
+    "torch.nn.utils.rnn.pad_sequence": _cat("padded"), "torch.nn.utils.rnn.pack_padded_sequence": _cat("packed"),
+    "torch.nn.utils.rnn.pack_sequence": _cat("packed"), "torch.nn.utils.rnn.pad_packed_sequence": _unpacked,
+    "torch.nn.utils.parameters_to_vector": _cat("CatBackward0"), "torch.block_diag": _cat("CatBackward0"),
+    "torch.column_stack": _cat("CatBackward0"), "torch.dstack": _cat("CatBackward0"),
+    "torch.amp.GradScaler": _scaler, "torch.cuda.amp.GradScaler": _scaler, "torch.amp.grad_scaler.GradScaler": _scaler,
+    "torch.utils.data.TensorDataset": lambda i, a, k, n: Items(list(a), "tuple"),
+    "torch.utils.data.DataLoader": _loader,
     "torch.atleast_1d": _same, "torch.atleast_2d": _same,
 }  # fmt: skip

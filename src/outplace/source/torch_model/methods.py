@@ -55,9 +55,10 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
         return alias
     if name == "grad":
-        gradient = fresh(interpreter, False, tensor.dtype)
-        gradient.shape = tensor.shape
-        return gradient
+        if tensor.grad is None:
+            tensor.grad = fresh(interpreter, False, tensor.dtype)
+            tensor.grad.shape = tensor.shape
+        return tensor.grad
     if name == "requires_grad":
         known = requires_grad(tensor)
         return PLAIN if known is None else Const(known)
@@ -108,7 +109,7 @@ def _backward(
 ) -> Value:
     root = node_of(tensor)
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
-    interpreter.tape.accumulate([root] if root is not None else [], inputs)
+    interpreter.tape.accumulate([root] if root is not None else [], interpreter.place(node), inputs)
     return NONE
 
 
@@ -195,6 +196,12 @@ def _reduced(name: str) -> Any:
     return run
 
 
+def _copied(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return run_op(interpreter, "clone", [tensor], {}, node)
+
+
 def _size(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -212,6 +219,7 @@ _TENSOR_METHODS: dict[str, Any] = {
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,
+    "to_sparse": _copied, "to_sparse_csr": _copied, "to_dense": _copied, "coalesce": lambda i, t, a, k, n: t,
     "retain_grad": lambda i, t, a, k, n: NONE, "share_memory_": lambda i, t, a, k, n: t,
     "max": _reduced("max"), "min": _reduced("min"), "sort": _reduced("sort"), "topk": _reduced("topk"),
     "median": _reduced("median"), "kthvalue": _reduced("kthvalue"), "mode": _reduced("mode"),

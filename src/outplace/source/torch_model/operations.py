@@ -320,7 +320,6 @@ def _shared_result(
             return source
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)
         result.certain = source.certain and bool(sure)
-        result.made = node
         result.view = _view_kind(interpreter, how, source)
         result.expanded = source.expanded
         result.untracked = how == "untracked" or source.untracked

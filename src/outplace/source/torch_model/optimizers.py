@@ -84,3 +84,4 @@ def forget_gradients(
     if isinstance(to_none, Const) and to_none.value:
         for tensor in parameters:
             tensor.graded = None if interpreter.tape.path and tensor.graded else False
+            tensor.grad = None

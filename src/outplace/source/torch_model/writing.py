@@ -39,7 +39,7 @@ def target_text(node: ast.AST) -> str:
         return ast.unparse(node.target)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
         return ast.unparse(node.func.value)
-    if isinstance(node, ast.Call) and node.args:
+    if isinstance(node, ast.Call) and node.args and not isinstance(node.func, ast.Name):
         return ast.unparse(node.args[0])
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         return ast.unparse(node.targets[0].value)

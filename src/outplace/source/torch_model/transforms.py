@@ -1,0 +1,79 @@
+"""torch.func: functions made of functions, and modules called with other parameters."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source.torch_model.modules import children_of
+from outplace.source.torch_model.tensors import fresh, node_of, tensors_in
+from outplace.source.values import NONE, UNKNOWN, Bound, Dictionary, Instance, Items, Layer, Tensor, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+DIFFERENTIATING = {"grad", "value_and_grad", "grad_and_value", "jacrev", "jacfwd", "hessian", "vjp", "vmap"}
+
+
+def transformed(name: str, args: list[Value]) -> Value:
+    """`torch.func.grad(f)` and its kin: a function that is run when it is called."""
+    return Bound(f"__{name}__", args[0]) if args else UNKNOWN
+
+
+def run_transformed(
+    interpreter: Interpreter, name: str, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Runs the function, on a first argument that requires grad, and goes backward."""
+    if name == "vmap":
+        return interpreter.call(function, args, keywords, node)
+    given = [_tracked(interpreter, args[0]), *args[1:]] if args else []
+    made = interpreter.call(function, given, keywords, node)
+    roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
+    interpreter.tape.backward(roots)
+    gradient = fresh(interpreter, None, "float")
+    return Items([made, gradient], "tuple") if name == "value_and_grad" else gradient
+
+
+def _tracked(interpreter: Interpreter, value: Value) -> Value:
+    """The same memory, as an input of the function: it requires grad and may be written."""
+    if isinstance(value, Tensor):
+        inner = Tensor(value.storage, True, dtype=value.dtype)
+        inner.shape, inner.packed, inner.since = value.shape, value.packed, interpreter.tape.tick()
+        return inner
+    if isinstance(value, Dictionary):
+        return Dictionary({key: _tracked(interpreter, item) for key, item in value.items.items()}, value.rest)
+    if isinstance(value, Items):
+        return Items([_tracked(interpreter, item) for item in value.items], value.kind, value.rest)
+    return value
+
+
+def functional_call(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`torch.func.functional_call(module, parameters, args)`: the module with other parameters for the while."""
+    if len(args) < 2:
+        return UNKNOWN
+    module, given = args[0], args[1]
+    rest = args[2] if len(args) > 2 else keywords.get("args", Items([]))
+    swapped: list[tuple[dict[str, Value], str, Value | None]] = []
+    if isinstance(given, Dictionary):
+        for name, value in given.items.items():
+            holder, last = _holder(module, str(name))
+            if holder is not None:
+                swapped.append((holder, last, holder.get(last)))
+                holder[last] = value
+    result = interpreter.call(module, list(rest.items) if isinstance(rest, Items) else [rest], {}, node)
+    for holder, last, before in swapped:
+        if before is None:
+            del holder[last]
+        else:
+            holder[last] = before
+    return result
+
+
+def _holder(module: Value, name: str) -> tuple[dict[str, Value] | None, str]:
+    """The names that a parameter is found in, by its dotted name."""
+    *path, last = name.split(".")
+    for part in path:
+        module = children_of(module).get(part, NONE)
+    if isinstance(module, Layer):
+        return module.state, last  # type: ignore[return-value]
+    return (module.names if isinstance(module, Instance) else None), last
