@@ -28,7 +28,7 @@ from outplace.report.json import read_diagnosis, report
 LIMIT = 400_000
 
 
-def data(*diagnoses: Diagnosis, **files: dict[str, str]) -> dict:
+def data(*diagnoses: Diagnosis) -> dict:
     return {**report(diagnoses, "2.13.0"), "sources": sources()}
 
 
