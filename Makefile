@@ -3,20 +3,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
-.PHONY: run test lint bench docs clean
+.PHONY: run test lint chromium bench docs clean
 
 run: $(STAMP)
 	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
 	  test $$status -eq 1 || { echo "expected the example to fail with exit code 1, got $$status"; exit 1; }
 
-test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2
+test: $(STAMP) lint chromium
+	$(BIN)/python -m pytest -n 2 -rs
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The HTML report is tried in a real browser.
+chromium:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -qq -y chromium; } || \
+	  echo "There is no Chromium, and it cannot be installed here: tests/report/test_html_browser.py is left out."
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
