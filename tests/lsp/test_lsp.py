@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -161,6 +162,23 @@ def test_configuration_of_the_project(editor):
     editor.change(saved, BUG + "\n")
     editor.expect(saved, "OUT201")
     assert len([message for message in editor.messages if "did you mean select" in message]) == 1
+
+
+def test_the_baseline_of_the_project(editor):
+    folder = editor.folder / "old code"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text('[tool.outplace]\nbaseline = "known.json"\n')
+    known = {"file": "old.py", "code": "OUT201", "function": "<module>", "statement": "y+=1", "count": 1}
+    (folder / "known.json").write_text(json.dumps({"schema": 1, "findings": [known]}))
+    uri = editor.open("old code/old.py", BUG + "y *= 2\n")
+    editor.expect(uri)
+    editor.change(uri, BUG + "z = y.exp()\nz *= 2\nz.sum().backward()\n")
+    (shown,) = editor.expect(uri, "OUT201")
+    assert "z" in shown.message
+    (folder / "known.json").unlink()
+    editor.change(uri, BUG)
+    editor.expect(uri, "OUT201")
+    assert any("cannot read the baseline" in message for message in editor.messages)
 
 
 def test_unsaved_text_of_an_imported_file(editor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outplace.checking import config as configs
 from outplace.checking import noqa, one
@@ -41,9 +41,14 @@ def settings_for(path: str, folder: str) -> tuple[Settings, str | None]:
     """The settings for a document, and what is wrong with its configuration; `folder` is for those that are no file."""
     start = os.path.dirname(path) if os.path.isabs(path) else folder
     try:
-        return resolve(configs.find(start), Overrides(start)), None
+        settings = resolve(configs.find(start), Overrides(start))
     except OutplaceError as error:
         return resolve(Config(start), Overrides(start)), str(error)
+    try:
+        _unknown((), settings)
+    except OutplaceError as error:
+        return replace(settings, baseline=None), str(error)
+    return settings, None
 
 
 def excluded(path: str, settings: Settings) -> bool:
@@ -70,9 +75,16 @@ def check(subject: Subject, settings: Settings) -> Outcome:
         outcome = one.check_data(subject.path, json.dumps(book).encode(), project, fixes=False)
     else:
         outcome = one.check_text(subject.path, subject.text, project, fixes=False)
-    return Outcome(
-        outcome.file, tuple(settings.keep(outcome.findings)), outcome.failure, outcome.notes, outcome.dependencies
-    )
+    return replace(outcome, findings=tuple(_unknown(settings.keep(outcome.findings), settings)))
+
+
+def _unknown(findings: Sequence[Finding], settings: Settings) -> Sequence[Finding]:
+    """The findings that the project's baseline does not know."""
+    if settings.baseline is None:
+        return findings
+    from outplace.checking.baseline import Baseline
+
+    return Baseline(settings.baseline).unknown(findings)
 
 
 def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[Fix, str] | None:
