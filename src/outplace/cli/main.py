@@ -17,6 +17,7 @@ _COMMANDS = {
     "fix": "Rewrite in-place bugs in source code.",
     "lsp": "Serve an editor: findings, explanations and fixes while you type.",
     "op": "Say what an operation keeps for its backward, and so what may be overwritten after it.",
+    "reclaim": "Find the lines where an in-place form is safe and saves memory; prove it, write it.",
     "rules": "List all rules.",
     "run": "Run a program; when an in-place operation breaks its backward, name the lines.",
 }

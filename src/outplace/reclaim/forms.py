@@ -10,10 +10,10 @@ from outplace.repair.code import Code, is_library, same
 from outplace.repair.edits import Edit
 from outplace.repair.forms.inplace_flag import POSITION
 
-_TORCH_FUNCTIONS = frozenset(
-    "abs ceil celu clamp clamp_max clamp_min exp exp2 expm1 floor neg reciprocal relu round rsqrt selu sigmoid "
-    "sqrt tanh threshold trunc".split()
-)
+_TORCH_FUNCTIONS = {
+    "abs", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "exp", "exp2", "expm1", "floor", "neg", "reciprocal",
+    "relu", "round", "rsqrt", "selu", "sigmoid", "sqrt", "tanh", "threshold", "trunc",
+}  # fmt: skip
 """Functions of torch that have a form with an underscore beside them."""
 
 _SPELLINGS = {

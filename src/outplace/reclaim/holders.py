@@ -1,4 +1,4 @@
-"""Who else could see a tensor that is to be overwritten: asked of the source, for the paths that did not run as well."""
+"""Who else could see a tensor that is to be overwritten: asked of the source, also for paths that did not run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | as
     code = files.code(file)
     node = code.at(Site(file, line, end_line, column, end_column, "", "")) if code is not None else None
     return (code, node) if code is not None and node is not None else None
+
+
+def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:
+    """Where a node stands."""
+    function = code.function(node)
+    name = getattr(function, "name", "<lambda>") if function is not None else "<module>"
+    end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    return Site(code.path, node.lineno, end_line, node.col_offset, end_column, name, code.segment(node))
 
 
 def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:

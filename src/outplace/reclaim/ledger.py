@@ -11,6 +11,7 @@ import ast
 import contextlib
 import functools
 import inspect
+import os
 import sys
 import threading
 import weakref
@@ -45,9 +46,11 @@ _SITE = "_outplace_made_at"
 """The attribute in which a module carries the place where it was made; copies of it carry it too."""
 
 CUDA_ROUNDS_TO = 512
+LARGEST_SLACK = 1 << 20
+"""CUDA's allocator hands out a block as it is where less than this would be left of it."""
 
 
-class Ledger(TorchDispatchMode):
+class Ledger(TorchDispatchMode):  # type: ignore[misc]
     """The account of one thread, the main one; what other threads do is left alone."""
 
     def __init__(self) -> None:
@@ -64,6 +67,7 @@ class Ledger(TorchDispatchMode):
         self._call_count = 0
         self._cuda = False
         self._looking = True
+        self._backward: Backward | None = None
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -88,7 +92,7 @@ class Ledger(TorchDispatchMode):
         result = func(*args, **kwargs)
         outputs = tuple(self._tensor(one, given=False) for one in _tensors(result))
         if workspace is not None:
-            self._kept_by_library(workspace.stays() - self._newborn())
+            self._account_for(workspace.stays())
         self.recording.operations.append(
             Operation(
                 func._overloadpacket.__name__,
@@ -115,6 +119,7 @@ class Ledger(TorchDispatchMode):
             tuple(tensor.stride()),
             tensor.storage_offset(),
             str(tensor.dtype),
+            tensor.element_size(),
             tensor.requires_grad,
             tensor.is_leaf,
             given and tensor._is_view(),
@@ -130,35 +135,35 @@ class Ledger(TorchDispatchMode):
             number = known[1]
             if self.recording.storages[number].nbytes == size:
                 return number
-            self._died(key, number)
+            self._died(key, number, None)
         number = len(self.recording.storages)
         device = str(memory.device)
         self._cuda = self._cuda or device.startswith("cuda")
         self.recording.storages.append(Storage(size, device, max(self._now, 0), None, None if given else self._now))
-        self._alive[key] = (weakref.ref(memory, lambda _, key=key, number=number: self._died(key, number)), number)
+        self._alive[key] = (weakref.ref(memory, functools.partial(self._died, key, number)), number)
         return number
 
-    def _died(self, key: int, number: int) -> None:
+    def _died(self, key: int, number: int, _: object) -> None:
         storage = self.recording.storages[number]
         if storage.died is None and self.on:
             storage.died = max(self._now, 0)
         if key in self._alive and self._alive[key][1] == number:
             del self._alive[key]
 
-    def _newborn(self) -> int:
-        """The bytes that this operation's own results took."""
-        total = 0
+    def _account_for(self, taken: int) -> None:
+        """What CUDA's allocator has handed out during this operation, and no tensor of it has asked for."""
+        made = []
         for storage in reversed(self.recording.storages):
             if storage.born < self._now:
                 break
-            total += rounded(storage) if storage.maker == self._now else 0
-        return total
-
-    def _kept_by_library(self, nbytes: int) -> None:
-        """cuBLAS takes memory at its first call and never gives it back."""
-        if nbytes > 0:
+            if storage.maker == self._now and storage.device.startswith("cuda"):
+                made.append(storage)
+        rest = taken - sum(rounded(storage) for storage in made)
+        if 0 < rest < LARGEST_SLACK * len(made):
+            made[0].slack = rest
+        elif rest > 0:  # cuBLAS takes memory at its first call and never gives it back
             device = f"cuda:{torch.cuda.current_device()}"
-            self.recording.storages.append(Storage(nbytes, device, self._now, None, self._now))
+            self.recording.storages.append(Storage(rest, device, self._now, None, self._now))
 
     # -- places -------------------------------------------------------------------------------------------------------
 
@@ -168,6 +173,8 @@ class Ledger(TorchDispatchMode):
             if own_files[frame.f_code.co_filename]:
                 frames.append((frame.f_code, frame.f_lasti))
             frame = frame.f_back
+        if not frames and self._backward is not None:  # CUDA's backward runs in a thread of its own
+            return self._backward.place
         key = tuple(frames)
         if key not in self._places:
             self._places[key] = len(self.recording.places)
@@ -177,7 +184,7 @@ class Ledger(TorchDispatchMode):
     def _instruction(self, code: Any, offset: int) -> Instruction:
         if (code, offset) not in self._instructions:
             site = sites.at_instruction((code, offset)).site
-            where = (site.file, site.line, site.end_line, site.column, site.end_column)
+            where = (os.path.realpath(site.file), site.line, site.end_line, site.column, site.end_column)
             self._instructions[code, offset] = where
         return self._instructions[code, offset]
 
@@ -235,11 +242,13 @@ class Ledger(TorchDispatchMode):
             self._names(frame)
         begun = Backward(self._now + 1, self._now + 1, self._place(frame), retain, nodes)
         self.recording.backwards.append(begun)
+        self._backward = begun
         return begun
 
     def backward_ends(self, begun: Backward) -> None:
         """Notes when it was over."""
         begun.ended = max(self._now, begun.began)
+        self._backward = None
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
@@ -286,7 +295,7 @@ class Ledger(TorchDispatchMode):
         recording = self.recording
         recording.ended = ended
         for storage in recording.storages:
-            storage.nbytes = rounded(storage)
+            storage.slack += rounded(storage) - storage.nbytes
         devices = {storage.device for storage in recording.storages if storage.device.startswith("cuda")}
         sizes = {
             device: sum(s.nbytes for s in recording.storages if s.device == device) for device in devices or {"cpu"}
@@ -311,11 +320,11 @@ class _Workspace:
 
     def stays(self) -> int:
         """What is allocated now and was not before."""
-        return torch.cuda.memory_allocated() - self._before
+        return int(torch.cuda.memory_allocated() - self._before)
 
     def bytes(self) -> int:
         """What was given back before the operation was over."""
-        return max(0, torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
+        return int(max(0, torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()))
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """Inside the program's own process: keeps its account and its testimony, and ends it after a few steps.
 
 It is started by the environment that `outplace reclaim` gives to the runs it makes. `FOLDER` is where the account and
-the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts that are compiled in place
-of the program's own; `LEDGER` asks for the account (without it nothing watches the operations, and CUDA's allocator
-alone tells the peak).
+the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts that are compiled in
+place of the program's own; `LEDGER` asks for the account (without it nothing watches the operations, and CUDA's
+allocator alone tells the peak).
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class _Probe:
 
             recording = Recording(ended=ended)
         recording.files = [path for path in files if path.endswith(".py")]
+        recording.torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
         recording.allocator_peak = _allocator_peak()
         recording.write(self._folder / RECORDING)
 
@@ -174,4 +175,4 @@ def _allocator_peak() -> int | None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
-    return max(torch.cuda.max_memory_allocated(device) for device in range(torch.cuda.device_count()))
+    return max(int(torch.cuda.max_memory_allocated(device)) for device in range(torch.cuda.device_count()))

@@ -27,6 +27,8 @@ class Storage:
     died: int | None = None
     maker: int | None = None
     """The operation that made it; None where it was there when it was first seen."""
+    slack: int = 0
+    """Bytes beside it that CUDA's allocator could hand to nobody else."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,21 @@ class Tensor:
     stride: tuple[int, ...]
     offset: int
     dtype: str
+    itemsize: int
     requires_grad: bool = False
     leaf: bool = True
     view: bool = False
     watched: bool = False
     """Does it have hooks, or is its gradient to be kept?"""
+
+    def fills(self, nbytes: int) -> bool:
+        """Is it all of its storage, element by element in order?"""
+        size = 1
+        for extent, stride in sorted(zip(self.shape, self.stride, strict=True), key=lambda pair: pair[1]):
+            if extent != 1 and stride != size:
+                return False
+            size *= extent
+        return self.offset == 0 and size * self.itemsize == nbytes
 
     def fits(self, other: Tensor) -> bool:
         """Could one stand in the other's memory, element by element?"""
@@ -154,6 +166,8 @@ class Recording:
     """Were there more operations than are kept?"""
     device: str = "cpu"
     """The device whose memory this is about."""
+    torch: str = ""
+    """The version of torch."""
     allocator_peak: int | None = None
     """What CUDA's allocator has as its peak."""
 
@@ -191,7 +205,7 @@ def read(path: Path) -> Recording:
     data["operations"] = [_operation(one) for one in data["operations"]]
     data["places"] = [tuple((str(i[0]), *map(int, i[1:])) for i in place) for place in data["places"]]
     for name, kind in (("modules", Module), ("saved", Saved), ("held", Held), ("backwards", Backward), ("sums", Sum)):
-        data[name] = [kind(**one) for one in data[name]]  # type: ignore[operator]
+        data[name] = [kind(**one) for one in data[name]]
     return Recording(**data)
 
 

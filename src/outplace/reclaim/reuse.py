@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from outplace.knowledge.ops import lookup
-from outplace.model import Site
 from outplace.reclaim import forms
-from outplace.reclaim.holders import made_for_good, may_overwrite, node_at
+from outplace.reclaim.holders import made_for_good, may_overwrite, node_at, site_of
 from outplace.reclaim.recording import Instruction, Operation, Recording, Tensor
 from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.timeline import Change
@@ -18,6 +17,12 @@ from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.forms.inplace_flag import POSITION
 from outplace.repair.origins import class_name
+
+BY_RESULT = {"leaky_relu"}
+"""Operations that keep their input, and whose in-place form takes the same gradient, to the bit, from its result.
+
+`elu_` and its kin do so too, but compute it in another way and round otherwise.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Reuse:
     """Did the input go as soon as the operation was over?"""
 
 
-Key = tuple[str, str, int]
+Key = tuple[str, str, Instruction]
 """Where a change would be made: at an expression ("line") or where a module is made ("module")."""
 
 
@@ -70,21 +75,14 @@ class Reuses:
         if operation.calls:
             module = self._recording.modules[operation.calls[0].module]
             if module.kind in POSITION and module.inplace is False and module.kind in forms.spelled(operation.name):
-                return ("module", operation.name, module.place)
+                made_at = self._recording.places[module.place] if module.place >= 0 else ()
+                return ("module", operation.name, made_at[0]) if made_at else None
             if module.kind:
                 return None  # inside a module of torch's own: not the user's to rewrite
         twin = lookup(f"{operation.name}_")
         if twin is None or twin.writes is None:
             return None
-        instruction = self._recording.places[operation.place][0]
-        return ("line", operation.name, self._line(instruction))
-
-    _lines: dict[Instruction, int]
-
-    def _line(self, instruction: Instruction) -> int:
-        if not hasattr(self, "_lines"):
-            self._lines = {}
-        return self._lines.setdefault(instruction, len(self._lines))
+        return ("line", operation.name, self._recording.places[operation.place][0])
 
     # -- what the run has shown ---------------------------------------------------------------------------------------
 
@@ -107,7 +105,8 @@ class Reuses:
         recording = self._recording
         storage = recording.storages[freed.storage]
         others = [tensor for place, tensor in enumerate(operation.inputs) if place != position]
-        owned = freed.view or freed.watched or (freed.leaf and freed.requires_grad) or storage.maker is None
+        part = freed.view and not freed.fills(storage.nbytes)
+        owned = part or freed.watched or (freed.leaf and freed.requires_grad) or storage.maker is None
         if owned or not freed.fits(result) or any(other.storage == freed.storage for other in others):
             return None
         if storage.nbytes != recording.storages[result.storage].nbytes or storage.nbytes == 0:
@@ -121,7 +120,7 @@ class Reuses:
             return None
         at_once = storage.died is not None and storage.died <= number
         by_result = bool(savers or later)
-        if by_result and not _keeps_result_in_place(operation.name):
+        if by_result and operation.name not in BY_RESULT:
             return None
         if not (at_once or by_result) and self._has_aliases(freed.storage):
             return None
@@ -162,13 +161,12 @@ class Reuses:
             return None
         return self._made(code, node, form.edits, form.before, form.after, reuses)
 
-    def _at_module(self, place: int, reuses: list[Reuse]) -> Suggestion | None:
-        made_at = self._recording.places[place] if place >= 0 else ()
-        found = node_at(self._files, made_at[0]) if made_at else None
+    def _at_module(self, made_at: Instruction, reuses: list[Reuse]) -> Suggestion | None:
+        found = node_at(self._files, made_at)
         kind = self._recording.modules[reuses[0].operation.calls[0].module].kind
         if found is None or not isinstance(found[1], ast.Call) or class_name(found[1]) != kind:
             return None
-        code, call = found
+        code, call = found[0], found[1]
         edit = forms.flagged(code, call)
         if edit is None or not self._all_calls_seen(code, call):
             return None
@@ -211,8 +209,10 @@ class Reuses:
         self, code: Code, node: ast.expr | ast.stmt, edits: tuple[Edit, ...], before: str, after: str, runs: list[Reuse]
     ) -> Suggestion:
         change = Change(merged={reuse.result.storage: reuse.freed.storage for reuse in runs})
+        view = any(reuse.freed.view and reuse.freed.requires_grad for reuse in runs)
+        costs = "it is a view: its backward copies the gradient once more" if view else ""
         because = self._because(runs)
-        return Suggestion("in-place", _site(code, node), before, after, because, {code.path: edits}, change)
+        return Suggestion("in-place", site_of(code, node), before, after, because, {code.path: edits}, change, costs)
 
     def _because(self, reuses: Iterable[Reuse]) -> str:
         reuses = list(reuses)
@@ -228,12 +228,6 @@ class Reuses:
         return f"{made_by} does not keep this result, and nobody reads it after this line"
 
 
-def _keeps_result_in_place(name: str) -> bool:
-    """Does `leaky_relu_` keep its result, where `leaky_relu` keeps its input?"""
-    twin = lookup(f"{name}_")
-    return twin is not None and twin.copies is None and "0" in twin.results and "input" not in twin.saves
-
-
 def _is_a_function(node: ast.Attribute) -> bool:
     """`F.relu`, `torch.relu`: no attribute of a module."""
     return ast.unparse(node.value).split(".")[-1] in ("F", "functional", "torch", "nn")
@@ -241,18 +235,3 @@ def _is_a_function(node: ast.Attribute) -> bool:
 
 def _plain(name: str) -> str:
     return name.removeprefix("native_").removeprefix("cudnn_").removeprefix("_")
-
-
-def _site(code: Code, node: ast.expr | ast.stmt) -> Site:
-    function = code.function(node)
-    name = getattr(function, "name", "<module>") if function is not None else "<module>"
-    column = node.col_offset
-    return Site(
-        code.path,
-        node.lineno,
-        node.end_lineno or node.lineno,
-        column,
-        node.end_col_offset or column,
-        name,
-        code.segment(node),
-    )

@@ -24,6 +24,8 @@ class Suggestion:
     because: str
     edits: Mapping[str, tuple[Edit, ...]] = field(default_factory=dict)
     change: Change = field(default_factory=Change)
+    costs: str = ""
+    """What has to be paid for it, in time or otherwise."""
     alone: int = 0
     """Bytes by which the peak sinks where only this is done."""
     together: int = 0

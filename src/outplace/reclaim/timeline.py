@@ -54,8 +54,9 @@ class Account:
         return self._lives.get(storage)
 
     def nbytes(self, storage: int) -> int:
-        """A storage's size."""
-        return self._recording.storages[storage].nbytes
+        """What a storage takes."""
+        one = self._recording.storages[storage]
+        return one.nbytes + one.slack
 
     def curve(self, changes: Iterable[Change] = ()) -> Curve:
         """Memory over time, with these changes made."""

@@ -1,0 +1,45 @@
+"""Commands that run a program: their own options come first, all from the program's name on is the program's."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from outplace.cli.errors import OutplaceError
+
+
+class ProgramCommand(click.Command):
+    """Leaves the program's words in `ctx.obj`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Splits the words before click sees them."""
+        valued = {
+            name for option in self.params if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }  # fmt: skip
+        own, ctx.obj = _split(args, valued)
+        return super().parse_args(ctx, own)
+
+
+def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:
+    index = 0
+    while index < len(args):
+        argument = args[index]
+        if argument in ("-m", "-c") or not argument.startswith("-") or argument == "-":
+            break
+        if argument == "--":
+            return args[:index], args[index + 1 :]
+        index += 2 if argument in valued else 1
+    return args[:index], args[index:]
+
+
+def check_writable(path: str) -> None:
+    """Says so before a long run, not after it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise OutplaceError(f"cannot write {path}: there is no folder {folder}")
+    if os.path.isdir(path):
+        raise OutplaceError(f"cannot write {path}: it is a folder")
+    if not os.access(folder, os.W_OK):
+        raise OutplaceError(f"cannot write {path}: the folder is not writable")

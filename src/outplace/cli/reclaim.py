@@ -1,0 +1,70 @@
+"""`outplace reclaim`: a few steps of a program, and the lines where it could do with less memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from outplace.cli.errors import OutplaceError
+from outplace.cli.program import ProgramCommand, check_writable
+
+
+@click.command(cls=ProgramCommand, options_metavar="[OPTIONS]", short_help="Find in-place forms that save memory.")
+@click.option("--fix", is_flag=True, help="Write the changes that were proved.")
+@click.option("--diff", is_flag=True, help="Show the changes that were proved as a diff, and write nothing.")
+@click.option("--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Optimizer steps to look at.")
+@click.option("--all", "everything", is_flag=True, help="Also safe changes that do not lower the peak.")
+@click.option("--no-proof", is_flag=True, help="Only the first run: list what looks safe, and prove nothing.")
+@click.option("--json", "json_path", metavar="FILE", help="Write what was found to FILE as JSON.")
+@click.option("--html", "html_path", metavar="FILE", help="Write what was found to FILE as a page with pictures.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="For each run.")
+@click.pass_context
+def reclaim(
+    ctx: click.Context,
+    fix: bool,
+    diff: bool,
+    steps: int,
+    everything: bool,
+    no_proof: bool,
+    json_path: str | None,
+    html_path: str | None,
+    timeout: float,
+) -> Callable[[], Any]:
+    """Find the lines where an in-place form is safe, and how much of the peak memory it saves.
+
+    \b
+    outplace reclaim train.py --my args
+    outplace reclaim --fix -m package.train --my args
+
+    The program is run for a few optimizer steps and then stopped, once as it is and once with the changes: losses,
+    gradients and parameters have to be the same, bit for bit. Nothing is written without --fix.
+    """
+    program = ctx.obj
+    if not program:
+        raise click.UsageError("Which program? Try: outplace reclaim train.py", ctx)
+    if program[0] in ("-c", "-"):
+        raise click.UsageError("reclaim needs a program that is in a file.", ctx)
+    if program[0] == "-m" and len(program) < 2:
+        raise click.UsageError("Argument expected for the -m option.", ctx)
+    if no_proof and (fix or diff):
+        raise click.UsageError("--no-proof does not go with --fix or --diff: only what is proved is written.", ctx)
+    if program[0] != "-m" and not Path(program[0]).exists():
+        raise OutplaceError(f"there is no file {program[0]}", 2)
+    for path in (json_path, html_path):
+        if path is not None:
+            check_writable(path)
+
+    def start() -> int:
+        from outplace.reclaim.command import Command
+
+        try:
+            return Command(program, steps, timeout, everything, not no_proof, fix, diff, json_path, html_path).run()
+        except KeyboardInterrupt:
+            print("outplace: stopped; nothing was changed", file=sys.stderr)
+            return 130
+
+    return start

@@ -1,0 +1,77 @@
+"""From a recording to a ranked list: what each change would take off the peak, alone and together with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outplace.reclaim.keepers import Keepers
+from outplace.reclaim.recording import Recording
+from outplace.reclaim.reuse import Reuses
+from outplace.reclaim.suggestion import Suggestion
+from outplace.reclaim.timeline import Account, Curve
+from outplace.repair.edits import Conflict, Edit
+from outplace.repair.files import Files
+
+LEAST_SHARE = 0.001
+"""What saves less than this share of the peak does not pay."""
+
+
+@dataclass
+class Advice:
+    """What was found: `paying` lowers the peak, `others` are as safe and do not."""
+
+    account: Account
+    before: Curve
+    paying: list[Suggestion]
+    others: list[Suggestion]
+    hints: list[Suggestion]
+    """Advice that nothing can be proved for."""
+
+    def expected(self) -> Curve:
+        """Memory over time as it should be with all that pays."""
+        return self.account.curve([suggestion.change for suggestion in self.paying])
+
+
+def advise(recording: Recording, files: Files) -> Advice:
+    """All suggestions, the one that saves most first."""
+    account = Account(recording)
+    before = account.curve()
+    found = [*Reuses(recording, files).suggestions(), *Keepers(recording, files).suggestions()]
+    hints = [one for one in found if not one.edits]
+    compatible = _compatible(files, [one for one in found if one.edits])
+    value(account, before, compatible)
+    worth = before.peak * LEAST_SHARE
+    paying = sorted((one for one in compatible if one.saves > worth), key=lambda one: -one.saves)
+    others = [one for one in compatible if one.saves <= worth]
+    return Advice(account, before, paying, others, hints)
+
+
+def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> None:
+    """What each is worth."""
+    whole = account.curve([one.change for one in suggestions]).peak
+    for one in suggestions:
+        rest = [other.change for other in suggestions if other is not one]
+        one.alone = before.peak - account.curve([one.change]).peak
+        one.together = account.curve(rest).peak - whole
+
+
+def _compatible(files: Files, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Those that can be made together: of two that want the same characters the first stays."""
+    kept: list[Suggestion] = []
+    for one in suggestions:
+        try:
+            if edited(files, [*kept, one]) is not None:
+                kept.append(one)
+        except Conflict:
+            continue
+    return kept
+
+
+def edited(files: Files, suggestions: Sequence[Suggestion]) -> Files | None:
+    """The files with these changes made."""
+    edits: dict[str, tuple[Edit, ...]] = {}
+    for one in suggestions:
+        for path, changes in one.edits.items():
+            edits[path] = (*edits.get(path, ()), *changes)
+    return files.edited(edits)

@@ -1,0 +1,91 @@
+"""Shows what was found, writes what was asked for, and puts it back where it does not hold."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from outplace.cli.errors import OutplaceError
+from outplace.cli.repairing import _show_diff, _shown, _write_all
+from outplace.reclaim import table
+from outplace.reclaim.data import as_data
+from outplace.reclaim.proving import Outcome, Reclaim
+from outplace.reclaim.trials import Trials
+from outplace.repair import files
+from outplace.repair.patch import unified
+from outplace.report import html
+from outplace.report import json as json_report
+from outplace.report.console import for_stream
+
+
+class Command:
+    """One run of `outplace reclaim`."""
+
+    def __init__(
+        self,
+        words: list[str],
+        steps: int,
+        limit: float,
+        everything: bool,
+        prove: bool,
+        fix: bool,
+        diff: bool,
+        json_path: str | None,
+        html_path: str | None,
+    ) -> None:
+        self._trials = Trials(words, steps, limit)
+        self._reclaim = Reclaim(self._trials, everything, prove)
+        self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
+
+    def run(self) -> int:
+        """Does it; leaves with 0, or with the program's own exit code where it fails."""
+        try:
+            outcome = self._reclaim.run()
+            sys.stdout.buffer.write(outcome.first.output)  # the program's own output, once
+            sys.stdout.flush()
+            console = for_stream(sys.stderr)
+            if outcome.trouble:
+                console.print(Text(f"outplace: {outcome.trouble}"), soft_wrap=True)
+                return outcome.first.code or (0 if outcome.first.good else 1)
+            table.render(outcome, console)
+            if (self._fix or self._diff) and outcome.texts:
+                self._change(outcome, console)
+            self._report(outcome)
+            return 0
+        finally:
+            self._trials.close()
+
+    def _change(self, outcome: Outcome, console: Console) -> None:
+        documents = {path: files.read(path) for path in outcome.texts}
+        console.print()
+        for path, text in outcome.texts.items():
+            _show_diff(unified(_shown(path), documents[path].text, text), console)
+        if not self._fix:
+            return
+        _write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+        names = ", ".join(_shown(path) for path in outcome.texts)
+        try:
+            holds = self._reclaim.holds_on_disk(outcome)
+        except BaseException:
+            _put_back(documents)
+            raise
+        if not holds:
+            _put_back(documents)
+            raise OutplaceError(f"what was proved did not hold once it was written; {names} put back as before", 1)
+        console.print(Text(f"Written: {names}; run again as written, it computes the same.", style="green"))
+
+    def _report(self, outcome: Outcome) -> None:
+        data = as_data(outcome)
+        if self._json is not None:
+            json_report.write_data(self._json, data)
+        if self._html is not None:
+            from outplace.reclaim.picture import section
+
+            html.write(self._html, json_report.report((), data["torch"]), [section(outcome, data)])
+
+
+def _put_back(documents: dict[str, files.Document]) -> None:
+    for path, document in documents.items():
+        files.write(path, document.data)

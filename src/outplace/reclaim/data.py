@@ -1,0 +1,105 @@
+"""What was found, as the data that `--json` writes. Fields are added, never renamed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from outplace import __version__
+from outplace.reclaim.proving import Outcome, activations
+from outplace.reclaim.recording import Recording
+from outplace.reclaim.suggestion import Suggestion
+from outplace.reclaim.timeline import Account
+from outplace.repair.patch import unified
+from outplace.report.words import under_cwd
+
+SCHEMA = 1
+
+
+def as_data(outcome: Outcome) -> dict[str, Any]:
+    """The whole of it."""
+    assert outcome.advice is not None and outcome.first.recording is not None
+    recording, advice = outcome.first.recording, outcome.advice
+    live, live_after = activations(outcome)
+    testimony = outcome.first.testimony
+    return {
+        "schema": SCHEMA,
+        "outplace": __version__,
+        "torch": recording.torch,
+        "device": recording.device,
+        "steps": len(recording.steps),
+        "peak": {
+            "before": advice.before.peak,
+            "after": outcome.after.peak if outcome.after is not None else None,
+            "expected": advice.expected().peak,
+            "activations_before": live,
+            "activations_after": live_after,
+            "allocator_before": outcome.allocator[0] if outcome.allocator else None,
+            "allocator_after": outcome.allocator[1] if outcome.allocator else None,
+            "at": where(recording, advice.before.moment),
+        },
+        "suggestions": [_suggestion(one, outcome, outcome.after is not None) for one in advice.paying],
+        "safe_but_not_paying": [_suggestion(one, outcome, False) for one in advice.others],
+        "hints": [_suggestion(one, outcome, False) for one in advice.hints],
+        "rejected": [_suggestion(one, outcome, False) for one in outcome.rejected],
+        "proof": {
+            "done": outcome.after is not None,
+            "steady": not outcome.unsteady,
+            "losses": len(testimony.losses) if testimony else 0,
+            "gradients": len(testimony.gradients) if testimony else 0,
+            "parameters": len(testimony.parameters) if testimony else 0,
+            "reproducible_algorithms": outcome.exact,
+        },
+        "alive_at_peak": by_line(recording, advice.account, advice.before.moment),
+        "diff": "".join(_diff(path, text) for path, text in outcome.texts.items()),
+    }
+
+
+def _diff(path: str, text: str) -> str:
+    from outplace.repair.files import read
+
+    return unified(under_cwd(path), read(path).text, text)
+
+
+def where(recording: Recording, moment: int) -> dict[str, Any] | None:
+    """The line and the operation at a moment."""
+    if not recording.operations:
+        return None
+    operation = recording.operations[moment]
+    place = recording.places[operation.place]
+    return {
+        "operation": operation.name,
+        "file": under_cwd(place[0][0]) if place else None,
+        "line": place[0][1] if place else None,
+        "backward": operation.backward,
+    }
+
+
+def by_line(recording: Recording, account: Account, moment: int) -> list[dict[str, Any]]:
+    """What was alive at a moment, by the line that made it, largest first."""
+    totals: dict[tuple[str | None, int | None, str], int] = {}
+    for number in account.alive_at(moment):
+        maker = recording.storages[number].maker
+        key: tuple[str | None, int | None, str] = (None, None, "made before it was seen")
+        if maker is not None:
+            operation = recording.operations[maker]
+            place = recording.places[operation.place]
+            key = (under_cwd(place[0][0]) if place else None, place[0][1] if place else None, operation.name)
+        totals[key] = totals.get(key, 0) + account.nbytes(number)
+    ranked = sorted(totals.items(), key=lambda item: -item[1])
+    return [{"file": file, "line": line, "operation": name, "bytes": size} for (file, line, name), size in ranked]
+
+
+def _suggestion(one: Suggestion, outcome: Outcome, proved: bool) -> dict[str, Any]:
+    assert outcome.advice is not None
+    return {
+        "kind": one.kind,
+        "site": {**asdict(one.site), "file": under_cwd(one.site.file)},
+        "before": one.before,
+        "after": one.after,
+        "saves": one.saves,
+        "share": one.saves / max(outcome.advice.before.peak, 1),
+        "because": one.because,
+        "costs": one.costs,
+        "proved": proved,
+    }

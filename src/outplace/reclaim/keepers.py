@@ -1,0 +1,253 @@
+"""What keeps memory alive that nobody needs: a name after its last use, a graph that is retained, a running total."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.reclaim.holders import node_at, site_of
+from outplace.reclaim.recording import Backward, Held, Recording, Sum
+from outplace.reclaim.suggestion import Suggestion
+from outplace.reclaim.timeline import Change, Life
+from outplace.repair.code import Code, same
+from outplace.repair.files import Files
+from outplace.repair.forms.out_argument import without_keyword
+
+_SEES_ALL = {"locals", "globals", "vars", "eval", "exec"}
+
+
+class Keepers:
+    """All suggestions of this kind for one recording."""
+
+    def __init__(self, recording: Recording, files: Files) -> None:
+        self._recording, self._files = recording, files
+        self._visited: dict[int, list[int]] = {}
+        for number, backward in enumerate(recording.backwards):
+            for node in backward.nodes:
+                self._visited.setdefault(node, []).append(number)
+
+    def suggestions(self) -> Iterator[Suggestion]:
+        """Those of each kind."""
+        yield from self._names()
+        yield from self._retained()
+        yield from self._totals()
+        yield from self._blends()
+
+    def _last_read(self, storage: int) -> int:
+        readers = self._recording.readers.get(storage)
+        return max(readers[-1] if readers else 0, self._recording.storages[storage].born)
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def _names(self) -> Iterator[Suggestion]:
+        """A name that stands for a large tensor while a backward runs, and is not used any more."""
+        groups: dict[tuple[str, str, str], list[Held]] = {}
+        for held in self._recording.held:
+            file = self._recording.places[held.place][0][0]
+            groups.setdefault((file, held.function, held.name), []).append(held)
+        for (_, _, name), uses in groups.items():
+            lives = self._idle(uses)
+            found = node_at(self._files, self._recording.places[uses[0].place][0]) if lives else None
+            place = _last_use(found[0], found[1], name) if found is not None else None
+            if not lives or found is None or place is None:
+                continue
+            code, (block, index) = found[0], place
+            last = block[index]
+            edit = code.before(block[index + 1], f"del {name}") if index + 1 < len(block) else None
+            if edit is None:
+                continue
+            yield Suggestion(
+                "del",
+                site_of(code, last),
+                _first_line(code, last),
+                f"del {name}",
+                f"{name} is not used after this line, and no node of the graph keeps it",
+                {code.path: (edit,)},
+                Change(lives=lives),
+            )
+
+    def _idle(self, uses: list[Held]) -> dict[int, Life]:
+        """The shorter lives of what the name held; empty where somebody keeps or reads it later."""
+        lives: dict[int, Life] = {}
+        for held in uses:
+            storage = self._recording.storages[held.storage]
+            last = self._last_read(held.storage)
+            names = {other.name for other in self._recording.held if other.storage == held.storage}
+            if storage.maker is None or held.storage in self._recording.savers or names != {held.name}:
+                return {}
+            if storage.died == last:
+                return {}
+            lives[held.storage] = (storage.born, last)
+        return lives
+
+    # -- graphs -------------------------------------------------------------------------------------------------------
+
+    def _retained(self) -> Iterator[Suggestion]:
+        """`backward(retain_graph=True)` where no second backward comes."""
+        groups: dict[int, list[int]] = {}
+        for number, backward in enumerate(self._recording.backwards):
+            groups.setdefault(backward.place, []).append(number)
+        for place, numbers in groups.items():
+            backwards = [self._recording.backwards[number] for number in numbers]
+            if not all(b.retain for b in backwards) or any(self._again(number) for number in numbers):
+                continue
+            if len(numbers) < 2 and not self._recording.ended:
+                continue
+            found = node_at(self._files, self._recording.places[place][0]) if self._recording.places[place] else None
+            if found is None or not isinstance(found[1], ast.Call):
+                continue
+            code, call = found[0], found[1]
+            keyword = next((k for k in call.keywords if k.arg == "retain_graph"), None)
+            if keyword is None or not isinstance(keyword.value, ast.Constant) or keyword.value.value is not True:
+                continue
+            edit = without_keyword(code, call, keyword)
+            before, start = code.segment(call), code.span(call)[0]
+            after = before[: edit.start - start] + before[edit.end - start :]
+            because = "no second backward goes through this graph; without it what it keeps is freed as backward goes"
+            lives = {s: life for backward in backwards for s, life in self._freed(backward).items()}
+            yield Suggestion(
+                "retain-graph", site_of(code, call), before, after, because, {code.path: (edit,)}, Change(lives=lives)
+            )
+
+    def _again(self, number: int) -> bool:
+        return any(later > number for node in self._recording.backwards[number].nodes for later in self._visited[node])
+
+    def _freed(self, backward: Backward) -> dict[int, Life]:
+        nodes = set(backward.nodes)
+        lives: dict[int, Life] = {}
+        for saved in self._recording.saved:
+            storage = self._recording.storages[saved.storage]
+            others = {one.node for one in self._recording.savers[saved.storage]} - nodes
+            if saved.node in nodes and not others and storage.maker is not None:
+                lives[saved.storage] = (storage.born, max(backward.ended, self._last_read(saved.storage)))
+        return lives
+
+    def _totals(self) -> Iterator[Suggestion]:
+        """`total += loss` that keeps the graph of every loss."""
+        groups: dict[int, list[Sum]] = {}
+        for one in self._recording.sums:
+            groups.setdefault(self._recording.operations[one.operation].place, []).append(one)
+        for place, sums in groups.items():
+            if any(self._is_for_backward(one) for one in sums):
+                continue
+            found = node_at(self._files, self._recording.places[place][0])
+            statement = found[0].statement(found[1]) if found is not None else None
+            if found is None or not isinstance(statement, ast.AugAssign):
+                continue
+            code, value = found[0], statement.value
+            text = code.segment(value)
+            plain = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+            after = f"{text}.detach()" if plain else f"({text}).detach()"
+            lives: dict[int, Life] = {}
+            for one in sums:
+                for number in one.storages:
+                    storage = self._recording.storages[number]
+                    if storage.maker is not None:
+                        lives[number] = (storage.born, max(self._last_read(number), one.operation))
+            before = code.segment(statement)
+            start = code.span(statement)[0]
+            first, last = code.span(value)
+            whole = before[: first - start] + after + before[last - start :]
+            because = "no backward ever goes through the total; with its graph it keeps every activation it came from"
+            yield Suggestion(
+                "detach",
+                site_of(code, statement),
+                before,
+                whole,
+                because,
+                {code.path: (code.replaced(value, after),)},
+                Change(lives=lives),
+            )
+
+    def _is_for_backward(self, one: Sum) -> bool:
+        """Did, or may, a backward start from the total?"""
+        node = self._recording.operations[one.operation].node
+        if node in self._visited:
+            return True
+        freed = any(
+            not self._recording.backwards[number].retain for node in one.nodes for number in self._visited.get(node, ())
+        )
+        return not (self._recording.ended or freed)
+
+    # -- advice -------------------------------------------------------------------------------------------------------
+
+    def _blends(self) -> Iterator[Suggestion]:
+        """`x + mask * (v - x)`: two tensors of x's size come and go; `torch.where` needs neither, but rounds less."""
+        seen: set[ast.AST] = set()
+        for operation in self._recording.operations:
+            if operation.name != "add" or operation.backward or not self._recording.places[operation.place]:
+                continue
+            found = node_at(self._files, self._recording.places[operation.place][0])
+            if found is None or found[1] in seen:
+                continue
+            seen.add(found[1])
+            parts = _blend(found[1])
+            if parts is not None:
+                code = found[0]
+                mask, value, x = (code.segment(part) for part in parts)
+                yield Suggestion(
+                    "advice",
+                    site_of(code, found[1]),
+                    code.segment(found[1]),
+                    f"torch.where({mask}, {value}, {x})",
+                    "one new tensor instead of three; not bit for bit the same: x + (v - x) rounds, and inf gives nan",
+                )
+
+
+def _blend(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+        return None
+    x, product = node.left, node.right
+    if not (isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)):
+        return None
+    for mask, difference in ((product.left, product.right), (product.right, product.left)):
+        taken = isinstance(difference, ast.BinOp) and isinstance(difference.op, ast.Sub)
+        if taken and same(difference.right, x):  # type: ignore[attr-defined]
+            return mask, difference.left, x  # type: ignore[attr-defined]
+    return None
+
+
+def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int] | None:
+    """The block where the name is bound and the statement that uses it last; None unless all of it is in one block."""
+    scope = code.scope(node)
+    uses = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
+    hidden = any(isinstance(n, ast.Name) and n.id in _SEES_ALL for n in ast.walk(scope))
+    declared = any(isinstance(n, ast.Global | ast.Nonlocal) and name in n.names for n in ast.walk(code.tree))
+    if hidden or declared or any(code.scope(n) is not scope or _in_inner(code, n, scope) for n in uses):
+        return None
+    stores = [n for n in uses if isinstance(n.ctx, ast.Store)]
+    if not stores or any(isinstance(n.ctx, ast.Del) for n in uses):
+        return None
+    first = code.statement(stores[0])
+    if not isinstance(first, ast.Assign) or not all(isinstance(t, ast.Name) for t in first.targets):
+        return None
+    block = code.block(first)
+    places = []
+    for use in uses:
+        place = next((i for i, one in enumerate(block) if use in set(ast.walk(one))), None)
+        if place is None:
+            return None
+        places.append(place)
+    if min(places) != block.index(first) or any(n.id == name for n in _names_in(first.value)):
+        return None
+    last = max(places)
+    leaves = isinstance(block[last], ast.Return | ast.Raise | ast.Break | ast.Continue)
+    return None if leaves else (block, last)
+
+
+def _in_inner(code: Code, node: ast.AST, scope: ast.AST) -> bool:
+    """Does it stand in a lambda or a comprehension, which may run later?"""
+    for above in code.above(node):
+        if above is scope:
+            return False
+        if isinstance(above, ast.Lambda | ast.GeneratorExp):
+            return True
+    return False
+
+
+def _names_in(node: ast.AST) -> Iterator[ast.Name]:
+    return (n for n in ast.walk(node) if isinstance(n, ast.Name))
+
+
+def _first_line(code: Code, statement: ast.stmt) -> str:
+    return code.lines[statement.lineno - 1].strip()

@@ -1,0 +1,162 @@
+"""The whole of `outplace reclaim`: run, think, and let the program itself show that nothing but its memory changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outplace.reclaim.advice import Advice, advise, edited, value
+from outplace.reclaim.suggestion import Suggestion
+from outplace.reclaim.timeline import Account
+from outplace.reclaim.trials import Trial, Trials
+from outplace.repair.files import Files, Unwritable, read
+
+MOST_SINGLE_TRIALS = 24
+"""Suggestions that are tried one by one where all of them together do not hold."""
+
+
+@dataclass
+class Outcome:
+    """How it went. `trouble` says why there is nothing to show."""
+
+    first: Trial
+    advice: Advice | None = None
+    after: Trial | None = None
+    """The run with all changes; None where there are none, or none was tried."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """The changed files."""
+    rejected: list[Suggestion] = field(default_factory=list)
+    """What looked safe and was not: with it the program computed something else."""
+    unsteady: bool = False
+    """Does the program compute other numbers in every run, so that nothing can be proved?"""
+    exact: bool = False
+    """Were CUDA's algorithms held to those that give the same bits in every run?"""
+    allocator: tuple[int, int] | None = None
+    """CUDA's own figures of the peak, before and after, from runs that nothing watched."""
+    trouble: str = ""
+
+
+class Reclaim:
+    """One run of the command."""
+
+    def __init__(self, trials: Trials, everything: bool = False, prove: bool = True) -> None:
+        self._trials, self._everything, self._prove = trials, everything, prove
+        self._again: Trial | None = None
+
+    def run(self) -> Outcome:
+        """Runs the program, finds what can be saved, and tries it."""
+        outcome = Outcome(self._trials.run(shown=True))
+        outcome.trouble = _trouble(outcome.first)
+        recording = outcome.first.recording
+        if outcome.trouble or recording is None:
+            return outcome
+        texts = {path: text for path in recording.files if (text := _text(path)) is not None}
+        files = Files(texts, may_read=False)
+        outcome.advice = advise(recording, files)
+        wanted = [*outcome.advice.paying, *(outcome.advice.others if self._everything else ())]
+        if wanted and self._prove:
+            self._try(outcome, files, wanted)
+        return outcome
+
+    def _try(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> None:
+        assert outcome.advice is not None
+        kept, after = self._kept(outcome, files, wanted)
+        if outcome.unsteady:
+            return
+        outcome.rejected = [one for one in wanted if one not in kept]
+        outcome.advice.paying = [one for one in outcome.advice.paying if one in kept]
+        outcome.advice.others = [one for one in outcome.advice.others if one not in outcome.rejected]
+        if not kept or after is None:
+            return
+        if outcome.rejected:
+            value(outcome.advice.account, outcome.advice.before, outcome.advice.paying)
+        outcome.after, outcome.exact = after, self._trials.exact
+        outcome.texts = _changed(files, kept)
+        if outcome.first.recording is not None and outcome.first.recording.device.startswith("cuda"):
+            plain, changed = self._trials.run(ledger=False), self._trials.run(outcome.texts, ledger=False)
+            outcome.allocator = (plain.peak, changed.peak)
+
+    def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
+        """Those that hold: all of them, or else the ones that hold by themselves and together."""
+        after = self._trials.run(_changed(files, wanted))
+        if self._same(outcome, after):
+            return wanted, after
+        if outcome.unsteady:
+            return [], None
+        single = [one for one in wanted[:MOST_SINGLE_TRIALS] if len(wanted) > 1]
+        kept = [one for one in single if self._same(outcome, self._trials.run(_changed(files, [one])))]
+        if not kept:
+            return [], None
+        after = self._trials.run(_changed(files, kept))
+        return (kept, after) if self._same(outcome, after) else ([], None)
+
+    def _same(self, outcome: Outcome, after: Trial) -> bool:
+        """Did the changed program compute the same? Where not: does the unchanged one?"""
+        first = outcome.first
+        if not after.good:
+            return False
+        if after.says_as(first) and after.output == first.output:
+            return True
+        if self._again is None:
+            self._again = self._trials.run()
+        if not self._again.says_as(first):
+            outcome.unsteady = not self._hold_still(outcome)
+            return not outcome.unsteady and after.says_as(outcome.first)
+        printed_alike = after.output == first.output or self._again.output != first.output
+        return after.says_as(first) and printed_alike
+
+    def _hold_still(self, outcome: Outcome) -> bool:
+        """Tries CUDA's reproducible algorithms: is the program the same in every run with them?"""
+        device = outcome.first.recording.device if outcome.first.recording is not None else "cpu"
+        if self._trials.exact or not device.startswith("cuda"):
+            return False
+        self._trials.exact = True
+        first, self._again = self._trials.run(), self._trials.run()
+        if not self._again.says_as(first):
+            return False
+        outcome.first = first
+        return True
+
+    def holds_on_disk(self, outcome: Outcome) -> bool:
+        """Runs the files as they are now: do they do what was proved?"""
+        return outcome.after is not None and self._same(outcome, self._trials.run())
+
+
+def _changed(files: Files, suggestions: Sequence[Suggestion]) -> dict[str, str]:
+    made = edited(files, suggestions)
+    if made is None:
+        return {}
+    return {path: made.text(path) for path in made.paths if made.text(path) != files.text(path)}
+
+
+def _text(path: str) -> str | None:
+    try:
+        return read(path).text
+    except Unwritable:
+        return None
+
+
+def _trouble(trial: Trial) -> str:
+    """Why nothing can be said about a program."""
+    if trial.timed_out:
+        return "the program was still in its first steps when its time was up: give it more with --timeout"
+    if trial.code != 0:
+        return f"the program failed (exit code {trial.code}): it has to run before it can run in less memory"
+    if trial.recording is None:
+        return "the program ended in a way that left no account of its memory (os._exit?)"
+    if not trial.recording.operations:
+        return "the program ran no operation on tensors"
+    if not trial.recording.backwards:
+        return "the program never called backward: there was no training step to look at"
+    return ""
+
+
+def activations(outcome: Outcome) -> tuple[int, int | None]:
+    """The peak less what stands all the time (parameters, their gradients, the optimizer's state), before and after."""
+    assert outcome.first.recording is not None
+    before = Account(outcome.first.recording)
+    standing = before.standing()
+    after = None
+    if outcome.after is not None and outcome.after.recording is not None:
+        after = outcome.after.peak - standing
+    return before.curve().peak - standing, after
