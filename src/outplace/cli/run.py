@@ -126,10 +126,10 @@ def _launch(words: list[str], json_path: str | None, html_path: str | None) -> A
         program = Program(ways[words[0]], words[1], tuple(words[2:]))  # type: ignore[arg-type]
     else:
         program = Program("script", words[0], tuple(words[1:]))
-    return execute(program, Targets(json_path, html_path), _show)
+    return execute(program, Targets(json_path, html_path), show)
 
 
-def _show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
+def show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
     """Prints diagnoses under the traceback they belong to, or at the end those that the program kept to itself."""
     if not kept:
         _print("", diagnoses)

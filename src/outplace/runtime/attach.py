@@ -5,6 +5,7 @@ torch is never imported here. If the program has not imported it yet, the hooks 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import os
@@ -16,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from outplace.model import Diagnosis
-from outplace.runtime import diagnose, imports, instrument, record, verdict
+from outplace.runtime import diagnose, imports, instrument, ranks, record, verdict
 from outplace.runtime.usercode import own_files
 
 Way = Literal["marks", "tags"]
@@ -101,6 +102,22 @@ def attach_to_process() -> None:
     attach("tags", GUARD in os.environ, STRICT in os.environ)
     session.start_in_child()
     session.start_in_forks()
+    if ranks.launched():
+        atexit.unregister(_show_at_end)  # Python reads the .pth files of a virtual environment twice
+        atexit.register(_show_at_end)
+
+
+_uncaught: list[Diagnosis] = []
+"""What ended this process, if it is one rank of several: it is shown once for all of them, when it ends."""
+
+
+def _show_at_end() -> None:
+    from outplace.cli.run import show
+    from outplace.runtime import session
+
+    for diagnoses, kept in ((_uncaught, False), (diagnose.untold, True)):
+        with session.telling(diagnoses) as mine:
+            show(mine, kept)
 
 
 # -- torch --------------------------------------------------------------------------------------------------------
@@ -193,6 +210,8 @@ def _watch_errors(way: Way) -> None:
         _tell(error)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if ranks.launched():
+            _uncaught.extend(diagnose.take_out(error))
         diagnose.examine(error)
         diagnose.trim(error)
         old_hook(kind, error, error.__traceback__)

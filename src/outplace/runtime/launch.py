@@ -18,7 +18,7 @@ from typing import Any, Literal
 from outplace.cli.errors import OutplaceError
 from outplace.model import Diagnosis
 from outplace.runtime import attach, diagnose, instrument
-from outplace.runtime.session import Session, Targets
+from outplace.runtime.session import Session, Targets, telling
 from outplace.runtime.usercode import own_files, remember_source
 
 
@@ -37,7 +37,7 @@ Show = Callable[[Sequence[Diagnosis], bool], None]
 
 def execute(program: Program, targets: Targets, show: Show) -> int:
     """Runs the program to its end and leaves the way it left: by its exit code, or, after Ctrl-C, by the signal."""
-    session = Session(targets)
+    session = Session(targets, is_launcher=program.way == "module" and program.target.split(".")[0] in _RUNNERS)
     try:
         start, way = _prepare(program)
     except OutplaceError:
@@ -62,7 +62,8 @@ def execute(program: Program, targets: Targets, show: Show) -> int:
 
 def _finish(session: Session, show: Show) -> None:
     try:
-        show(diagnose.untold, True)
+        with telling(diagnose.untold) as mine:
+            show(mine, True)
     finally:
         session.close()
 
@@ -223,20 +224,15 @@ def _new_main(loader: Any, **attributes: Any) -> ModuleType:
 
 def _show_uncaught(error: BaseException, show: Show) -> None:
     """The traceback as Python prints it, without a frame of ours, and the diagnosis below it."""
-    diagnose.examine(error)
-    carried: list[Diagnosis] = []
-    for link in _chain(error):
-        diagnose.trim(link)
-        diagnose.take_note_off(link)
-        diagnose.told(link)
-        carried += [diagnosis for diagnosis in diagnose.of(link) if diagnosis not in carried]
+    carried = diagnose.take_out(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     _call_hook(error)
     if sys.stderr is not None:
         sys.stderr.flush()
-    show(carried, False)
+    with telling(carried) as mine:
+        show(mine, False)
 
 
 def _call_hook(error: BaseException) -> None:
@@ -266,16 +262,3 @@ def _show_no_more() -> None:
         sys.excepthook = previous
 
     sys.excepthook = quiet
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The exception, those that led to it, and the members of groups."""
-    links: list[BaseException] = []
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        link = waiting.pop()
-        if link is None or any(link is known for known in links):
-            continue
-        links.append(link)
-        waiting += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
-    return links

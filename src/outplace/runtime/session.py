@@ -13,14 +13,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from outplace.cli.errors import OutplaceError
+from outplace.model import Diagnosis
 from outplace.report import json as json_report
 from outplace.report import words
-from outplace.runtime import diagnose
+from outplace.runtime import diagnose, ranks
 from outplace.runtime.usercode import known_sources
+from outplace.writing import replace_text
 
 FOLDER = "OUTPLACE_SESSION"
 """Environment variable: the folder where the processes of a session leave their reports."""
@@ -39,22 +42,22 @@ class Targets(NamedTuple):
 
 
 class Session:
-    """The process that `outplace run` started."""
+    """The process that `outplace run` started: a program, one rank of a program, or the launcher of its ranks."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, targets: Targets, is_launcher: bool = False) -> None:
         self._pid = os.getpid()
         self._folder: str | None = None
         self._report: _Report | None = None
         os.environ["OUTPLACE"] = "1"
         words.working_folder = os.environ[STARTED_IN] = os.getcwd()
-        if any(targets):
+        if any(targets) or is_launcher or ranks.launched():
             self._start_report(targets)
         start_in_forks()
 
     def _start_report(self, targets: Targets) -> None:
-        self._folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="outplace-")
-        with open(os.path.join(self._folder, _TARGETS), "w", encoding="utf-8") as file:
-            json.dump(targets._asdict(), file)
+        _sweep()
+        self._folder = os.environ[FOLDER] = ranks.meeting_place() if ranks.launched() else _new_folder()
+        replace_text(Path(self._folder, _TARGETS), json.dumps(targets._asdict()))
         self._report = _Report(self._folder)
         try:
             self._report.leave()
@@ -71,8 +74,54 @@ class Session:
             self._report.leave(last=True)
         except OutplaceError as error:  # the program's exit code counts for more
             print(f"outplace: {error}", file=sys.stderr)
+        except Exception as trouble:
+            diagnose.report_fault(trouble)
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if not ranks.launched() or _is_last_rank(self._folder):
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _new_folder() -> str:
+    return tempfile.mkdtemp(prefix=f"outplace-{os.getpid()}-")
+
+
+def _is_last_rank(folder: str) -> bool:
+    """Have all ranks of this machine come to their ends? One that was killed never says so; see `_sweep`."""
+    Path(folder, f"{os.getpid()}.ended").touch()
+    return sum(name.endswith(".ended") for name in os.listdir(folder)) >= ranks.here()
+
+
+_A_DAY = 24 * 60 * 60
+
+
+def _sweep() -> None:
+    """Removes the folders of sessions that were killed: their process is gone, and has been for a day."""
+    for path in Path(tempfile.gettempdir()).glob("outplace-[0-9]*-*"):
+        with contextlib.suppress(OSError, ValueError):
+            if time.time() - path.stat().st_mtime > _A_DAY and not _is_running(int(path.name.split("-")[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
+    """Hands out the diagnoses that this process is to show, in the block: on several ranks each bug is shown once."""
+    folder = os.environ.get(FOLDER)
+    with ranks.telling(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
+        yield mine
+
+
+def _ranks_by_bug(folder: str) -> dict[str, list[int]]:
+    return {bug: found for bug, (_, found) in _bugs(_parts(folder)).items()}
 
 
 class _Report:
@@ -88,17 +137,29 @@ class _Report:
         if not os.path.isdir(self._folder):  # the session is over
             return
         with known_sources():
-            json_report.write(self._own, diagnose.found, _torch_version())
-        with open(os.path.join(self._folder, _TARGETS), encoding="utf-8") as file:
-            targets = Targets(**json.load(file))
+            part = json_report.report(diagnose.found, _torch_version())
+        part["rank"] = ranks.rank()
+        part["bugs"] = list(map(ranks.essence, diagnose.found))
+        replace_text(Path(self._own), json.dumps(part))
+        targets = _targets(self._folder)
+        if not any(targets):
+            return
         with _alone(self._folder):
-            together = _together(self._folder)
+            together = _together(_parts(self._folder))
             if targets.json is not None and _is_due(targets.json, last):
                 json_report.write_data(targets.json, together)
             if targets.html is not None and _is_due(targets.html, last):
                 from outplace.report import html  # only who asks for it pays for jinja2
 
                 html.write(targets.html, together)
+
+
+def _targets(folder: str) -> Targets:
+    try:
+        with open(os.path.join(folder, _TARGETS), encoding="utf-8") as file:
+            return Targets(**json.load(file))
+    except FileNotFoundError:  # the ranks of a launcher that is not ours
+        return Targets()
 
 
 def _is_due(target: str, last: bool) -> bool:
@@ -111,28 +172,33 @@ def _torch_version() -> str | None:
     return getattr(torch, "__version__", None)
 
 
-def _together(folder: str) -> dict[str, Any]:
-    """The diagnoses of all processes, each bug once."""
-    whole = json_report.report((), None)
-    known = []
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith(".json"):
-            continue
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            part = json.load(file)
-        whole["torch"] = whole["torch"] or part["torch"]
+# -- putting together -----------------------------------------------------------------------------------------------
+
+
+def _parts(folder: str) -> list[dict[str, Any]]:
+    """What the processes of a session have left, in the order of their starting."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
+
+
+def _bugs(parts: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], list[int]]]:
+    """Each bug once, with the ranks that have it."""
+    found: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for part in parts:
+        for bug, entry in zip(part["bugs"], part["diagnoses"], strict=True):
+            _, on = found.setdefault(bug, (entry, []))
+            if part["rank"] is not None and part["rank"] not in on:
+                on.append(part["rank"])
+    return found
+
+
+def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one report of all processes."""
+    whole = json_report.report((), next((part["torch"] for part in parts if part["torch"]), None))
+    for part in parts:
         for source, lines in part["sources"].items():
             whole["sources"].setdefault(source, {}).update(lines)
-        mine = [entry for entry in part["diagnoses"] if _essence(entry) not in known]
-        whole["diagnoses"] += mine
-        known += [_essence(entry) for entry in mine]
+    whole["diagnoses"] = [{**entry, "ranks": sorted(on)} for entry, on in _bugs(parts).values()]
     return whole
-
-
-def _essence(entry: dict[str, Any]) -> tuple[Any, ...]:
-    lines = tuple((m["site"]["file"], m["site"]["line"]) for m in entry["mutations"] if m["site"])
-    raised = entry["raised_at"]
-    return entry["kind"], lines, (raised["file"], raised["line"]) if raised else None
 
 
 @contextlib.contextmanager
@@ -150,6 +216,8 @@ def _alone(folder: str) -> Iterator[None]:
 
 def start_in_child() -> None:
     """In a forked or spawned child: its diagnoses are its own."""
+    if ranks.launched() and FOLDER not in os.environ:
+        os.environ[FOLDER] = ranks.meeting_place()
     folder = os.environ.get(FOLDER)
     words.working_folder = os.environ.get(STARTED_IN)
     diagnose.start_afresh()
