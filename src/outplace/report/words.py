@@ -137,15 +137,23 @@ def under_cwd(file: str) -> str:
 
 def place(file: str, line: int) -> str:
     """`train.py:12`, or the notebook's own way to name a cell."""
+    cell = _cell(file)
+    return f"{cell}, line {line}" if cell else f"{path(file)}:{line}"
+
+
+def document(file: str) -> str:
+    """What a reader knows a file as: its path, or the name of the cell."""
+    return _cell(file) or path(file)
+
+
+def _cell(file: str) -> str | None:
     named = cell_name(file) if cell_name else None
     if named:
-        return f"{named}, line {line}"
+        return named
     cell = re.match(r"<ipython-input-(\d+)", file)
     if cell:
-        return f"Cell In[{cell[1]}], line {line}"
-    if "ipykernel_" in PurePath(file).parent.name:
-        return f"Notebook cell, line {line}"
-    return f"{path(file)}:{line}"
+        return f"Cell In[{cell[1]}]"
+    return "Notebook cell" if "ipykernel_" in PurePath(file).parent.name else None
 
 
 def where(site: Site) -> str:

@@ -132,24 +132,17 @@ def _sentence(diagnosis: Diagnosis) -> str:
 
 def _row(event: story.Event, sources: Sources, names: Places) -> Row:
     site = event.site
-    file, line = _spot(site) if site else ("", "")
     return Row(
         role=event.role,
         height=figure.height(event),
         title=short(event.title, 60),
         detail=event.detail,
         code=short(_code(site, sources, event.role), 120) if site else "",
-        file=file,
-        line=line,
+        file=PurePath(words.document(site.file)).name if site else "",
+        line=f":{site.line}" if site else "",
         place=names.name(site) if site else None,
         spoken=_SPOKEN.get(event.role, ""),
     )
-
-
-def _spot(site: Site) -> tuple[str, str]:
-    """`layers.py` and `:33`, which may not be cut off; the source beside it tells the whole path."""
-    spot = PurePath(words.place(site.file, site.line)).name
-    return spot.removesuffix(str(site.line)).removesuffix(":"), f":{site.line}"
 
 
 _SPOKEN = {"saved": "kept for backward", "overwritten": "overwritten", "raised": "needed again", "leaf": "leaf"}

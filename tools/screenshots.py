@@ -1,0 +1,104 @@
+"""Makes the pictures of the HTML report and of a notebook that the documentation shows, from real runs.
+
+python tools/screenshots.py [FOLDER]        (docs/images unless told otherwise; needs Chromium)
+"""
+
+from __future__ import annotations
+
+import html
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "captioner"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+CELLS = [
+    "%load_ext outplace\nimport torch",
+    """def attend(query, key, value):
+    scores = torch.softmax(query @ key.T, dim=-1)
+    scores[:, 0] = 0.0  # nobody looks at the padding
+    return scores @ value""",
+    """query, key, value = (torch.randn(6, 16, requires_grad=True) for _ in range(3))
+attend(query, key, value).sum().backward()""",
+]
+
+NOTEBOOK = """<!doctype html><meta charset="utf-8"><style>
+body {{ font: 14px/1.5 system-ui, sans-serif; margin: 0; padding: 24px 28px; background: #fff; }}
+.cell {{ display: grid; grid-template-columns: 64px minmax(0, 1fr); margin-bottom: 12px; }}
+.prompt {{ font: 12px/2.6 ui-monospace, monospace; color: #307fc1; }}
+.code {{ font: 13px/1.5 ui-monospace, monospace; background: #f5f5f5; border: 1px solid #e0e0e0; padding: 7px 10px; }}
+.code, .error {{ margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }}
+.error {{ font: 12.5px/1.45 ui-monospace, monospace; background: #fdeeee; padding: 7px 10px; }}
+.output {{ grid-column: 2; margin-top: 6px; }}
+</style>{}"""
+
+
+def report(folder: Path) -> Path:
+    """The report of the bundled example, which fails."""
+    made = folder / "report.html"
+    command = [sys.executable, "-m", "outplace", "run", "--html", str(made), "train.py", "--steps", "3"]
+    subprocess.run(command, cwd=EXAMPLE, capture_output=True, check=False)
+    return made
+
+
+def notebook(folder: Path) -> Path:
+    """A notebook run by a real kernel, laid out as notebooks are."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    NotebookClient(book, allow_errors=True, kernel_name="python3").execute()
+    cells = []
+    for cell in book.cells:
+        code = f'<div class="prompt">[{cell.execution_count}]:</div><pre class="code">{html.escape(cell.source)}</pre>'
+        shown = "".join(f'<div class="output">{_output(output)}</div>' for output in cell.outputs)
+        cells.append(f'<div class="cell">{code}{shown}</div>')
+    made = folder / "notebook.html"
+    made.write_text(NOTEBOOK.format("".join(cells)), encoding="utf-8")
+    return made
+
+
+def _output(output: nbformat.NotebookNode) -> str:
+    if output.output_type == "error":
+        return f'<pre class="error">{html.escape(f"{output.ename}: {output.evalue}")}</pre>'
+    if output.output_type == "stream":
+        return f"<pre>{html.escape(output.text)}</pre>"
+    text: str = output.data.get("text/html") or html.escape(output.data["text/plain"])
+    return text
+
+
+def shoot(
+    browser: Browser, page: Path, target: Path, width: int, height: int | None, theme: str, scale: float = 1
+) -> None:
+    """One picture; without a height of the whole page."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height or 800}, color_scheme=theme, device_scale_factor=scale
+    )
+    tab = context.new_page()
+    tab.goto(page.as_uri())
+    tab.screenshot(path=target, full_page=height is None)
+    context.close()
+    print(target)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs" / "images").resolve()
+    if CHROMIUM is None:
+        sys.exit("screenshots: no Chromium found (apt-get install chromium)")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        made, book = report(Path(name)), notebook(Path(name))
+        shoot(browser, made, folder / "report-light.png", 1280, None, "light", 1.5)
+        shoot(browser, made, folder / "report-dark.png", 1280, None, "dark")
+        shoot(browser, made, folder / "report-phone.png", 380, 1500, "light", 1.5)
+        shoot(browser, book, folder / "report-notebook.png", 1000, None, "light")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
