@@ -136,6 +136,32 @@ def _linked(text, folder, here):
     return CODE.sub(link, text)
 
 
+LINE = re.compile(r'<span class="go">([^<\n]*)</span>')
+COLOURS = (  # of the reports, as a terminal shows them
+    (re.compile(r"(─+ \w+ here.*)"), "saved"),
+    (re.compile(r"(\^+ \w+ here.*)"), "wrote"),
+    (re.compile(r"(~+ \w+ here.*)"), "raised"),
+    (re.compile(r"^(OUT\d{3} [\w-]+)(?=[: ])"), "wrote"),
+    (re.compile(r"^(\+(?!\+).*)"), "fixed"),
+    (re.compile(r"^(-(?!-).*)"), "wrote"),
+    (re.compile(r"^(  fix)(?= )"), "fixed"),
+)
+
+
+def on_page_content(html, page, config, files):
+    """Colours what commands print."""
+
+    def coloured(match):
+        text = match[1]
+        for pattern, name in COLOURS:
+            text, found = pattern.subn(rf'<span class="{name}">\1</span>', text, count=1)
+            if found:
+                break
+        return f'<span class="go">{text}</span>'
+
+    return LINE.sub(coloured, html)
+
+
 def on_post_page(output, page, config):
     """Leads from each page to itself in the other language."""
     up = "../" * page.url.count("/")
