@@ -1,5 +1,6 @@
-/* The few calls that a program makes again and again under `outplace run`: the marks, and the look-up of a writing
- * method while an optimizer steps. record.py and writes.py have the same in Python, for where this was not compiled.
+/* The few calls that a program makes again and again under `outplace run`: the marks, what is noted of an optimizer's
+ * step, and the look-up of a writing method during one. record.py and writes.py have the same in Python, for where this
+ * was not compiled.
  *
  * A mark in Python takes a fifth of a microsecond in a loop of marks and ten times that in a training step, where the
  * program's own work has emptied the caches between two marks. In C there is little to fetch.
@@ -106,6 +107,8 @@ static PyObject *at(PyObject *module, PyObject *const *args, Py_ssize_t count)
 /* Is the code of the user's own? -1 for an error. */
 static int is_own(PyCodeObject *code)
 {
+    if (own_files == NULL)
+        return 0;
     PyObject *own = PyDict_GetItemWithError(own_files, code->co_filename);
     if (own != NULL)
         return own == Py_True;
@@ -126,26 +129,102 @@ static long instruction_of(PyFrameObject *frame)
 #endif
 }
 
+/* Where the frame is, as (code, offset); `own` says whether that is the user's own code. NULL for an error. */
+static PyObject *place_in(PyFrameObject *frame, int *own)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    *own = is_own(code);
+    PyObject *place = *own < 0 ? NULL : Py_BuildValue("(Ol)", code, instruction_of(frame));
+    Py_DECREF(code);
+    return place;
+}
+
 /* The innermost instruction of the user's own code above the calling function; None where there is none. */
 static PyObject *caller(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     frame = frame == NULL ? NULL : PyFrame_GetBack(frame);
     while (frame != NULL) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        int own = is_own(code);
-        if (own != 0) {
-            PyObject *place = own < 0 ? NULL : Py_BuildValue("(Ol)", code, instruction_of(frame));
-            Py_DECREF(code);
-            Py_DECREF(frame);
-            return place;
-        }
-        Py_DECREF(code);
-        PyFrameObject *outer = PyFrame_GetBack(frame);
+        int own;
+        PyObject *place = place_in(frame, &own);
+        PyFrameObject *outer = place == NULL || own ? NULL : PyFrame_GetBack(frame);
         Py_DECREF(frame);
+        if (place == NULL || own)
+            return place;
+        Py_DECREF(place);
         frame = outer;
     }
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(frames_doc, "frames_to_own_code(frame)\n--\n\nThe instructions from this frame out to the first frame of the "
+                         "user's own code; empty where there is none.");
+
+static PyObject *frames_to_own_code(PyObject *module, PyObject *given)
+{
+    PyObject *found = PyList_New(0);
+    PyFrameObject *frame = given == Py_None ? NULL : (PyFrameObject *)given;
+    if (found == NULL || (frame != NULL && !PyFrame_Check(given))) {
+        Py_XDECREF(found);
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "not a frame: %R", given);
+    }
+    Py_XINCREF(frame);
+    int own = 0;
+    while (frame != NULL && !own) {
+        PyObject *place = place_in(frame, &own);
+        int failed = place == NULL || PyList_Append(found, place) < 0;
+        Py_XDECREF(place);
+        PyFrameObject *outer = failed ? NULL : PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        if (failed) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        frame = outer;
+    }
+    Py_XDECREF(frame);
+    PyObject *frames = own ? PyList_AsTuple(found) : PyTuple_New(0);
+    Py_DECREF(found);
+    return frames;
+}
+
+PyDoc_STRVAR(versions_doc, "versions(param_groups)\n--\n\nThe versions of an optimizer's parameters, 8 bytes each.");
+
+/* Every step of every optimizer asks for this, before and after. */
+static PyObject *versions(PyObject *module, PyObject *groups)
+{
+    static PyObject *params_key, *version_key;
+    if (params_key == NULL && (params_key = PyUnicode_InternFromString("params")) == NULL)
+        return NULL;
+    if (version_key == NULL && (version_key = PyUnicode_InternFromString("_version")) == NULL)
+        return NULL;
+    if (!PyList_Check(groups))
+        return PyErr_Format(PyExc_TypeError, "not a list of groups: %R", groups);
+    Py_ssize_t count = 0, filled = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); i++) {
+        PyObject *group = PyList_GET_ITEM(groups, i);
+        PyObject *params = PyDict_Check(group) ? PyDict_GetItemWithError(group, params_key) : NULL;
+        if (params == NULL || !PyList_Check(params))
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "not a group of parameters: %R", group);
+        count += PyList_GET_SIZE(params);
+    }
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint64_t));
+    if (packed == NULL)
+        return NULL;
+    uint64_t *numbers = (uint64_t *)PyBytes_AS_STRING(packed);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); i++) {
+        PyObject *params = PyDict_GetItemWithError(PyList_GET_ITEM(groups, i), params_key);
+        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(params) && filled < count; k++) {
+            PyObject *version = PyObject_GetAttr(PyList_GET_ITEM(params, k), version_key);
+            numbers[filled++] = version == NULL ? 0 : PyLong_AsUnsignedLongLong(version);
+            Py_XDECREF(version);
+            if (PyErr_Occurred()) {
+                Py_DECREF(packed);
+                return NULL;
+            }
+        }
+    }
+    return packed;
 }
 
 PyDoc_STRVAR(back_doc, "back(value=None, _mark=None)\n--\n\nA function of the user's own code returns or yields.");
@@ -157,7 +236,7 @@ static PyObject *back(PyObject *module, PyObject *const *args, Py_ssize_t count,
     for (Py_ssize_t i = 0; i < named; i++)
         if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "value") == 0)
             value = args[count + i];
-    PyObject *place = caller();
+    PyObject *place = next_number == NULL ? (Py_INCREF(Py_None), Py_None) : caller();
     int failed = place == NULL || note(place) < 0;
     Py_XDECREF(place);
     if (failed)
@@ -280,6 +359,8 @@ static PyMethodDef functions[] = {
     {"at", (PyCFunction)(void (*)(void))at, METH_FASTCALL, at_doc},
     {"back", (PyCFunction)(void (*)(void))back, METH_FASTCALL | METH_KEYWORDS, back_doc},
     {"connect", connect, METH_VARARGS, connect_doc},
+    {"frames_to_own_code", frames_to_own_code, METH_O, frames_doc},
+    {"versions", versions, METH_O, versions_doc},
     {"set_stepping_thread", set_stepping_thread, METH_O, step_doc},
     {NULL, NULL, 0, NULL},
 };

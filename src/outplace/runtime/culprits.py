@@ -97,7 +97,7 @@ def _writes_to(hurt: Hurt) -> list[Write]:
 def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
     for thread in record.all_threads():
         for step in thread.steps:
-            for reference, before, after in zip(step.parameters, step.before, step.after, strict=True):
+            for reference, before, after in step.versions():
                 if before < now and after > first and before != after:
                     parameter = reference()
                     if parameter is not None and names.storage_of(parameter) == hurt.storage:

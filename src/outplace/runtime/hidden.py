@@ -82,7 +82,7 @@ class _Search:
             for write in thread.writes:
                 found.setdefault(write.storage, []).append((write.moment if mine else math.inf, write.before or 0))
             for step in thread.steps:
-                for reference, before, after in zip(step.parameters, step.before, step.after, strict=True):
+                for reference, before, after in step.versions():
                     parameter = reference() if before != after else None
                     if parameter is not None and (storage := names.storage_of(parameter)) is not None:
                         versions = range(before, after)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -57,14 +56,19 @@ class Write(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One optimizer step: the versions of its parameters before and after it."""
+    """One optimizer step: the versions of its parameters before and after it, packed (8 bytes each)."""
 
     moment: int
     operation: str
     frames: tuple[Instruction, ...]
     parameters: Sequence[Callable[[], Any]]
-    before: array[int]
-    after: array[int]
+    before: bytes
+    after: bytes
+
+    def versions(self) -> Iterable[tuple[Callable[[], Any], int, int]]:
+        """Each parameter with its versions before and after."""
+        before, after = memoryview(self.before).cast("Q"), memoryview(self.after).cast("Q")
+        return zip(self.parameters, before, after, strict=True)
 
 
 class Backward(NamedTuple):
@@ -253,6 +257,10 @@ def frames_to_own_code(frame: FrameType | None) -> tuple[Instruction, ...]:
             return tuple(frames)
         frame = frame.f_back
     return ()
+
+
+if fast.compiled is not None:
+    frames_to_own_code = fast.compiled.frames_to_own_code
 
 
 def add_write(write: Write) -> None:

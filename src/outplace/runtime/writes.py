@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import operator
 import sys
 import threading
 import weakref
@@ -37,7 +36,6 @@ _get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _mode_active = torch._C._is_torch_function_mode_enabled
-_version_of = operator.attrgetter("_version")
 _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -299,12 +297,27 @@ class _Known:
         self.plain = all(type(p) in _plain_types for p in parameters)
 
 
+def _read_versions(groups: list[dict[str, Any]]) -> bytes:
+    return array("Q", [parameter._version for group in groups for parameter in group["params"]]).tobytes()
+
+
+if fast.compiled is not None:
+    _read_versions = fast.compiled.versions
+
+
+def _versions(known: _Known, optimizer: Any) -> bytes:
+    if known.plain and not _mode_active():
+        return _read_versions(optimizer.param_groups)
+    with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+        return _read_versions(optimizer.param_groups)
+
+
 class _StepHooks:
     """Notes each optimizer step with the versions of its parameters before and after."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
-        self._before: list[tuple[_Known, array[int]]] = []
+        self._before: list[tuple[_Known, bytes]] = []
         self._own_class: dict[type, bool] = {}
 
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -317,7 +330,7 @@ class _StepHooks:
             _stepping.depth += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
             _set_stepping_thread(_get_ident() if closure is None else 0)
-        self._before.append((known, self._versions(known, optimizer)))
+        self._before.append((known, _versions(known, optimizer)))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
@@ -332,11 +345,11 @@ class _StepHooks:
                     self._note_step(known, optimizer, before, frames_to_own_code(_get_frame(1)))
                 return
 
-    def _note_step(self, known: _Known, optimizer: Any, before: array[int], frames: tuple[Instruction, ...]) -> None:
-        after = self._versions(known, optimizer)
+    def _note_step(self, known: _Known, optimizer: Any, before: bytes, frames: tuple[Instruction, ...]) -> None:
+        after = _versions(known, optimizer)
         if before == after:
             self._note_hidden_step(optimizer, known.name, frames)
-        if len(after) != len(known.parameters):
+        if len(after) != 8 * len(known.parameters):
             known = self._meet(optimizer)
         record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, after))
 
@@ -348,17 +361,6 @@ class _StepHooks:
             if parameter is not None and parameter.grad is not None:
                 storage = parameter.untyped_storage()._cdata
                 on_hidden(Write(storage, None, _next_number(), name, frames, None, False), parameter)
-
-    def _versions(self, known: _Known, optimizer: Any) -> array[int]:
-        versions: list[int] = []
-        if known.plain and not _mode_active():
-            for group in optimizer.param_groups:
-                versions += map(_version_of, group["params"])
-        else:
-            with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
-                for group in optimizer.param_groups:
-                    versions += map(_version_of, group["params"])
-        return array("Q", versions)
 
     def _meet(self, optimizer: Any) -> _Known:
         key, all_known = id(optimizer), self._known
