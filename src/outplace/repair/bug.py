@@ -9,9 +9,9 @@ from typing import Literal
 from outplace.model import Diagnosis, Finding, Safety, Site
 from outplace.repair.edits import Edit
 
-Keeps = Literal["all", "gradients", "losses", "earlier"]
-"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses up
-to the error; the losses before it."""
+Keeps = Literal["all", "gradients", "earlier", "beginning"]
+"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses
+before the one that failed; the losses of the first rounds."""
 
 
 @dataclass(frozen=True)

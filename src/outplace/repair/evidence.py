@@ -56,8 +56,19 @@ def read(path: str, evidence: Evidence) -> Evidence:
 
 def same_roots(one: Evidence, other: Evidence, count: int | None = None) -> bool:
     """Did the backwards that both runs reached start from the same values?"""
-    both = list(zip(one.roots, other.roots, strict=False))[:count]
-    return all(len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True)) for a, b in both)
+    both = min(len(one.roots), len(other.roots), len(one.roots) if count is None else count)
+    return alike(one, other) >= both
+
+
+def alike(one: Evidence, other: Evidence) -> int:
+    """How many backwards, from the first on, started from the same values?"""
+    count = min(len(one.roots), len(other.roots))
+    return next((number for number in range(count) if not _same_root(one, other, number)), count)
+
+
+def _same_root(one: Evidence, other: Evidence, number: int) -> bool:
+    mine, theirs = one.roots[number], other.roots[number]
+    return len(mine) == len(theirs) and all(_close(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
 def same_gradients(one: Evidence, other: Evidence, same_weights: bool = True) -> tuple[bool, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
-from outplace.repair.evidence import Evidence, same_gradients, same_roots
+from outplace.repair.evidence import Evidence, alike, same_gradients, same_roots
 from outplace.repair.files import Files
 from outplace.repair.place import Style
 from outplace.repair.runs import Runs, bug_of, essence
@@ -176,7 +176,7 @@ def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
             edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
     provable = any(candidate.safety != "safe" for candidate in candidates)
-    keeps = min((candidate.keeps for candidate in candidates), key=("earlier", "losses", "gradients", "all").index)
+    keeps = min((candidate.keeps for candidate in candidates), key=("beginning", "earlier", "gradients", "all").index)
     return Candidate("; ".join(titles), "unsafe" if provable else "safe", edits, provable, keeps)
 
 
@@ -186,7 +186,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
     if not after.good and (not new or any(one in old for one in new) or len(after.roots) < len(before.roots)):
         return None
-    if candidate.keeps in ("losses", "earlier"):
+    if candidate.keeps in ("earlier", "beginning"):
         return _up_to_the_error(candidate, before, after)
     kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
     if kinds <= _CHANGED_VALUES:
@@ -219,12 +219,12 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
 
 def _up_to_the_error(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
     """Another order of steps: what came before the error is as it was; from there on it is another training."""
-    count = len(before.roots) - (candidate.keeps == "earlier")
-    if len(after.roots) < len(before.roots) or not same_roots(before, after, count):
+    needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
+    count = alike(before, after)
+    if len(after.roots) < len(before.roots) or count < needed:
         return None
-    failing = "" if candidate.keeps == "losses" else ", not the one that failed: it is computed with other weights now"
     gradient = "those of the new order, in which each backward finds the weights it was computed with"
-    return Proof(candidate.title, f"as it was, in {_times(count)}{failing}", gradient)
+    return Proof(candidate.title, f"as it was in {_times(count)}; from there on it is another training", gradient)
 
 
 def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:

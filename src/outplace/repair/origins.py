@@ -37,6 +37,17 @@ _PASS_THROUGH = {"Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dr
 """Modules whose output may be their very input."""
 
 
+POSITION = {
+    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0, "CELU": 1, "ELU": 1,
+    "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1,
+    "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
+    "relu": 1, "relu6": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "selu": 1, "celu": 2, "elu": 2,
+    "leaky_relu": 2, "dropout": 3, "hardtanh": 3, "threshold": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
+    "alpha_dropout": 3, "feature_alpha_dropout": 3,
+}  # fmt: skip
+"""Where `inplace` stands when it is not given by name."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """`fresh`: nobody else has it. `name`: another name has it. `held`: an attribute or a container has it."""
@@ -116,11 +127,13 @@ def is_inplace_call(call: ast.Call) -> bool:
 
 
 def has_flag(call: ast.Call) -> bool:
-    """Does it say `inplace=` anything but False?"""
+    """Does it say `inplace=` anything but False, by name or by position?"""
     for keyword in call.keywords:
         if keyword.arg == "inplace":
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-    return False
+    position = POSITION.get(class_name(call))
+    flag = call.args[position] if position is not None and position < len(call.args) else None
+    return isinstance(flag, ast.Constant) and flag.value is True
 
 
 def class_name(call: ast.Call) -> str:

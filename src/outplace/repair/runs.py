@@ -106,7 +106,11 @@ def _site(data: dict[str, Any] | None) -> Site | None:
 
 
 def essence(diagnosis: dict[str, Any]) -> tuple[Any, ...]:
-    """What makes two diagnoses the same bug, wherever their lines have moved to."""
+    """What makes two diagnoses the same bug, wherever their lines have moved to, and whatever was cloned in them."""
     saved = (diagnosis["saved_by"] or {}).get("site") or {}
-    texts = tuple(mutation["site"]["text"] for mutation in diagnosis["mutations"] if mutation["site"])
-    return diagnosis["kind"], texts, saved.get("text")
+    texts = tuple(_as_written(mutation["site"]["text"]) for mutation in diagnosis["mutations"] if mutation["site"])
+    return diagnosis["kind"], texts, _as_written(saved.get("text", ""))
+
+
+def _as_written(text: str) -> str:
+    return text.replace(".clone()", "")

@@ -8,17 +8,9 @@ from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
-from outplace.repair.origins import class_name, module_made_at
+from outplace.repair.origins import POSITION, class_name, module_made_at
 
-POSITION = {
-    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0, "CELU": 1, "ELU": 1,
-    "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1,
-    "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
-    "relu": 1, "relu6": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "selu": 1, "celu": 2, "elu": 2,
-    "leaky_relu": 2, "dropout": 3, "hardtanh": 3, "threshold": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
-    "alpha_dropout": 3, "feature_alpha_dropout": 3,
-}  # fmt: skip
-"""Where the flag stands when it is not given by name."""
+__all__ = ["POSITION", "dropped", "flags_behind"]
 
 
 def dropped(code: Code, call: ast.Call) -> list[Edit]:

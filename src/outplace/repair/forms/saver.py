@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from outplace.repair.code import Code, is_library, root_of
 from outplace.repair.edits import Edit
+from outplace.repair.flow import binds
 from outplace.repair.origins import is_inplace_call
 from outplace.repair.place import target_of
 
@@ -68,11 +69,28 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
         return 0 if text in names else 1 if text in roots else 2 if ast.unparse(root_of(operand)) in roots else 3
 
     ordered = sorted(found.values(), key=lambda operand: (distance(operand), code.span(operand)))
-    return [(code.segment(one), [_cloned(code, one)]) for one in ordered if not _is_class(one)]
+    ordered = [one for one in ordered if not _is_class(one) and not _is_number(code, one)]
+    return [(code.segment(one), [_cloned(code, one)]) for one in ordered]
 
 
 def _is_class(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id[:1].isupper() and len(node.id) > 1 and not node.id.isupper()
+
+
+def _is_number(code: Code, node: ast.expr) -> bool:
+    """A counter of a loop, or a name that is only ever given numbers."""
+    if not isinstance(node, ast.Name):
+        return False
+    made = [one for one in ast.walk(code.scope(node)) if binds(one, node.id)]
+    return bool(made) and all(_gives_number(one) for one in made)
+
+
+def _gives_number(statement: ast.AST) -> bool:
+    if isinstance(statement, ast.For):
+        counted = isinstance(statement.iter, ast.Call) and ast.unparse(statement.iter.func) == "range"
+        return counted and isinstance(statement.target, ast.Name)
+    value = getattr(statement, "value", None)
+    return isinstance(statement, ast.Assign) and isinstance(value, ast.Constant)
 
 
 def _cloned(code: Code, operand: ast.expr) -> Edit:

@@ -158,7 +158,7 @@ def _cut(order: _Order, loop: Loop) -> Reordering | None:
     if not lines or edit is None:
         return None
     named = ", ".join(f"`{path}`" for path in carried)
-    return Reordering(f"Detach {named} after the step: each round trains on its own part", "losses", [edit])
+    return Reordering(f"Detach {named} after the step: each round trains on its own part", "beginning", [edit])
 
 
 def _held(order: _Order, loop: Loop) -> list[str]:
@@ -336,7 +336,7 @@ def _behind_the_loop(order: _Order, loop: Loop) -> Reordering | None:
         edits = [Edit(start, _end(code, step), "\n".join(lines))]
     else:
         edits = [Edit(start, code.offset((step.end_lineno or 0) + 1, 0), ""), _pasted(code, loop, lines)]
-    return Reordering("Step once, after the loop", "losses", edits)
+    return Reordering("Step once, after the loop", "beginning", edits)
 
 
 def _only_steps(statement: ast.stmt) -> bool:
