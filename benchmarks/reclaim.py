@@ -31,20 +31,7 @@ PROGRAMS = {
 LARGE = {
     "resnet.py": ["--width", "64", "--batch", "128", "--side", "64"],
     "unet.py": ["--width", "32", "--batch", "16", "--side", "256"],
-    "gpt.py": [
-        "--words",
-        "32000",
-        "--width",
-        "512",
-        "--heads",
-        "8",
-        "--length",
-        "256",
-        "--layers",
-        "6",
-        "--batch",
-        "16",
-    ],
+    "gpt.py": ["--words", "32000", "--width", "512", "--length", "256", "--layers", "6", "--batch", "16"],
     "mlp.py": ["--features", "1024", "--hidden", "4096", "--batch", "32768"],
 }
 

@@ -31,7 +31,7 @@ class Outcome:
     """Does the program compute other numbers in every run, so that nothing can be proved?"""
     exact: bool = False
     """Were CUDA's algorithms held to those that give the same bits in every run?"""
-    allocator: tuple[int, int] | None = None
+    allocator: tuple[int, int | None] | None = None
     """CUDA's own figures of the peak, before and after, from runs that nothing watched."""
     trouble: str = ""
 
@@ -56,6 +56,9 @@ class Reclaim:
         wanted = [*outcome.advice.paying, *(outcome.advice.others if self._everything else ())]
         if wanted and self._prove:
             self._try(outcome, files, wanted)
+        if self._prove and recording.device.startswith("cuda"):
+            changed = self._trials.run(outcome.texts, ledger=False).peak if outcome.texts else None
+            outcome.allocator = (self._trials.run(ledger=False).peak, changed)
         return outcome
 
     def _try(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> None:
@@ -72,9 +75,6 @@ class Reclaim:
             value(outcome.advice.account, outcome.advice.before, outcome.advice.paying)
         outcome.after, outcome.exact = after, self._trials.exact
         outcome.texts = _changed(files, kept)
-        if outcome.first.recording is not None and outcome.first.recording.device.startswith("cuda"):
-            plain, changed = self._trials.run(ledger=False), self._trials.run(outcome.texts, ledger=False)
-            outcome.allocator = (plain.peak, changed.peak)
 
     def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
         """Those that hold: all of them, or else the ones that hold by themselves and together."""

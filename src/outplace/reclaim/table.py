@@ -93,8 +93,8 @@ def _proof(outcome: Outcome, console: Console) -> None:
     text = f"Peak {size(before)} before, {size(after)} after ({_down(before, after)}); "
     text += f"activations {size(live)} before, {size(live_after)} after ({_down(live, live_after)})."
     console.print(Text(text, style="green"), soft_wrap=True)
-    if outcome.allocator is not None:
-        before, after = outcome.allocator
+    if outcome.allocator is not None and outcome.allocator[1] is not None:
+        before, after = outcome.allocator[0], outcome.allocator[1]
         text = f"CUDA's allocator: {size(before)} before, {size(after)} after ({_down(before, after)})."
         console.print(Text(text, style="green"), soft_wrap=True)
 
