@@ -19,7 +19,7 @@ from outplace.updates.index import Index, check_bounds, parse
 _BOOL = torch.bool
 
 
-class at:  # noqa: N801  (it reads as a function)
+class at:
     """Functional updates: `at(x)[index].set(v)` is a new tensor; x stays as it is, and gradients flow to x and to v."""
 
     __slots__ = ("_x",)
@@ -103,8 +103,7 @@ class Place:
         x = self._x
         index = parse(self._index, x)
         part = x[index.view]
-        items = index.items()
-        return part[items] if any(isinstance(item, Tensor) for item in items) else part.clone()
+        return places.get(part, index.items()) if any(p is not None for p in index.places) else part.clone()
 
     def __repr__(self) -> str:
         return f"at(<{str(self._x.dtype).removeprefix('torch.')}{list(self._x.shape)}>)[{self._index!r}]"

@@ -1,7 +1,7 @@
 """Reads an index, as `x[index] = v` would, into its two parts: a view of x, and the index tensors into that view.
 
-Ints, slices, None and Ellipsis choose a view (`x[view]`); tensors, masks and lists then choose places in it. torch takes
-the two steps in this order, also where numpy does not (`x[0, :, [0, 1]]`).
+Ints, slices, None and Ellipsis choose a view (`x[view]`); tensors, masks and lists then choose places in it. torch
+takes the two steps in this order, also where numpy does not (`x[0, :, [0, 1]]`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Index:
         self.view, self.places = view, places
         self.whole = all(isinstance(item, slice) and item == FULL for item in view)
 
-    def items(self) -> tuple[Any, ...]:
-        """`places` as an index of the view."""
-        items: list[Any] = []
+    def items(self) -> list[Tensor | None]:
+        """`places` with a mask standing for all its dimensions."""
+        items: list[Tensor | None] = []
         dim = 0
         while dim < len(self.places):
             place = self.places[dim]
-            items.append(FULL if place is None else place)
+            items.append(place)
             dim += place.dim() if place is not None and place.dtype is torch.bool else 1
-        return tuple(items)
+        return items
 
 
 def parse(index: Any, x: Tensor) -> Index:
@@ -114,7 +114,7 @@ def _tensor_of(item: Any) -> Tensor:
 
 
 def _expanded(items: list[Any], x: Tensor) -> list[Any]:
-    """The items with a full slice for each axis that they leave out, and 0-d integers made ints where that is needed."""
+    """The items with a full slice for each axis that they leave out, and with 0-d integers as ints where it matters."""
     axes = sum(_axes(item) for item in items)
     if axes > x.dim():
         raise IndexError(f"too many indices: x has {x.dim()} dimensions, but {axes} are indexed")

@@ -12,7 +12,7 @@ from outplace.updates.arithmetic import ADD, SUB, Arithmetic
 
 
 def to_mask(index_: Any, *, like: Tensor) -> Tensor:
-    """A bool tensor of `like`'s shape that is True exactly where `like[index]` reads: ints, slices, lists, tensors, ..."""
+    """A bool tensor of `like`'s shape, True exactly where `like[index]` reads; any index that `like[index]` takes."""
     from outplace.updates.at import at
 
     return at(torch.zeros(like.shape, dtype=torch.bool, device=like.device))[index_].set(True)

@@ -19,7 +19,9 @@ def eager() -> bool:
 
 def looks_at_values(*tensors: Tensor) -> bool:
     """May Python decide by the values of these tensors? Not while a graph is traced, nor on tensors without values."""
-    return eager() and all(type(tensor) in _PLAIN and not tensor.is_meta for tensor in tensors)
+    if not eager() or not all(type(tensor) in _PLAIN and not tensor.is_meta for tensor in tensors):
+        return False
+    return not any(tensor.is_cuda for tensor in tensors) or not torch.cuda.is_current_stream_capturing()
 
 
 def seen_only_by_autograd(tensor: Tensor) -> bool:

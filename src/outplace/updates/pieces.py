@@ -1,84 +1,67 @@
-"""A large slice, replaced without being copied first: what lies before it, the new part, and what lies after it.
+"""A large part of the first dimension, replaced without being copied first: what is before it, the part, and the rest.
 
-`clone` and then a write moves the bytes of the slice twice. Below a size and a share of the tensor nothing is gained.
+`clone` and then a write moves the bytes of the part twice.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from outplace.updates import mode
 
-FROM_ELEMENTS = 1 << 20
+FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 FROM_SHARE = 1 / 16
-"""The smallest tensor, and the smallest part of it, for which three writes are quicker than a copy and a write."""
+"""The smallest tensor, and the smallest part of it, for which this is quicker than a copy and a write."""
 
 
-def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor | None:
-    """A copy of x with the slice `x[view]` replaced, or None where another way is as good."""
-    if x.numel() < FROM_ELEMENTS or not mode.seen_only_by_autograd(x) or not x.is_contiguous():
-        return None
-    cut = _cut(x, view)
-    if cut is None:
-        return None
-    dim, start, stop = cut
-    if isinstance(part, Tensor):
-        if not mode.seen_only_by_autograd(part):
-            return None
-        shape = list(x.shape)
-        shape[dim] = stop - start
-        part = part.expand(shape)
-    result: Tensor = _Replaced.apply(x, part, dim, start, stop)
-    return result
-
-
-def _cut(x: Tensor, view: tuple[Any, ...]) -> tuple[int, int, int] | None:
-    """The dimension, start and stop of the slice, where the view is one slice of step 1 and worth the while."""
-    narrow = [dim for dim, item in enumerate(view) if item != slice(None)]
-    if len(narrow) != 1 or None in view:
-        return None
-    dim = narrow[0]
-    item = view[dim]
-    if not isinstance(item, slice):
+def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
+    """A copy of x with `item`, a slice of `dim`, replaced by the part, or None where another way is as good."""
+    if not is_large(x) or not isinstance(item, slice) or not mode.seen_only_by_autograd(x) or not x.is_contiguous():
         return None
     size = x.shape[dim]
     start, stop, step = item.indices(size)
-    run = (stop - start) * x.stride(dim)
-    # short runs (the slice lies across many rows) are copied at the same speed, but their remainders are not
-    if step != 1 or stop - start < size * FROM_SHARE or min(run, x.stride(dim) * size - run) < 64:
+    if step != 1 or stop - start < size * FROM_SHARE or x.shape[:dim].numel() != 1:
         return None
-    return dim, start, stop
+    if isinstance(part, Tensor):
+        if not mode.seen_only_by_autograd(part):
+            return None
+        part = part.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
+    return cast(Tensor, _Replaced.apply(x, part, dim, start, stop))
 
 
-class _Replaced(torch.autograd.Function):
+def is_large(x: Tensor) -> bool:
+    """May it pay to look further?"""
+    return x.numel() * x.element_size() >= FROM_BYTES.get(x.device.type, 1 << 62)
+
+
+class _Replaced(torch.autograd.Function):  # without setup_context, which is slow; transforms do not come here
     @staticmethod
-    def forward(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
-        result = torch.empty_like(x)
+    def forward(ctx: Any, x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
+        ctx.cut = dim, start, stop
         size = x.shape[dim]
-        if start > 0:
-            result.narrow(dim, 0, start).copy_(x.narrow(dim, 0, start))
-        inside = result.narrow(dim, start, stop - start)
-        inside.copy_(part) if isinstance(part, Tensor) else inside.fill_(part)
-        if stop < size:
-            result.narrow(dim, stop, size - stop).copy_(x.narrow(dim, stop, size - stop))
+        before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
+        if isinstance(part, Tensor):
+            return torch.cat([before, part, after], dim)
+        result = torch.empty_like(x)
+        result.narrow(dim, 0, start).copy_(before)
+        result.narrow(dim, start, stop - start).fill_(part)
+        result.narrow(dim, stop, size - stop).copy_(after)
         return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, _, ctx.dim, ctx.start, ctx.stop = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        cut = ctx.dim, ctx.start, ctx.stop
-        inside = (slice(None),) * ctx.dim + (slice(ctx.start, ctx.stop),)
-        to_x = to_part = None
+        dim, start, stop = ctx.cut
+        to_part = grad.narrow(dim, start, stop - start) if ctx.needs_input_grad[1] else None
+        to_x = None
         if ctx.needs_input_grad[0]:
-            grad = grad.contiguous()
-            to_x = _Replaced.apply(grad, 0, *cut)
-        if ctx.needs_input_grad[1]:
-            to_part = grad[inside]
+            if mode.seen_only_by_autograd(grad):
+                to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop)
+            else:
+                to_x = torch.slice_scatter(
+                    grad, torch.zeros_like(grad.narrow(dim, start, stop - start)), dim, start, stop
+                )
         return to_x, to_part, None, None, None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from outplace.updates import mode, repeats, values
+from outplace.updates import kernels, mode, repeats, values
 from outplace.updates.arithmetic import Arithmetic
 
 Places = Sequence[Tensor | None]
@@ -40,25 +40,26 @@ def layout(x: Tensor, places: Places) -> Layout:
 
 
 def put(x: Tensor, places: Places, value: Any, unique: bool) -> Tensor:
-    """A copy of x with the value at the places; of several values for one place the last counts and has the gradient."""
+    """A copy of x with the value at the places; of several values for a place the last counts and has the gradient."""
     where = layout(x, places)
     value = values.broadcast(value, where.shape)
-    if isinstance(value, Tensor) and not unique and mode.may_carry_gradient(value):
-        looks = x.device.type == "cpu" and mode.looks_at_values(*_tensors(places))
-        if not looks or not repeats.none(places, x.shape):
-            last = repeats.last_of_each(*repeats.flat(places, x.shape))
-            return _put_last(x, places, value, last, where)
-    return _index_put(x, places, values.as_tensor(value, x))
+    if isinstance(value, Tensor) and not unique and mode.may_carry_gradient(value) and not _named_once(x, places):
+        return _put_last(x, places, value, repeats.last_of_each(*repeats.flat(places, x.shape)), where)
+    if not isinstance(value, Tensor) or value.shape != where.shape or not kernels.busy(x):
+        return _index_put(x, places, values.as_tensor(value, x))
+    dim, index = only(places)
+    if index is None or index.dim() != 1:
+        return _index_put(x, places, value)
+    return torch.index_copy(x, dim, repeats.from_front(index.long(), x.shape[dim]), value)
 
 
 def add(x: Tensor, places: Places, value: Any) -> Tensor:
     """A copy of x with the value added at the places, as often as they are named."""
     where = layout(x, places)
     value = values.as_tensor(values.broadcast(value, where.shape), x)
-    dim, index = _only(places)
+    dim, index = only(places)
     if index is not None and index.dim() == 1 and not torch.are_deterministic_algorithms_enabled():
-        index = torch.where(index < 0, index + x.shape[dim], index)
-        return torch.index_add(x, dim, index, value.expand(where.shape))
+        return torch.index_add(x, dim, repeats.from_front(index, x.shape[dim]), value.expand(where.shape))
     return _index_put(x, places, value, accumulate=True)
 
 
@@ -66,8 +67,8 @@ def change(x: Tensor, places: Places, value: Any, operation: Arithmetic, unique:
     """A copy of x with `operation(x, value)` at the places, as often as they are named."""
     where = layout(x, places)
     value = values.broadcast(value, where.shape)
-    old = _index(x, places)
-    if unique or (mode.looks_at_values(*_tensors(places)) and repeats.none(places, x.shape)):
+    old = get(x, places)
+    if unique or _named_once(x, places):
         return _index_put(x, places, operation(old, value).to(x.dtype))
     entries, count = repeats.flat(places, x.shape)
     last = repeats.last_of_each(entries, count)
@@ -79,6 +80,11 @@ def change(x: Tensor, places: Places, value: Any, operation: Arithmetic, unique:
     # ones where the values do not count: an inf or nan there would reach the gradients as 0 * inf
     new = operation(torch.where(counts, old, 1), torch.where(counts, value, 1))
     return _put_last(x, places, new.to(x.dtype), last, where)
+
+
+def get(x: Tensor, places: Places) -> Tensor:
+    """`x[places]`; here a mask of n dimensions counts as n places."""
+    return torch.ops.aten.index.Tensor(x, list(places))  # x[...] would read the value of a 0-d tensor
 
 
 def _put_last(x: Tensor, places: Places, value: Tensor, last: Tensor, where: Layout) -> Tensor:
@@ -101,17 +107,15 @@ def _dims(where: Layout) -> tuple[int, ...]:
     return tuple(range(where.first, where.first + len(where.entries)))
 
 
-def _tensors(places: Places) -> list[Tensor]:
-    return [place for place in places if place is not None]
+def _named_once(x: Tensor, places: Places) -> bool:
+    """Is every place named once? False where that cannot be known."""
+    return mode.looks_at_values(*(place for place in places if place is not None)) and repeats.none(places, x.shape)
 
 
-def _only(places: Places) -> tuple[int, Tensor | None]:
+def only(places: Places) -> tuple[int, Tensor | None]:
+    """The dimension and the tensor, if one dimension alone is indexed."""
     chosen = [(dim, place) for dim, place in enumerate(places) if place is not None]
     return chosen[0] if len(chosen) == 1 else (0, None)
-
-
-def _index(x: Tensor, places: Places) -> Tensor:
-    return x[tuple(slice(None) if place is None else place for place in places)]
 
 
 def _index_put(x: Tensor, places: Places, value: Tensor, accumulate: bool = False) -> Tensor:

@@ -13,13 +13,19 @@ from torch import Tensor
 from outplace.updates import mode
 
 
+def from_front(index: Tensor, size: int) -> Tensor:
+    """The index with negative entries counted from the front; what is out of range stays so."""
+    return torch.sub(index, index >> (63 if index.dtype is torch.int64 else 31), alpha=size)
+
+
 def flat(places: Sequence[Tensor | None], shape: Sequence[int]) -> tuple[Tensor, int]:
     """Each entry of the broadcast index tensors as one number, and how many numbers there are."""
-    chosen = [(place.long(), shape[dim]) for dim, place in enumerate(places) if place is not None]
     total: Tensor | None = None
     count = 1
-    for place, size in chosen:
-        place = torch.where(place < 0, place + size, place)
+    for place, size in zip(places, shape, strict=False):
+        if place is None:
+            continue
+        place = from_front(place.long(), size)
         total = place if total is None else total * size + place
         count *= size
     assert total is not None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outplace.updates import kernels, mode, pieces
+from outplace.updates import kernels, mode, pieces, repeats, views
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
@@ -43,14 +43,18 @@ def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
 
 def set_view(x: Tensor, index: Any, v: Any) -> Tensor | None:
     """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
-    if x.numel() >= pieces.FROM_ELEMENTS:
-        return None
-    if type(v) in NUMBERS:
-        if not x.is_floating_point():
-            return None
-    elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
+    if pieces.is_large(x):
         return None
     try:
+        if type(v) in NUMBERS:
+            if not x.is_floating_point():
+                return None
+        elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
+            return None
+        else:
+            one = views.only_item(index if type(index) is tuple else (index,))
+            if one is not None and x.is_contiguous() and v.dim() == x.dim() - (type(one[1]) is int):
+                return views.scattered(x, *one, v)
         copy = x.clone()
         copy[index] = v
         return copy
@@ -68,7 +72,9 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
         if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
             return None
         if unique or not mode.may_carry_gradient(v):
-            if not x.is_cuda and v.dim() == x.dim() and len(v) == len(index):
+            if x.is_cuda:
+                return None if kernels.busy(x) else torch.index_put(x, (index,), v)
+            if v.dim() == x.dim() and len(v) == len(index):
                 return torch.index_copy(x, 0, index, v)
             return torch.index_put(x, (index,), v)
     except FAILURES:
@@ -77,16 +83,14 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
 
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
-    """One index tensor on the CPU, without negative indices; a tensor with an entry for each index."""
-    if (
-        x.is_cuda
-        or index.dtype is not torch.int64
-        or index.dim() != 1
-        or type(v) is not Tensor
-        or v.dtype is not x.dtype
-    ):
+    """One index tensor; a tensor of x's dtype with an entry for each index."""
+    if index.dtype is not torch.int64 or index.dim() != 1 or type(v) is not Tensor or v.dtype is not x.dtype:
         return None
+    if v.dim() != x.dim() or len(v) != len(index) or v.device != x.device or not mode.eager():
+        return None
+    if x.is_cuda:  # where negative indices would kill the process
+        index = repeats.from_front(index, len(x))
     try:
-        return torch.index_add(x, 0, index, v) if mode.eager() and v.dim() == x.dim() and len(v) == len(index) else None
+        return torch.index_add(x, 0, index, v)
     except FAILURES:
         return None

@@ -1,4 +1,4 @@
-"""Updates of a view (ints, slices, None): the part of x that a basic index chooses, and x with that part replaced."""
+"""Updates of a view (ints, slices, None): x with the part replaced that a basic index chooses."""
 
 from __future__ import annotations
 
@@ -9,38 +9,61 @@ from torch import Tensor
 
 from outplace.updates import mode, pieces
 
+FULL = slice(None)
+
 
 def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor:
     """A copy of x with `x[view]` replaced by `part`, a number or a tensor that broadcasts to it."""
-    if not isinstance(part, Tensor) or mode.eager():
-        done = pieces.replaced(x, view, part)
+    one = only_item(view)
+    if one is not None:
+        done = pieces.replaced(x, *one, part)
         if done is not None:
             return done
-        copy = x.clone()
-        copy[view] = part
-        return copy
-    return _scattered(x, view, part.expand(x[view].shape))
+    if isinstance(part, Tensor) and not (one is None and mode.eager()):
+        return _into(
+            x, [item for item in view if item is not None], 0, _without_new_axes(view, part.expand(x[view].shape))
+        )
+    copy = x.clone()
+    copy[view] = part
+    return copy
 
 
-def _scattered(x: Tensor, view: tuple[Any, ...], part: Tensor) -> Tensor:
-    """The same without a write, which vmap would refuse: from the outermost axis inwards, each part into its whole."""
-    for dim in reversed([dim for dim, item in enumerate(_without_ints(view)) if item is None]):
-        part = part.squeeze(dim)
-    return _into(x, [item for item in view if item is not None], 0, part)
+def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
+    """The dimension and the item, if the view chooses by one int or slice alone."""
+    found = None
+    for dim, item in enumerate(view):
+        if item is None or item is Ellipsis or (found is not None and item != FULL):
+            return None
+        if item != FULL:
+            found = dim, item
+    return found
+
+
+def scattered(x: Tensor, dim: int, item: Any, part: Tensor) -> Tensor:
+    """x with one int or slice of a dimension replaced. It needs no write to a copy, which vmap may refuse."""
+    if not x.is_contiguous() and mode.eager():
+        x = x.contiguous()  # ATen would keep the gaps between the elements, too
+    if isinstance(item, slice):
+        start, stop, step = item.indices(x.shape[dim])
+        return torch.slice_scatter(x, part, dim, start, max(start, stop), step)
+    return torch.select_scatter(x, part, dim, item)
 
 
 def _into(x: Tensor, items: list[Any], dim: int, part: Tensor) -> Tensor:
+    """x with the part at the items, of dimensions from `dim` on; the innermost part first, each into its whole."""
     if not items:
         return part
     first, rest = items[0], items[1:]
-    if isinstance(first, slice):
-        if first == slice(None):
-            return _into(x, rest, dim + 1, part)
-        start, stop, step = first.indices(x.shape[dim])
-        inner = _into(x[(slice(None),) * dim + (first,)], rest, dim + 1, part)
-        return torch.slice_scatter(x, inner, dim, start, max(start, stop), step)
-    return torch.select_scatter(x, _into(x.select(dim, first), rest, dim, part), dim, first)
+    if not isinstance(first, slice):
+        return scattered(x, dim, first, _into(x.select(dim, first), rest, dim, part))
+    if first == FULL:
+        return _into(x, rest, dim + 1, part)
+    return scattered(x, dim, first, _into(x[(FULL,) * dim + (first,)], rest, dim + 1, part))
 
 
-def _without_ints(view: tuple[Any, ...]) -> list[Any]:
-    return [item for item in view if item is None or isinstance(item, slice)]
+def _without_new_axes(view: tuple[Any, ...], part: Tensor) -> Tensor:
+    kept = [item for item in view if item is None or isinstance(item, slice)]
+    for dim in reversed(range(len(kept))):
+        if kept[dim] is None:
+            part = part.squeeze(dim)
+    return part

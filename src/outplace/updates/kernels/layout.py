@@ -1,4 +1,4 @@
-"""The shape of an elementwise kernel: the fewest dimensions over which all operands can be walked with one stride each."""
+"""The shape of an elementwise kernel: the fewest dimensions over which every operand has one stride each."""
 
 from __future__ import annotations
 

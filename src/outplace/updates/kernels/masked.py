@@ -1,8 +1,13 @@
-"""The Triton kernel for a masked write: x, the mask and the value are read once, the result is written once."""
+"""The Triton kernels for masked writes: every operand is read once and every result written once.
+
+The two kernels have two forms each, `flat` for operands that lie alike and without gaps, and one that walks strides: a
+launch takes time for every argument. The Functions do without `setup_context` for the same reason; under torch.func's
+transforms ATen does the work.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import triton
@@ -12,160 +17,195 @@ from torch import Tensor
 from outplace.updates import mode
 from outplace.updates.kernels.layout import Dim, collapsed, span
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 MAX_DIMS = 4
-BLOCK, WARPS = 4096, 8
-LARGE = 2**31 - BLOCK
-"""From here on offsets do not fit into 32 bits."""
+BLOCK, WARPS = 2048, 4
+LARGE = 2**31 - 2**16
+"""From here on offsets may not fit into 32 bits."""
 
 
-def masked_set(x: Tensor, mask: Tensor, value: Any, inverted: bool = False) -> Tensor | None:
-    """The value where the mask is True (or, inverted, False), x elsewhere; None where the kernel does not apply."""
-    if x.dtype not in DTYPES or not mode.seen_only_by_autograd(x) or not mode.seen_only_by_autograd(mask):
+def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
+    """The value where the mask is True, x elsewhere; None where the kernels do not apply."""
+    if x.dtype not in DTYPES or not mode.seen_only_by_autograd(x) or type(mask) is not Tensor:
         return None
     if isinstance(value, Tensor):
-        if not mode.seen_only_by_autograd(value):
+        # ATen's `where` is as quick as it can be if all is of one dtype; its backward is not
+        if not (torch.is_grad_enabled() and (x.requires_grad or value.requires_grad)) or type(value) is not Tensor:
             return None
-        value = value.expand(x.shape)
-    elif not isinstance(value, (int, float)):
-        return None
-    mask = mask.expand(x.shape)
-    dims = _dims(x, mask, value)
-    if len(dims) > MAX_DIMS:
-        return None
-    if not torch.is_grad_enabled() or not (x.requires_grad or (isinstance(value, Tensor) and value.requires_grad)):
-        return launch(x, mask, value, inverted, dims)  # which saves the bookkeeping of a Function
-    result: Tensor = _MaskedSet.apply(x, mask, value, inverted, dims)
-    return result
+        return cast(Tensor, _SetTensor.apply(x, _expanded(mask, x), _expanded(value, x)))
+    mask = _expanded(mask, x)
+    if torch.is_grad_enabled() and x.requires_grad:
+        return cast(Tensor, _SetNumber.apply(x, mask, value))
+    return _set_number(x, mask, value)
 
 
-class _MaskedSet(torch.autograd.Function):
+class _SetNumber(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, mask: Tensor, value: Any, inverted: bool, dims: list[Dim]) -> Tensor:
-        return launch(x, mask, value, inverted, dims)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, mask, _, ctx.inverted, _ = inputs
+    def forward(ctx: Any, x: Tensor, mask: Tensor, value: float) -> Tensor:
         ctx.save_for_backward(mask)
+        return _set_number(x, mask, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        to_x = masked_set(grads[0], mask, 0.0)
+        return torch.where(mask, 0.0, grads[0]) if to_x is None else to_x, None, None
+
+
+class _SetTensor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+        ctx.save_for_backward(mask)
+        return torch.where(mask, value, x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
         (grad,) = grads
-        to_x = _zeroed(grad, mask, ctx.inverted) if ctx.needs_input_grad[0] else None
-        to_value = _zeroed(grad, mask, not ctx.inverted) if ctx.needs_input_grad[2] else None
-        return to_x, None, to_value, None, None
+        if not mode.seen_only_by_autograd(grad):
+            return torch.where(mask, 0.0, grad), None, torch.where(mask, grad, 0.0)
+        to_x, to_value = _Split.apply(grad, mask)
+        return to_x, None, to_value
 
 
-def _zeroed(grad: Tensor, mask: Tensor, inverted: bool) -> Tensor:
-    """The gradient with zeros where the mask is True (or, inverted, False); differentiable in its turn."""
-    done = masked_set(grad, mask, 0.0, inverted)
-    if done is not None:
-        return done
-    return torch.where(mask, grad, 0.0) if inverted else torch.where(mask, 0.0, grad)
+class _Split(torch.autograd.Function):
+    """What a gradient gives to x (outside the mask) and to the value (inside), from one reading."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(mask)
+        return _split(grad, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        return torch.where(mask, grads[1], grads[0]), None
 
 
-def launch(x: Tensor, mask: Tensor, value: Any, inverted: bool, dims: list[Dim]) -> Tensor:
-    """Runs the kernel; mask and value have x's shape."""
+# -- launching ------------------------------------------------------------------------------------------------------
+
+
+def _set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
     out = torch.empty_like(x)
-    number = not isinstance(value, Tensor)
-    wide = any(span(dims, operand) >= LARGE for operand in range(len(dims[0][1]))) or x.numel() >= LARGE
-    sizes = [size for size, _ in dims]
-    strides = [stride for _, strides in dims for stride in (*strides, 0)[:3]]
-    missing = MAX_DIMS - len(dims)
-    arguments = (
-        out,
-        x,
-        mask,
-        x if number else value,  # a pointer has to be given; it is not read
-        float(value) if number else 0.0,
-        x.numel(),
-        *sizes,
-        *([1] * missing),
-        *strides,
-        *([0] * 3 * missing),
-    )
-    grid = (triton.cdiv(x.numel(), BLOCK),)
-    options = {"DIMS": len(dims), "NUMBER": number, "INVERTED": inverted, "WIDE": wide}
-    if x.is_cuda and x.device.index != torch.cuda.current_device():
-        with torch.cuda.device(x.device):
-            _masked_set[grid](*arguments, **options, BLOCK=BLOCK, num_warps=WARPS)
+    if mask.is_contiguous() and x.is_contiguous():
+        _launch(_set_flat, out, x, mask, float(value), x.numel(), WIDE=x.numel() >= LARGE)
     else:
-        _masked_set[grid](*arguments, **options, BLOCK=BLOCK, num_warps=WARPS)
+        dims = collapsed(out, [x, mask])
+        if len(dims) > MAX_DIMS:
+            return torch.where(mask, value, x)
+        _launch(_set_strided, out, x, mask, float(value), x.numel(), *_walk(dims), DIMS=len(dims), WIDE=_wide(x, dims))
     return out
 
 
-def _dims(x: Tensor, mask: Tensor, value: Any) -> list[Dim]:
-    operands = [x, mask, value] if isinstance(value, Tensor) else [x, mask]
-    if all(operand.is_contiguous() for operand in operands):
-        return [(x.numel(), (1,) * len(operands))]
-    return collapsed(torch.empty_like(x, device="meta"), operands)
+def _split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    outside, inside = torch.empty_like(grad), torch.empty_like(grad)
+    if mask.is_contiguous() and grad.is_contiguous():
+        _launch(_split_flat, outside, inside, grad, mask, grad.numel(), WIDE=grad.numel() >= LARGE)
+    else:
+        dims = collapsed(outside, [grad, mask])
+        if len(dims) > MAX_DIMS:
+            return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+        walk, wide = _walk(dims), _wide(grad, dims)
+        _launch(_split_strided, outside, inside, grad, mask, grad.numel(), *walk, DIMS=len(dims), WIDE=wide)
+    return outside, inside
+
+
+def _launch(kernel: Any, out: Tensor, *arguments: Any, **constants: Any) -> None:
+    grid = (triton.cdiv(out.numel(), BLOCK),)
+    if out.is_cuda and out.device.index != torch.cuda.current_device():
+        with torch.cuda.device(out.device):
+            kernel[grid](out, *arguments, **constants, BLOCK=BLOCK, num_warps=WARPS)
+    else:
+        kernel[grid](out, *arguments, **constants, BLOCK=BLOCK, num_warps=WARPS)
+
+
+def _walk(dims: list[Dim]) -> list[int]:
+    """The sizes but the outermost, then the strides of both operands; from the innermost dimension outwards."""
+    inwards = dims[::-1]
+    missing = MAX_DIMS - len(dims)
+    sizes = [size for size, _ in inwards] + [1] * missing
+    strides = [stride for _, both in inwards for stride in both] + [0] * 2 * missing
+    return sizes[: MAX_DIMS - 1] + strides
+
+
+def _wide(x: Tensor, dims: list[Dim]) -> bool:
+    return x.numel() >= LARGE or any(span(dims, operand) >= LARGE for operand in (0, 1))
+
+
+def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
+    return tensor if tensor.shape == x.shape else tensor.expand(x.shape)
+
+
+# -- the kernels: one block of the dense output --------------------------------------------------------------------
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _masked_set(
-    out,
-    x,
-    mask,
-    value,
-    number,
-    elements,
-    n0,
-    n1,
-    n2,
-    n3,
-    x0,
-    m0,
-    v0,
-    x1,
-    m1,
-    v1,
-    x2,
-    m2,
-    v2,
-    x3,
-    m3,
-    v3,
-    DIMS: tl.constexpr,
-    NUMBER: tl.constexpr,
-    INVERTED: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """One block of `out`, which is dense; sizes and strides go from the outermost dimension to the innermost."""
+def _places(elements, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     block = tl.program_id(0)
     if WIDE:
         block = block.to(tl.int64)
     place = block * BLOCK + tl.arange(0, BLOCK)
-    inside = place < elements
-    # the index along each dimension: what the sizes of the inner ones leave
+    return place, place < elements
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _offsets(place, n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3, DIMS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where x and the mask have the element that is `place`-th in the output; dimension 0 is the innermost."""
     if DIMS == 1:
-        at_x, at_m, at_v = place * x0, place * m0, place * v0
+        return place * x0, place * m0
+    i0, rest = place % n0, place // n0
+    at_x, at_m = i0 * x0, i0 * m0
     if DIMS == 2:
-        i0, i1 = place // n1, place % n1
-        at_x, at_m, at_v = i0 * x0 + i1 * x1, i0 * m0 + i1 * m1, i0 * v0 + i1 * v1
+        return at_x + rest * x1, at_m + rest * m1
+    i1, rest = rest % n1, rest // n1
+    at_x, at_m = at_x + i1 * x1, at_m + i1 * m1
     if DIMS == 3:
-        rest, i2 = place // n2, place % n2
-        i0, i1 = rest // n1, rest % n1
-        at_x = i0 * x0 + i1 * x1 + i2 * x2
-        at_m = i0 * m0 + i1 * m1 + i2 * m2
-        at_v = i0 * v0 + i1 * v1 + i2 * v2
-    if DIMS == 4:
-        rest, i3 = place // n3, place % n3
-        rest, i2 = rest // n2, rest % n2
-        i0, i1 = rest // n1, rest % n1
-        at_x = i0 * x0 + i1 * x1 + i2 * x2 + i3 * x3
-        at_m = i0 * m0 + i1 * m1 + i2 * m2 + i3 * m3
-        at_v = i0 * v0 + i1 * v1 + i2 * v2 + i3 * v3
-    chosen = tl.load(mask + at_m, mask=inside, other=0)
-    if INVERTED:
-        chosen = chosen == 0
-    else:
-        chosen = chosen != 0
+        return at_x + rest * x2, at_m + rest * m2
+    i2, rest = rest % n2, rest // n2
+    return at_x + i2 * x2 + rest * x3, at_m + i2 * m2 + rest * m3
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _set_flat(out, x, mask, number, elements, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    place, inside = _places(elements, WIDE, BLOCK)
+    chosen = tl.load(mask + place, mask=inside, other=0) != 0
+    old = tl.load(x + place, mask=inside)
+    tl.store(out + place, tl.where(chosen, tl.full((BLOCK,), number, old.dtype), old), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _set_strided(  # type: ignore[no-untyped-def]
+    out, x, mask, number, elements,
+    n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3,
+    DIMS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    place, inside = _places(elements, WIDE, BLOCK)
+    at_x, at_m = _offsets(place, n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3, DIMS)
+    chosen = tl.load(mask + at_m, mask=inside, other=0) != 0
     old = tl.load(x + at_x, mask=inside)
-    if NUMBER:
-        new = tl.full((BLOCK,), number, old.dtype)
-    else:
-        new = tl.load(value + at_v, mask=inside)
-    tl.store(out + place, tl.where(chosen, new, old), mask=inside)
+    tl.store(out + place, tl.where(chosen, tl.full((BLOCK,), number, old.dtype), old), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _split_flat(outside, inside_, grad, mask, elements, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    place, inside = _places(elements, WIDE, BLOCK)
+    chosen = tl.load(mask + place, mask=inside, other=0) != 0
+    value = tl.load(grad + place, mask=inside)
+    zero = tl.zeros((BLOCK,), value.dtype)
+    tl.store(outside + place, tl.where(chosen, zero, value), mask=inside)
+    tl.store(inside_ + place, tl.where(chosen, value, zero), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _split_strided(  # type: ignore[no-untyped-def]
+    outside, inside_, grad, mask, elements,
+    n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3,
+    DIMS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    place, inside = _places(elements, WIDE, BLOCK)
+    at_x, at_m = _offsets(place, n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3, DIMS)
+    chosen = tl.load(mask + at_m, mask=inside, other=0) != 0
+    value = tl.load(grad + at_x, mask=inside)
+    zero = tl.zeros((BLOCK,), value.dtype)
+    tl.store(outside + place, tl.where(chosen, zero, value), mask=inside)
+    tl.store(inside_ + place, tl.where(chosen, value, zero), mask=inside)
