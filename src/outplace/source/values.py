@@ -126,11 +126,11 @@ class Dictionary(Value):
 class StateDict(Dictionary):
     """`module.state_dict()`: the parameters themselves, not copies."""
 
-    __slots__ = ("since",)
+    __slots__ = ("of", "since")
 
-    def __init__(self, items: dict[Any, Value], since: int) -> None:
+    def __init__(self, items: dict[Any, Value], since: int, of: int) -> None:
         super().__init__(items)
-        self.since = since
+        self.since, self.of = since, of
 
 
 class Torch(Value):
@@ -351,8 +351,11 @@ def join(values: list[Value]) -> Value:
     found: list[Value] = []
     for value in values:
         for option in options(value):
-            if not any(_same(option, other) for other in found):
+            place = next((place for place, other in enumerate(found) if _same(option, other)), None)
+            if place is None:
                 found.append(option)
+            elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
+                found[place] = min(option, other, key=lambda kept: kept.since)
     if not found:
         return UNKNOWN
     if len(found) == 1:
@@ -365,6 +368,8 @@ def join(values: list[Value]) -> Value:
 def _same(one: Value, other: Value) -> bool:
     if one is other:
         return True
+    if isinstance(one, StateDict) and isinstance(other, StateDict):
+        return one.of == other.of
     if isinstance(one, Const) and isinstance(other, Const):
         return type(one.value) is type(other.value) and one.value == other.value
     return (isinstance(one, Plain) and isinstance(other, Plain)) or (

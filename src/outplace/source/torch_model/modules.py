@@ -225,7 +225,7 @@ def _state_dict(
     kept: dict[Any, Value] = {
         name: detached(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()
     }
-    return StateDict(kept, interpreter.tape.tick())
+    return StateDict(kept, interpreter.tape.tick(), id(module))
 
 
 def _load_state_dict(
