@@ -10,37 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outplace.cli.errors import OutplaceError
+from outplace.cli.program import ProgramCommand, check_writable
 from outplace.repair.place import STYLES, Style
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
 
 
-_WITH_VALUE = ("--json", "--html", "--style", "--fix-timeout")
-
-
-class _Program(click.Command):
-    """Options of ours come before the program; everything from the program's name on belongs to the program."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, program = _split(args)
-        ctx.obj = program
-        return super().parse_args(ctx, own)
-
-
-def _split(args: list[str]) -> tuple[list[str], list[str]]:
-    index = 0
-    while index < len(args):
-        argument = args[index]
-        if argument in ("-m", "-c") or not argument.startswith("-") or argument == "-":
-            break
-        if argument == "--":
-            return args[:index], args[index + 1 :]
-        index += 2 if argument in _WITH_VALUE else 1
-    return args[:index], args[index:]
-
-
-@click.command(cls=_Program, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
+@click.command(cls=ProgramCommand, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
 @click.option("--guard", is_flag=True, help="Look at what every saved tensor holds: finds writes that leave no trace.")
@@ -82,7 +59,7 @@ def run(
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
     for path in (json_path, html_path):
         if path is not None:
-            _check_writable(path)
+            check_writable(path)
     _ask_for(guard, strict)
     if fix or diff:
         from outplace.cli.repairing import Repairing
@@ -98,17 +75,6 @@ def _ask_for(guard: bool, strict: bool) -> None:
     for name, wanted in ((GUARD, guard), (STRICT, strict)):
         if wanted:
             os.environ[name] = "1"
-
-
-def _check_writable(path: str) -> None:
-    """Says so before a long run, not after it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise OutplaceError(f"cannot write {path}: there is no folder {folder}")
-    if os.path.isdir(path):
-        raise OutplaceError(f"cannot write {path}: it is a folder")
-    if not os.access(folder, os.W_OK):
-        raise OutplaceError(f"cannot write {path}: the folder is not writable")
 
 
 def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:

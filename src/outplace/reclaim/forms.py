@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from outplace.repair.code import Code, is_library, same
 from outplace.repair.edits import Edit
-from outplace.repair.forms.inplace_flag import POSITION
+from outplace.repair.origins import POSITION
 
 _TORCH_FUNCTIONS = {
     "abs", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "exp", "exp2", "expm1", "floor", "neg", "reciprocal",

@@ -15,8 +15,7 @@ from outplace.reclaim.timeline import Change
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
-from outplace.repair.forms.inplace_flag import POSITION
-from outplace.repair.origins import class_name
+from outplace.repair.origins import POSITION, class_name
 
 BY_RESULT = {"leaky_relu"}
 """Operations that keep their input, and whose in-place form takes the same gradient, to the bit, from its result.
