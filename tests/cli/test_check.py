@@ -183,6 +183,8 @@ def test_exclude_and_gitignore():
     assert files("--no-respect-gitignore") == ["a.py", "gen/b.py", "old/c.py"]
     assert files("gen", "build/d.py") == ["build/d.py", "gen/b.py"]
     assert files("*/c.py") == ["old/c.py"]
+    named = ("a.py", "old/c.py", "build/d.py", "gen/b.py")
+    assert files("--force-exclude", "--extend-exclude", "old/", *named) == ["a.py", "gen/b.py"]
 
 
 def test_severity(monkeypatch):

@@ -58,6 +58,9 @@ def project(tmp_path_factory):
     (folder / "bug.py").write_text(BUG)
     (folder / "fine.py").write_text(BUG.replace("y += 1", "y = y + 1"))
     (folder / "notes.txt").write_text(BUG)
+    (folder / "pyproject.toml").write_text('[tool.outplace]\nextend-exclude = ["third_party/"]\n')
+    (folder / "third_party").mkdir()
+    (folder / "third_party" / "theirs.py").write_text(BUG)
     git(folder, "add", "-A")
     return folder
 
@@ -81,12 +84,13 @@ def test_the_hooks_check_and_fix(project, run):
     done = run("run", "outplace", "--all-files")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "bug.py:5:1" in done.stdout
-    assert "Found 1 error in 1 file." in done.stdout  # neither fine.py nor notes.txt
+    assert "Found 1 error in 1 file." in done.stdout  # neither fine.py, notes.txt nor theirs.py
     done = run("run", "outplace-fix", "--all-files")
     assert done.returncode == 1  # pre-commit's way: a hook that changes files has failed
     assert "files were modified by this hook" in done.stdout
     assert (project / "bug.py").read_text() == (project / "fine.py").read_text()
-    assert (project / "notes.txt").read_text() == BUG
+    for untouched in ("notes.txt", "third_party/theirs.py"):
+        assert (project / untouched).read_text() == BUG
     done = run("run", "--all-files")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("Passed") == 2

@@ -81,6 +81,18 @@ def discover(arguments: Sequence[str], excluded: Excluded) -> Found:
     return found
 
 
+def is_excluded(path: str, root: str, excluded: Excluded) -> bool:
+    """Whether a file would be left out if it were not named itself; git may ignore what one works on."""
+    inside = os.path.relpath(path, root).split(os.sep)
+    if not excluded.names.isdisjoint(inside):
+        return True
+    folders = [os.path.join(root, *inside[:count]) for count in range(1, len(inside))]
+    return any(
+        patterns.verdict(path) or any(patterns.verdict(folder, is_folder=True) for folder in folders)
+        for patterns in excluded.patterns
+    )
+
+
 def _expand(argument: str) -> list[str]:
     """The argument itself where it exists, the matches of a glob that no shell has expanded otherwise."""
     if os.path.exists(argument):

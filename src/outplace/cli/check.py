@@ -44,6 +44,7 @@ class _Options:
     exclude: tuple[str, ...]
     extend_exclude: tuple[str, ...]
     respect_gitignore: bool | None
+    force_exclude: bool
     stdin_filename: str | None
     output_format: str | None
     output_file: str | None
@@ -68,6 +69,7 @@ class _Options:
 @_many("--exclude", "PATTERNS", "Files and folders to leave out, as in .gitignore, instead of the usual ones.")
 @_many("--extend-exclude", "PATTERNS", "Files and folders to leave out besides.")
 @click.option("--respect-gitignore/--no-respect-gitignore", default=None, help="Leave out what git ignores, or not.")
+@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even where they are named themselves.")
 @click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
 @click.option("--output-format", type=click.Choice(FORMATS), help="How to write the findings. Default: text.")
 @click.option("-o", "--output-file", metavar="FILE", help="Where to write the findings. Default: stdout.")
@@ -154,6 +156,9 @@ class _Check:
         from outplace.checking.cache import Cache
 
         found = discovery.discover(self.paths, self.settings.excluded)
+        if self.options.force_exclude:
+            root, excluded = self.settings.root, self.settings.excluded
+            found.files = [path for path in found.files if not discovery.is_excluded(path, root, excluded)]
         self.files = set(found.files)
         for note in found.notes:
             self._say(note)

@@ -30,6 +30,7 @@ class _Options:
     select: tuple[str, ...]
     ignore: tuple[str, ...]
     exclude: tuple[str, ...]
+    force_exclude: bool
     stdin_filename: str | None
     config: str | None
     isolated: bool
@@ -46,6 +47,7 @@ class _Options:
 @click.option("--select", multiple=True, metavar="RULES", help="The rules to fix: codes, beginnings of codes or names.")
 @click.option("--ignore", multiple=True, metavar="RULES", help="Rules not to fix.")
 @click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and folders to leave out, as in .gitignore.")
+@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even where they are named themselves.")
 @click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
 @click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
 @click.option("--isolated", is_flag=True, help="Use no configuration.")
@@ -111,7 +113,7 @@ class _Fix:
         for note in found.notes:
             click.echo(f"outplace: {note}", err=True)
         for path in found.files:
-            if not path.endswith(".py"):
+            if not path.endswith(".py") or (self.options.force_exclude and self._excluded(path)):
                 continue
             try:
                 document = files.read(path)
@@ -127,6 +129,11 @@ class _Fix:
                     files.write(path, document.encode(text))
             except files.Unwritable as error:
                 self.failures.append(f"{path}: {error}")
+
+    def _excluded(self, path: str) -> bool:
+        from outplace.checking.discovery import is_excluded
+
+        return is_excluded(path, self.settings.root, self.settings.excluded)
 
     def _stdin(self) -> None:
         from outplace.repair.files import Document, Unwritable

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from outplace.checking import config as configs
 from outplace.checking import noqa, one
 from outplace.checking.config import Config
+from outplace.checking.discovery import is_excluded
 from outplace.checking.outcome import Outcome
 from outplace.checking.reading import WORD
 from outplace.checking.settings import Overrides, Settings, resolve
@@ -51,23 +52,11 @@ def settings_for(path: str, folder: str) -> tuple[Settings, str | None]:
     return settings, None
 
 
-def excluded(path: str, settings: Settings) -> bool:
-    """Whether `outplace check` passes over this file when it walks the project; git may ignore what one edits."""
-    if not os.path.isabs(path):
-        return False
-    inside = os.path.relpath(path, settings.root).split(os.sep)
-    if not settings.excluded.names.isdisjoint(inside):
-        return True
-    folders = [os.path.join(settings.root, *inside[:count]) for count in range(1, len(inside))]
-    return any(
-        patterns.verdict(path) or any(patterns.verdict(folder, is_folder=True) for folder in folders)
-        for patterns in settings.excluded.patterns
-    )
-
-
 def check(subject: Subject, settings: Settings) -> Outcome:
     """What is found in the document as it stands in the editor, without fixes: those are worked out when asked for."""
-    if WORD.decode() not in subject.text or excluded(subject.path, settings):
+    if WORD.decode() not in subject.text:
+        return NOTHING
+    if subject.is_file and is_excluded(subject.path, settings.root, settings.excluded):
         return NOTHING
     project = Project(settings.roots, subject.open_texts)
     if subject.cells:
