@@ -8,6 +8,7 @@ from outplace.knowledge import nodes
 from outplace.model import Diagnosis
 from outplace.report import words
 from outplace.report.diff import parse
+from outplace.report.html.highlight import without_comment
 from outplace.report.html.story import is_refused, version
 
 _HELPED = {
@@ -22,6 +23,7 @@ _HELPED = {
     "silent-alias",
 }
 """The kinds of bug that a new box is the answer to."""
+_VIEWS = {"leaf-view", "multi-view", "nograd-view", "custom-view"}
 _LONGEST_NAME = 15
 _LONGEST_CODE = 60
 
@@ -43,17 +45,21 @@ class Boxes:
 
 
 def boxes(diagnosis: Diagnosis) -> Boxes | None:
-    """None for the kinds that a new box does not help."""
+    """None for the kinds that a new box does not help, and where nothing can be said about names."""
     change = diagnosis.mutations[-1] if diagnosis.mutations else None
     if diagnosis.kind not in _HELPED or change is None or change.site is None or not diagnosis.tensor.name:
         return None
     saved, refused = diagnosis.saved_by, is_refused(diagnosis)
-    name = diagnosis.tensor.name.split("[")[0].removesuffix(".data")
     line = change.site.text.splitlines()[0] if change.site.text else words.operation(change.operation)
+    name, is_part = diagnosis.tensor.name.removesuffix(".data"), change.operation == "__setitem__"
+    if "[" in name:
+        if diagnosis.kind not in _VIEWS:
+            return None  # an item of a list, or a part of a tensor: who knows
+        name, is_part = name.split("[")[0], True
     return Boxes(
         name=short(name, _LONGEST_NAME),
         same=short(line, _LONGEST_CODE),
-        new=short(_rewritten(diagnosis, name) or _in_general(change.operation, name), _LONGEST_CODE),
+        new=short(_rewritten(diagnosis, name) or _in_general(change.operation, name, line, is_part), _LONGEST_CODE),
         holder=short(nodes.by_node(saved.node).label if saved else f"{name}.grad", _LONGEST_NAME),
         before=(version(saved.version) if saved else "") or ("its values" if refused else "old values"),
         after=version(change.version) or "new values",
@@ -71,16 +77,14 @@ def _rewritten(diagnosis: Diagnosis, name: str) -> str | None:
     for fix in diagnosis.fixes:
         added = [line.text.strip() for line in parse(fix.diff or "") if line.sign == "+" and line.text.strip()]
         if len(added) == 1 and added[0].startswith(f"{name} = "):
-            return added[0]
+            return without_comment(added[0])
     return None
 
 
-def _in_general(operation: str, name: str) -> str:
+def _in_general(operation: str, name: str, line: str, is_part: bool) -> str:
     symbol = words.operation(operation)
+    if is_part:
+        return f"{name} = torch.where(…, {name})"
     if symbol.endswith("=") and symbol != "out=":
         return f"{name} = {name} {symbol[:-1]} …"
-    if operation == "__setitem__":
-        return f"{name} = torch.where(…, {name})"
-    if operation.endswith("_"):
-        return f"{name} = {name}.{operation[:-1]}(…)"
-    return f"{name} = …"
+    return f"{name} = {name}.{operation[:-1]}(…)" if f".{operation}(" in line else f"{name} = …"
