@@ -273,7 +273,7 @@ def add_write(write: Write) -> None:
 
 def add_step(step: Step) -> None:
     """Notes an optimizer step."""
-    steps = current().steps
+    steps = _main.steps if _get_ident() == _main_thread else current().steps
     steps.append(step)
     if len(steps) > STEPS_KEPT:
         del steps[: STEPS_KEPT // 2]
@@ -281,7 +281,7 @@ def add_step(step: Step) -> None:
 
 def add_backward(frame: FrameType | None) -> None:
     """Notes that a backward pass starts."""
-    backwards = current().backwards
+    backwards = _main.backwards if _get_ident() == _main_thread else current().backwards
     backwards.append(Backward(_next_number(), frames_to_own_code(frame)))
     if len(backwards) > STEPS_KEPT:
         del backwards[: STEPS_KEPT // 2]

@@ -55,8 +55,10 @@ _stepping = _Stepping()  # an instance, because its slot is read faster than a c
 
 def _set_stepping_thread(ident: int) -> None:
     _stepping.thread = ident
-    if fast.compiled is not None:
-        fast.compiled.set_stepping_thread(ident)
+
+
+if fast.compiled is not None:  # then it is the compiled look-up that asks which thread steps
+    _set_stepping_thread = fast.compiled.set_stepping_thread
 
 
 is_traced: Callable[[], bool] = record.is_traced
@@ -136,9 +138,8 @@ on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: record.
 
 
 def leave_step() -> None:
-    """The user's own code runs again in this thread: whatever step there was is over."""
-    if _stepping.thread == _get_ident():
-        _set_stepping_thread(0)
+    """The user's own code runs again: whatever step there was is over, or goes on by the longer way."""
+    _set_stepping_thread(0)
 
 
 class WritingMethod:
@@ -305,15 +306,16 @@ if fast.compiled is not None:
     _read_versions = fast.compiled.versions
 
 
-def _versions(known: _Known, optimizer: Any) -> bytes:
-    if known.plain and not _mode_active():
-        return _read_versions(optimizer.param_groups)
+def _read_versions_unseen(groups: list[dict[str, Any]]) -> bytes:
     with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
-        return _read_versions(optimizer.param_groups)
+        return _read_versions(groups)
 
 
 class _StepHooks:
-    """Notes each optimizer step with the versions of its parameters before and after."""
+    """Notes each optimizer step with the versions of its parameters before and after.
+
+    In one piece each, because a call of a Python function costs a microsecond here: the step has emptied the caches.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -330,11 +332,16 @@ class _StepHooks:
             _stepping.depth += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
             _set_stepping_thread(_get_ident() if closure is None else 0)
-        self._before.append((known, _versions(known, optimizer)))
+        if known.plain and not _mode_active():
+            versions = _read_versions(optimizer.param_groups)
+        else:
+            versions = _read_versions_unseen(optimizer.param_groups)
+        self._before.append((known, versions))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
+        groups = optimizer.param_groups
         while self._before:  # a step that raised has left its entry behind
             known, before = self._before.pop()
             if not known.own:
@@ -342,16 +349,17 @@ class _StepHooks:
                 _set_stepping_thread(0)
             if known.optimizer() is optimizer:
                 if not known.own:
-                    self._note_step(known, optimizer, before, frames_to_own_code(_get_frame(1)))
+                    if known.plain and not _mode_active():
+                        versions = _read_versions(groups)
+                    else:
+                        versions = _read_versions_unseen(groups)
+                    if len(versions) != 8 * len(known.parameters):
+                        known = self._meet(optimizer)
+                    frames = frames_to_own_code(_get_frame(1))
+                    if before == versions:
+                        self._note_hidden_step(optimizer, known.name, frames)
+                    record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, versions))
                 return
-
-    def _note_step(self, known: _Known, optimizer: Any, before: bytes, frames: tuple[Instruction, ...]) -> None:
-        after = _versions(known, optimizer)
-        if before == after:
-            self._note_hidden_step(optimizer, known.name, frames)
-        if len(after) != 8 * len(known.parameters):
-            known = self._meet(optimizer)
-        record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, after))
 
     def _note_hidden_step(self, optimizer: Any, name: str, frames: tuple[Instruction, ...]) -> None:
         """Fused optimizers write their parameters without moving a version."""
