@@ -60,11 +60,17 @@ def boxes(diagnosis: Diagnosis) -> Boxes | None:
         name=short(name, _LONGEST_NAME),
         same=short(line, _LONGEST_CODE),
         new=short(_rewritten(diagnosis, name) or _in_general(change.operation, name, line, is_part), _LONGEST_CODE),
-        holder=short(nodes.by_node(saved.node).label if saved else f"{name}.grad", _LONGEST_NAME),
+        holder=short(_holder(diagnosis, name), _LONGEST_NAME),
         before=(version(saved.version) if saved else "") or ("its values" if refused else "old values"),
         after=version(change.version) or "new values",
         refused=refused,
     )
+
+
+def _holder(diagnosis: Diagnosis, name: str) -> str:
+    if diagnosis.saved_by is not None:
+        return nodes.by_node(diagnosis.saved_by.node).label
+    return f"{name}.grad" if diagnosis.kind == "leaf" else "autograd"
 
 
 def short(text: str, longest: int) -> str:

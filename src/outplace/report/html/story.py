@@ -108,14 +108,15 @@ def _moment(node: GraphNode) -> float:
 
 def _keep(events: list[Event], saved: SavedTensor, is_first: bool) -> None:
     phrase = nodes.saved_phrase(saved.node, saved.saved_as) if saved.saved_as else "it"
-    kept = version(saved.version)
+    title, detail, kept = words.node(saved.node), f"keeps {phrase}", version(saved.version)
     for place, event in enumerate(events):
         if event.role == "node" and saved.number is not None and event.moment == saved.number:
-            events[place] = replace(event, role="saved", detail=f"keeps {phrase}", touch="keeps", version=kept)
+            role: Role = "saved"
+            events[place] = replace(event, role=role, title=title, detail=detail, touch="keeps", version=kept)
             return
     if is_first:
         moment = -0.5 if saved.number is None else float(saved.number)
-        events.append(Event("saved", words.node(saved.node), f"keeps {phrase}", saved.site, moment, "keeps", kept))
+        events.append(Event("saved", title, detail, saved.site, moment, "keeps", kept))
 
 
 def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
