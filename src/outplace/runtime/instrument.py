@@ -25,6 +25,15 @@ from outplace.runtime.usercode import own_files
 
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
 OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
+ATTRIBUTE, INDEX, KEEP = "__outplace_attribute__", "__outplace_index__", "__outplace_keep__"
+
+_ARRAY_METHODS = frozenset({"fill", "itemset", "partition", "put", "resize", "sort"})
+_ARRAY_FUNCTIONS = frozenset(
+    {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
+)
+"""What numpy has to write an array in place: methods of it, and functions whose first argument it is."""
+_LIBRARIES = frozenset({"np", "numpy", "torch"})
+_KEEPING_METHODS = frozenset({"append", "appendleft", "fromkeys"})
 
 
 class Statement(NamedTuple):
@@ -52,10 +61,21 @@ def _nothing(*_: object) -> None:
 def publish() -> None:
     """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
     if not hasattr(builtins, MARK):
-        put(OUT=_pass_on, LEAF=_pass_on, ITEM=_pass_on, CAUGHT=_nothing)
+        put(**_idle)
         atexit.register(_retire)
     put(**_marks)
 
+
+_idle: dict[str, Any] = {
+    "OUT": _pass_on,
+    "LEAF": _pass_on,
+    "ITEM": _pass_on,
+    "ATTRIBUTE": _nothing,
+    "INDEX": _pass_on,
+    "KEEP": _pass_on,
+    "CAUGHT": _nothing,
+}
+"""Hooks that do nothing yet, or no longer."""
 
 _marks: dict[str, Any] = {"MARK": record.mark, "BACK": record.back, "AT": record.at}
 
@@ -78,7 +98,7 @@ def _retire() -> None:
 
     Objects are still deleted, and their `__del__` run, while modules are being emptied.
     """
-    put(MARK=_nothing, BACK=_pass_on, AT=_pass_on, OUT=_pass_on, LEAF=_pass_on, ITEM=_pass_on, CAUGHT=_nothing)
+    put(MARK=_nothing, BACK=_pass_on, AT=_pass_on, **_idle)
 
 
 @functools.cache
@@ -205,6 +225,8 @@ class _Marker(ast.NodeTransformer):
             if isinstance(statement, ast.Return) and statement.value is None:
                 # As a statement of its own: an async generator may not return a value.
                 marked.append(ast.copy_location(ast.Expr(self._call(BACK, where=statement)), statement))
+            if isinstance(statement, ast.AugAssign):
+                marked += self._before_augmented(statement)
             if isinstance(statement, ast.Continue):
                 marked += self._next_round(statement)
             marked.append(self._statement(statement))
@@ -300,12 +322,44 @@ class _Marker(ast.NodeTransformer):
         self.generic_visit(node)
         for target in node.targets:
             self._mark_items(target)
+        first = node.targets[0]
+        if isinstance(first, ast.Attribute) and isinstance(first.value, ast.Name) and first.value.id == "ctx":
+            node.value = self._keep(node.value, "ctx")
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
         self.generic_visit(node)
         self._mark_items(node.target)
+        if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+            self._mark_index(node.target)
         return node
+
+    def _before_augmented(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """`a += v` may write a numpy array: it is shown to us first. Nothing but plain names is read twice."""
+        target = node.target
+        if isinstance(target, ast.Name):
+            shown = self._call(ITEM, ast.copy_location(ast.Name(target.id, ast.Load()), target), where=target)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            owner = ast.copy_location(ast.Name(target.value.id, ast.Load()), target.value)
+            shown = self._call(ATTRIBUTE, owner, ast.copy_location(ast.Constant(target.attr), target), where=target)
+        else:
+            return []
+        return [ast.copy_location(ast.Expr(shown), node)]
+
+    def _mark_index(self, target: ast.Subscript) -> None:
+        """`y[index] += v` with the same index twice adds only once: an index that is a tensor is looked at."""
+        index = target.slice
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        slices = [isinstance(part, ast.Slice | ast.Constant) for part in parts]
+        if not any(slices):
+            target.slice = self._call(INDEX, index, where=index)
+        elif isinstance(index, ast.Tuple) and slices.count(False) == 1:
+            place = slices.index(False)
+            index.elts[place] = self._call(INDEX, index.elts[place], where=index.elts[place])
+
+    def _keep(self, value: ast.expr, way: str) -> ast.expr:
+        """A value that is kept: in a context, in a list, many times over in a list."""
+        return self._call(KEEP, value, ast.copy_location(ast.Constant(way), value), where=value)
 
     def _mark_items(self, target: ast.expr) -> None:
         """`a[i] = v` may write a numpy array that lies over a tensor: what it writes into is shown to us first."""
@@ -390,10 +444,26 @@ class _Marker(ast.NodeTransformer):
         self.generic_visit(node)
         for keyword in node.keywords:
             if keyword.arg == "out" and not isinstance(keyword.value, ast.Constant):
-                keyword.value = self._call(OUT, keyword.value, where=keyword.value)
+                item = self._call(ITEM, keyword.value, where=keyword.value)
+                keyword.value = self._call(OUT, item, where=keyword.value)
+        if isinstance(node.func, ast.Attribute):
+            self._mark_method(node, node.func)
         if number is not None:
             self._mark_last_operand(node, number)
         return self._call(LEAF, node, where=node) if makes_leaf else node
+
+    def _mark_method(self, node: ast.Call, method: ast.Attribute) -> None:
+        """Methods and functions that may write an array, or keep a tensor."""
+        plain = bool(node.args) and not isinstance(node.args[0], ast.Starred)
+        if method.attr in _ARRAY_METHODS and not (isinstance(method.value, ast.Name) and method.value.id in _LIBRARIES):
+            method.value = self._call(ITEM, method.value, where=method.value)
+        if method.attr in _ARRAY_FUNCTIONS and plain:
+            node.args[0] = self._call(ITEM, node.args[0], where=node.args[0])
+        elif method.attr == "copy_" and plain:
+            method.value = self._keep(method.value, "copy to")
+            node.args[0] = self._keep(node.args[0], "copied")
+        elif method.attr in _KEEPING_METHODS and plain and not isinstance(node.args[-1], ast.Starred | ast.Constant):
+            node.args[-1] = self._keep(node.args[-1], method.attr)
 
     def _mark_last_operand(self, node: ast.Call, number: ast.Constant) -> None:
         if node.keywords and node.keywords[-1].arg is not None:
@@ -403,12 +473,13 @@ class _Marker(ast.NodeTransformer):
         elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             node.func.value = self._call(AT, node.func.value, number, where=node.func.value)
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         number = self._operation(node)
+        many = isinstance(node.op, ast.Mult) and any(map(_is_one_item, (node.left, node.right)))
         self.generic_visit(node)
         if number is not None:
             node.right = self._call(AT, node.right, number, where=node.right)
-        return node
+        return self._keep(node, "list") if many else node
 
     def _operation(self, node: ast.Call | ast.BinOp) -> ast.Constant | None:
         """Inside a statement of several lines each operation is marked: the line that counts is its own."""
@@ -419,6 +490,11 @@ class _Marker(ast.NodeTransformer):
             column = (node.func.end_col_offset or 0) - len(node.func.attr)
             return self._number(node, line, column if line != node.lineno else node.col_offset)
         return self._number(node)
+
+
+def _is_one_item(node: ast.expr) -> bool:
+    """Is it `[x]` or `(x,)`, whose multiple holds one thing many times?"""
+    return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Constant)
 
 
 def _spans_lines(statement: ast.stmt) -> bool:

@@ -1,24 +1,36 @@
-"""What is kept by reference and changes under its keeper: a `state_dict()` that was not copied."""
+"""What is kept by reference and changes under its keeper.
+
+A `state_dict()` or a list of parameters that was not copied; one tensor many times in a list, or appended again and
+again; a tensor in a Function's `ctx`, where PyTorch checks nothing; indices that occur twice where each was to count.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import gc
 import sys
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 import torch
 
-from outplace.model import Mutation, Tensor
-from outplace.runtime import names, record, silent, sites, verdict, writes
-from outplace.runtime.record import frames_to_own_code
+from outplace.model import Mutation, SavedTensor, Tensor
+from outplace.runtime import aliases, graph, names, record, silent, sites, verdict, writes
+from outplace.runtime.memory import PLAIN, unobserved
+from outplace.runtime.record import Instruction, Write, frames_to_own_code
 
 _get_frame = sys._getframe
+_next_number = torch._C._autograd._get_sequence_nr
 
-_state_dicts: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=64)
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+_taken: deque[tuple[weakref.ref[torch.Tensor], int]] = deque(maxlen=64)
+"""A tensor of each `state_dict()`, and when it was taken."""
 
 
 def _make_state_dict(original: Any) -> Any:
@@ -26,7 +38,9 @@ def _make_state_dict(original: Any) -> Any:
     def state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = original(self, *args, **kwargs)
         if not writes.is_traced() and not args and "destination" not in kwargs:
-            _state_dicts.append((weakref.ref(made), torch._C._autograd._get_sequence_nr()))
+            first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
+            if first is not None:
+                _taken.append((weakref.ref(first), _next_number()))
         return made
 
     return state_dict
@@ -35,10 +49,11 @@ def _make_state_dict(original: Any) -> Any:
 def _make_load_state_dict(original: Any) -> Any:
     @functools.wraps(original)
     def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        if not writes.is_traced():
-            frame = _get_frame(1)
-            taken = next((moment for kept, moment in reversed(_state_dicts) if kept() is state_dict), None)
+        if not writes.is_traced() and hasattr(state_dict, "values"):
+            held = {id(value) for value in state_dict.values()}
+            taken = next((moment for first, moment in reversed(_taken) if id(first()) in held), None)
             if taken is not None:
+                frame = _get_frame(1)
                 silent.guarded(lambda: _check_kept(self, state_dict, taken, frame))
                 verdict.raise_if_strict()
         return original(self, state_dict, *args, **kwargs)
@@ -51,20 +66,23 @@ def _check_kept(module: Any, kept: Any, taken: int, frame: FrameType) -> None:
     own = {names.storage_of(parameter) for parameter in module.parameters()}
     if not any(isinstance(value, torch.Tensor) and names.storage_of(value) in own for value in kept.values()):
         return
-    steps = [step for step in record.current().steps if step.moment > taken and step.frames and _steps_on(step, own)]
     places = frames_to_own_code(frame)
     call = sites.at_instruction(places[-1]).node if places else None
     name = ast.unparse(call.args[0]) if isinstance(call, ast.Call) and call.args else None
-    mutations = {
-        step.frames[-1]: Mutation(step.operation, sites.at_instruction(step.frames[-1]).site) for step in steps
-    }
     why = (
-        "state_dict() holds the parameters themselves, not copies. The optimizer has changed them in place since, so "
-        "what was kept is what the model has now, and loading it back does nothing."
+        "state_dict() holds the parameters themselves, not copies. They have been changed in place since, so what was "
+        "kept is what the model has now, and loading it back does nothing."
     )
+    mutations = _changes_of(own, taken)
     if mutations:
-        remedy = "Keep a copy: `copy.deepcopy(model.state_dict())`."
-        verdict.tell("silent-other", Tensor(name), why, tuple(mutations.values()), remedy)
+        verdict.tell("silent-other", Tensor(name), why, mutations, "Keep a copy: `copy.deepcopy(model.state_dict())`.")
+
+
+def _changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:
+    """The optimizer steps on these storages."""
+    steps = [step for step in record.current().steps if step.moment > since and step.frames]
+    places = {step.frames[-1]: step for step in steps if _steps_on(step, storages)}
+    return tuple(Mutation(step.operation, sites.at_instruction(place).site) for place, step in places.items())
 
 
 def _steps_on(step: record.Step, storages: set[int | None]) -> bool:
@@ -72,7 +90,222 @@ def _steps_on(step: record.Step, storages: set[int | None]) -> bool:
     return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
 
 
+_receivers: deque[tuple[FrameType, Any]] = deque(maxlen=16)
+"""What is about to be copied to; the calls may be nested."""
+
+
+def _note_source(source: torch.Tensor, frame: FrameType) -> None:
+    """`x.copy_(source)`: what is copied may be the very memory it is copied to."""
+    target = None
+    while _receivers and target is None:
+        where, receiver = _receivers.pop()
+        target = receiver if where is frame else None
+    if target is not None and type(target) in PLAIN and target.numel() and _same_memory(source, target):
+        silent.guarded(lambda: _report_own_copy(target, frame))
+        verdict.raise_if_strict()
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        strided = one.layout is torch.strided and other.layout is torch.strided
+        return strided and one.data_ptr() == other.data_ptr() != 0 and one.shape == other.shape
+
+
+def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
+    mutations = _changes_of({names.storage_of(tensor)}, -1)
+    if mutations:
+        located = sites.at_instruction((frame.f_code, frame.f_lasti), "copy_")
+        name = ast.unparse(located.node.args[0]) if isinstance(located.node, ast.Call) and located.node.args else None
+        why = (
+            "What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place "
+            f"since, so copying it back at line {located.site.line} does nothing."
+        )
+        remedy = "Keep a copy: `[p.detach().clone() for p in model.parameters()]`."
+        verdict.tell("silent-other", silent.described(tensor, name), why, mutations, remedy)
+
+
+# -- what marked code shows us ---------------------------------------------------------------------------------------
+
+
+def note_kept(value: Any, way: str) -> Any:
+    """Called by marked code on `[x] * n`, on what is appended to a list, and on what a Function keeps in its ctx."""
+    if not writes.is_traced():
+        if way == "copy to":
+            _receivers.append((_get_frame(1), value))
+        elif way == "list":
+            if len(value) > 1 and type(value[0]) in PLAIN:
+                _remember_many(value[0])
+        elif type(value) in PLAIN:
+            _WAYS[way](value, _get_frame(1))
+    return value
+
+
+# One tensor, many times over.
+
+
+def _remember_many(tensor: torch.Tensor) -> None:
+    key = id(tensor)
+    writes.special[key] = weakref.ref(tensor, lambda _: writes.special.pop(key, None))
+
+
+def note_special(write: Write, tensor: torch.Tensor) -> None:
+    """Gets the writes to a tensor that stands many times in a list, and each `set_`."""
+    if write.operation == "set_":
+        aliases.remember(tensor)  # it writes the memory of others from now on, with a version of its own
+    elif write.frames:
+        silent.guarded(lambda: _report_many(write, tensor))
+
+
+def _report_many(write: Write, tensor: torch.Tensor) -> None:
+    why = (
+        "This one tensor stands in a list or dict many times (`[x] * n` copies the reference, not the tensor). A write "
+        "to one of its entries is a write to all of them."
+    )
+    remedy = "Make one tensor for each entry: `[torch.zeros(3) for _ in range(n)]`."
+    name = silent.target_of(write)
+    verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of([write]), remedy)
+
+
+# Appended again and again.
+
+_appended: dict[tuple[int, Instruction], tuple[weakref.ref[torch.Tensor], int, int]] = {}
+_MOST_APPENDED = 10_000
+
+
+def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
+    if tensor.is_inference():
+        return
+    key = (id(tensor), (frame.f_code, frame.f_lasti))
+    known = _appended.get(key)
+    if known is not None and id(known[0]()) == id(tensor):
+        _, version, since = known
+        if version != tensor._version and silent.worth_a_look(key[1]):
+            silent.guarded(lambda: _report_appended(tensor, since))
+            verdict.raise_if_strict()
+        return
+    if len(_appended) > _MOST_APPENDED:
+        _appended.clear()
+    _appended[key] = weakref.ref(tensor), tensor._version, _next_number()
+
+
+def _report_appended(tensor: torch.Tensor, since: int) -> None:
+    lists = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque)]
+    if not any(sum(item is tensor for item in one) >= 1 for one in lists):
+        return
+    storage = names.storage_of(tensor)
+    written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
+    if written:
+        why = (
+            "The list keeps references, not copies: each of its entries is this one tensor, which is changed in place "
+            "between two of them. At the end all show its last values."
+        )
+        name = silent.target_of(written[-1])
+        remedy = "Keep copies: `history.append(state.clone())`."
+        verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
+
+
+# Kept in a Function's ctx.
+
+_in_ctx: deque[tuple[weakref.ref[torch.Tensor], int, int, Instruction]] = deque(maxlen=1_000)
+
+
+def _note_in_ctx(tensor: torch.Tensor, frame: FrameType) -> None:
+    if not tensor.is_inference():
+        _in_ctx.append((weakref.ref(tensor), tensor._version, _next_number(), (frame.f_code, frame.f_lasti)))
+
+
+def _changed_in_ctx() -> list[tuple[weakref.ref[torch.Tensor], int, int, Instruction]]:
+    return [entry for entry in _in_ctx if _has_moved(entry[0](), entry[1])]
+
+
+def _has_moved(tensor: torch.Tensor | None, version: int) -> bool:
+    return tensor is not None and tensor._version != version
+
+
+def _ctx_has_changed() -> bool:
+    return bool(_in_ctx) and bool(_changed_in_ctx())
+
+
+def examine_ctx(nodes: Iterable[Any]) -> None:
+    """A backward starts: has something changed that a Function of it keeps outside of `save_for_backward`?"""
+    changed = _changed_in_ctx()
+    for node in nodes:
+        if not isinstance(node, torch.autograd.function.BackwardCFunction):
+            continue
+        number = graph.number_of(node) or 0
+        attributes = [value for value in vars(node).values() if isinstance(value, torch.Tensor)]
+        for reference, _, moment, place in changed:
+            kept = reference()
+            if kept is not None and moment >= number and any(kept is value for value in attributes):
+                _report_in_ctx(node, kept, moment, place)
+
+
+def _report_in_ctx(node: Any, kept: torch.Tensor, moment: int, place: Instruction) -> None:
+    storage = names.storage_of(kept)
+    written = [one for one in record.current().writes if one.storage == storage and one.moment >= moment and one.frames]
+    if written:
+        why = (
+            "The Function keeps this tensor as an attribute of its ctx, where PyTorch does not check it. It was "
+            "changed in place since, and backward computes with the changed values."
+        )
+        saver = SavedTensor(node.name(), "ctx", None, sites.at_instruction(place).site, graph.number_of(node))
+        name = silent.target_of(written[-1])
+        remedy = "Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place."
+        found = silent.described(kept, name)
+        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, saved_by=saver)
+
+
+_WAYS: dict[str, Any] = {
+    "append": _note_appended,
+    "appendleft": _note_appended,
+    "fromkeys": lambda tensor, _: _remember_many(tensor),
+    "copied": _note_source,
+    "ctx": _note_in_ctx,
+}
+
+
+# -- repeated indices -------------------------------------------------------------------------------------------------
+
+
+def note_index(index: Any) -> Any:
+    """Called by marked code on the index of `y[index] += v`."""
+    if not writes.is_traced():
+        parts = index if type(index) is tuple else (index,)
+        if any(type(part) is torch.Tensor for part in parts):
+            frame = _get_frame(1)
+            place = (frame.f_code, frame.f_lasti)
+            if silent.worth_a_look(place):
+                silent.guarded(lambda: _check_index(parts, place))
+                verdict.raise_if_strict()
+    return index
+
+
+def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
+    with unobserved():
+        tensors = [part for part in parts if type(part) is torch.Tensor and part.dtype in (torch.int64, torch.int32)]
+        if len(tensors) != len(parts) or not tensors:
+            return
+        rows = torch.stack([part.reshape(-1) for part in torch.broadcast_tensors(*tensors)])
+        repeated = rows.shape[1] - torch.unique(rows, dim=1).shape[1]
+    if not repeated:
+        return
+    located = sites.at_instruction(place, "__setitem__")
+    name = None
+    if isinstance(located.node, ast.AugAssign) and isinstance(located.node.target, ast.Subscript):
+        name = ast.unparse(located.node.target.value)
+    times = "one index occurs" if repeated == 1 else f"{repeated} indices occur"
+    why = (
+        f"`y[index] += v` reads, adds and writes back once for each place, and {times} again: of several values for "
+        "one place only one is added, and only that one has a gradient."
+    )
+    remedy = "Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`."
+    verdict.tell("silent-other", Tensor(name), why, (Mutation("__setitem__", located.site),), remedy)
+
+
 def install() -> None:
     """Starts looking."""
+    writes.on_special = note_special
     writes.replace(torch.nn.Module, "state_dict", _make_state_dict(torch.nn.Module.state_dict))
     writes.replace(torch.nn.Module, "load_state_dict", _make_load_state_dict(torch.nn.Module.load_state_dict))
+    silent.also.append((_ctx_has_changed, examine_ctx))
+    writes.at_uninstall(silent.also.clear)

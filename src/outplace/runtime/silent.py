@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import torch
 from outplace.knowledge.nodes import describe_saved
 from outplace.model import Mutation, SavedTensor, Tensor
 from outplace.runtime import culprits as culprits_of
-from outplace.runtime import diagnose, graph, guard, names, sites, verdict
+from outplace.runtime import diagnose, graph, guard, names, record, sites, verdict
 from outplace.runtime.harm import Hit, how_far
 from outplace.runtime.makers import made_at
 from outplace.runtime.memory import Patch, copyable, extent, unobserved
@@ -36,8 +36,8 @@ _MOST_WRITES = 2_000
 _MOST_BYTES = 1 << 26
 """Of what was overwritten so much is copied at most; beyond it the figure is missing, not the finding."""
 
-ARRAY = "numpy"
-"""The operation of writes that numpy made."""
+ARRAY, PRESERVED = "numpy", "_unsafe_preserve_version_counter"
+"""The operations of writes that numpy made, and of those in a block that puts the version back at its end."""
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
@@ -87,12 +87,13 @@ def worth_a_look(place: Instruction) -> bool:
     return line.sampled
 
 
-def note_hidden(write: Write, tensor: Any, before: Patch | None = None) -> None:
-    """Notes a write that autograd cannot see, before it happens or with what it overwrote."""
+def note_hidden(write: Write, tensor: Any, before: Patch | None = None, copied: bool = True) -> None:
+    """Notes a write that autograd cannot see: before it happens, or with what it overwrote, or (not `copied`) later."""
     if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
         with unobserved():
             if copyable(tensor):
-                before = before or (Patch.of(tensor) if affords(tensor) else None)
+                if before is None and copied and affords(tensor):
+                    before = Patch.of(tensor)
                 _hidden.append(Hidden(write, extent(tensor), before, _backwards + _BACKWARDS))
         if len(_hidden) > _MOST_WRITES:
             del _hidden[: _MOST_WRITES // 2]
@@ -118,6 +119,9 @@ def affords(tensor: torch.Tensor) -> bool:
 
 # -- at backward --------------------------------------------------------------------------------------------------
 
+also: list[tuple[Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
+"""Others who want to see the nodes of a backward that starts: a cheap question first, then the look."""
+
 _running: dict[int, list[Hit]] = {}
 """What is being looked at, for each backward that runs (they may be nested)."""
 
@@ -126,18 +130,16 @@ def examine_backward(frame: FrameType) -> None:
     """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
     global _backwards
     _backwards += 1
-    if _hidden or guard.active:
+    if _hidden or guard.active or any(wanted() for wanted, _ in also):
         guarded(lambda: _examine(frame))
 
 
 def finish_backward(frame: FrameType) -> None:
     """That backward is over: tells what it has shown."""
-    if not _running and not guard.active:
-        return
-    hits = _running.pop(id(frame), [])
-    for hit in hits:
-        hit.done()
-    guarded(lambda: _tell_all(hits, frame))
+    if _running and (hits := _running.pop(id(frame), None)):
+        for hit in hits:
+            hit.done()
+        guarded(lambda: _tell_all(hits, frame))
     verdict.raise_if_strict()
 
 
@@ -154,6 +156,8 @@ def _examine(frame: FrameType) -> None:
     outputs = frame.f_locals.get("t_outputs", ())
     nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
     hits = [hit for node in nodes for hit in _suspicious(node)] if _hidden else []
+    for _, look in also:
+        look(nodes)
     if guard.active:
         explained = {(hit.node, hit.saved_as) for hit in hits}
         hits += [hit for hit in guard.changed(nodes) if (hit.node, hit.saved_as) not in explained]
@@ -213,12 +217,19 @@ def _culprits(hit: Hit) -> list[Hidden]:
     return [hidden for hidden in hit.suspects if hidden.write.frames[-1][0] in functions]
 
 
+def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
+    """The writes in a block that preserves versions, where they are known."""
+    storage = names.storage_of(alias) if write.operation == PRESERVED else None
+    later = [one for one in record.current().writes if one.storage == storage and one.moment >= write.moment]
+    return [one for one in later if one.frames] or [write]
+
+
 def _tell(hits: list[Hit], frame: FrameType) -> None:
     first = hits[0]
     if not first.writes:
         guard.tell(first, frame)
         return
-    written = [hidden.write for hidden in _culprits(first)]
+    written = [write for hidden in _culprits(first) for write in _inside(hidden.write, first.alias)]
     kind = "silent-alias" if first.writes[-1].write.operation == ARRAY else "silent-data"
     mutations = mutations_of(written)
     base = first.alias if first.alias._base is None else first.alias._base

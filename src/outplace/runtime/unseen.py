@@ -8,12 +8,17 @@ stay the objects they are, and Dynamo, TorchScript and `__torch_function__` see 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
+import weakref
+from types import FrameType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.optim import optimizer as optimizers
 
-from outplace.runtime import aliases, silent, writes
+from outplace.runtime import aliases, hooks, names, record, silent, writes
 from outplace.runtime.memory import Patch
 from outplace.runtime.record import Write, frames_to_own_code
 
@@ -58,16 +63,31 @@ class DataAttribute:
 
 
 def note_array(value: Any) -> Any:
-    """Called by marked code on what an item assignment writes into: numpy arrays may lie over a tensor."""
-    if not writes.is_traced():
+    """Called by marked code on what is about to be written: numpy arrays may lie over a tensor."""
+    if not writes.is_traced() and type(value) not in _NO_ARRAYS:
         array = aliases.array_in_tensor(value)
         if array is not None:
-            frame = _get_frame(1)
-            place = ((frame.f_code, frame.f_lasti),)
-            if silent.worth_a_look(place[0]):
-                write = Write(0, None, _next_number(), silent.ARRAY, place, None, False)
-                silent.note_hidden(write, _tensor_over(array))
+            _note_array(array, _get_frame(1))
     return value
+
+
+_NO_ARRAYS = frozenset({int, float, complex, str, bytes, bool, list, dict, torch.Tensor, torch.nn.Parameter})
+
+
+def note_attribute(owner: Any, name: str) -> None:
+    """The same for `owner.name += v`, where that is a plain attribute."""
+    if not writes.is_traced():
+        attributes = getattr(owner, "__dict__", None)
+        array = aliases.array_in_tensor(attributes.get(name)) if type(attributes) is dict else None
+        if array is not None:
+            _note_array(array, _get_frame(1))
+
+
+def _note_array(array: Any, frame: FrameType) -> None:
+    place = ((frame.f_code, frame.f_lasti),)
+    if silent.worth_a_look(place[0]):
+        write = Write(0, None, _next_number(), silent.ARRAY, place, None, False)
+        silent.note_hidden(write, _tensor_over(array))
 
 
 def _tensor_over(array: Any) -> torch.Tensor | None:
@@ -106,22 +126,136 @@ def _remember(source: Any, tensor: torch.Tensor) -> None:
 # -- calls ----------------------------------------------------------------------------------------------------------
 
 
-class _Set(writes.WritingMethod):
-    """`x.set_(y)`: from now on x writes y's memory, with a version of its own."""
+class _FusedSteps:
+    """Fused optimizers write their parameters without moving a version."""
 
-    __slots__ = ()
+    def __call__(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not writes.is_traced() and any(group.get("fused") for group in optimizer.param_groups):
+            parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+            silent.note_call(parameters, f"{type(optimizer).__name__}.step", _get_frame(1))
 
-    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
-        if tensor is not None and not writes.is_traced():
-            aliases.remember(tensor)
-        return super().__get__(tensor, owner)
+
+_evaluated: dict[int, weakref.ref[torch.Tensor]] = {}
+"""Running means that a batch norm has used, in evaluation, for a graph."""
+
+
+def note_batch_norm(mean: Any, variance: Any, training: bool) -> None:
+    """In training, batch norm writes the statistics that it uses, and keeps, in evaluation."""
+    if mean is None or writes.is_traced():
+        return
+    if not training:
+        if torch.is_grad_enabled() and id(mean) not in _evaluated:
+            key = id(mean)
+            _evaluated[key] = weakref.ref(mean, lambda _: _evaluated.pop(key, None))
+    elif id(mean) in _evaluated:
+        silent.note_call((mean, variance), "batch_norm", _get_frame(1))
+
+
+def note_collective(target: Any) -> None:
+    """A collective of torch.distributed is about to write."""
+    if not writes.is_traced():
+        tensors = target if isinstance(target, list | tuple) else (target,)
+        frame = _get_frame(1)
+        silent.note_call(tensors, frame.f_code.co_name, frame)
+
+
+_COLLECTIVES = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "reduce",
+    "scatter",
+    "recv",
+    "irecv",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+)
+"""All of them write their first argument."""
+
+
+def _make_init_process_group(original: Any) -> Any:
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        _watch_collectives()
+        return original(*args, **kwargs)
+
+    return init_process_group
+
+
+@functools.cache
+def _watch_collectives() -> None:
+    for name in _COLLECTIVES:
+        function = inspect.unwrap(getattr(torch.distributed, name))
+        first = next(iter(inspect.signature(function).parameters))
+        hooks.prepend(function, "collective", first, note_collective)
+
+
+# -- versions that are put back ---------------------------------------------------------------------------------------
+
+
+def _make_preserve(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, tensors: Any) -> None:
+        original(self, tensors)
+        if not writes.is_traced():
+            silent.note_call(self.tensors, silent.PRESERVED, _get_frame(1))
+
+    return __init__
+
+
+def _make_set_versions(original: Any) -> Any:
+    @functools.wraps(original)
+    def set_versions(tensors: Any, versions: Any) -> Any:
+        frame = _get_frame(1)
+        if not writes.is_traced() and frame.f_code.co_name != "__exit__":  # that one was noted when it began
+            for tensor, version in zip(tensors, versions, strict=False):
+                storage = names.storage_of(tensor)
+                for write in record.current().writes:
+                    if write.storage == storage and (write.before or 0) >= version:
+                        silent.note_hidden(write, tensor, copied=False)
+        return original(tensors, versions)
+
+    return set_versions
+
+
+# -- storages ---------------------------------------------------------------------------------------------------------
+
+
+def _make_storage_method(name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not writes.is_traced() and self.nbytes():
+            over = torch.empty(0, dtype=torch.uint8, device=self.device)
+            silent.note_call((_SET(over, self),), name, _get_frame(1))
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+_SET: Any = torch.Tensor.set_
 
 
 def install() -> None:
     """Starts seeing what autograd cannot."""
     writes.on_hidden = silent.note_hidden
     writes.replace(torch.Tensor, "data", DataAttribute(torch.Tensor.data))
-    writes.replace(torch.Tensor, "set_", _Set("set_", torch.Tensor.set_))
     for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
         writes.replace(torch, name, _make_taker(getattr(torch, name)))
     writes.replace(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)
+    for name in ("fill_", "copy_", "__setitem__"):
+        original = getattr(torch.UntypedStorage, name)
+        writes.replace(torch.UntypedStorage, name, _make_storage_method(name, original))
+    writes.at_uninstall(optimizers.register_optimizer_step_pre_hook(_FusedSteps()).remove)
+    hooks.prepend(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm)
+    preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
+    writes.replace(preserve, "__init__", _make_preserve(preserve.__init__))
+    versions: Any = torch._C._autograd
+    writes.replace(versions, "_unsafe_set_version_counter", _make_set_versions(versions._unsafe_set_version_counter))
+    if torch.distributed.is_available():
+        begin = torch.distributed.init_process_group
+        for module in (torch.distributed, torch.distributed.distributed_c10d):
+            writes.replace(module, "init_process_group", _make_init_process_group(begin))

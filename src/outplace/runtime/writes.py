@@ -129,12 +129,29 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
         on_hidden(write, tensor)
     else:
         record.add_write(write)
+    if operation == "set_" or (special and id(tensor) in special):
+        on_special(write, tensor)
 
 
-_MOVE_NO_VERSION = {"apply_", "map_", "map2_"}
+_MOVE_NO_VERSION = {
+    "apply_",
+    "map_",
+    "map2_",
+    "_amp_foreach_non_finite_check_and_unscale_",
+    "_fused_adagrad_",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
+}
 
 on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: record.add_write(write)  # noqa: E731
 """Gets the writes that autograd cannot see, before they happen."""
+
+special: dict[int, Callable[[], Any]] = {}
+"""Tensors (by identity, with a weak reference) whose every write is of interest, for `on_special`."""
+
+on_special: Callable[[Write, torch.Tensor], None] = lambda write, tensor: None  # noqa: E731
+"""Gets the writes to these, and each `set_`, which gives a tensor the memory of others."""
 
 
 def leave_step() -> None:
@@ -356,19 +373,8 @@ class _StepHooks:
                     if len(versions) != 8 * len(known.parameters):
                         known = self._meet(optimizer)
                     frames = frames_to_own_code(_get_frame(1))
-                    if before == versions:
-                        self._note_hidden_step(optimizer, known.name, frames)
                     record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, versions))
                 return
-
-    def _note_hidden_step(self, optimizer: Any, name: str, frames: tuple[Instruction, ...]) -> None:
-        """Fused optimizers write their parameters without moving a version."""
-        if not any(group.get("fused") for group in optimizer.param_groups):
-            return
-        for parameter in (reference() for reference in self._known[id(optimizer)].parameters):
-            if parameter is not None and parameter.grad is not None:
-                storage = parameter.untyped_storage()._cdata
-                on_hidden(Write(storage, None, _next_number(), name, frames, None, False), parameter)
 
     def _meet(self, optimizer: Any) -> _Known:
         key, all_known = id(optimizer), self._known
@@ -404,6 +410,11 @@ def replace(owner: Any, name: str, value: Any) -> None:
         _undo.append(lambda: delattr(owner, name))
     else:
         _undo.append(lambda: setattr(owner, name, old))
+
+
+def at_uninstall(action: Callable[[], object]) -> None:
+    """Has this done at `uninstall`."""
+    _undo.append(action)
 
 
 def _writing_methods() -> list[str]:
