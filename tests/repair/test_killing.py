@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 from killing import BUG, MANY, half_written, lay_out, repaired
 
@@ -37,4 +38,4 @@ def test_the_writing_of_run_fix_is_killed(tmp_path):
         time.sleep(choose.random() / 50)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert {open(path, "rb").read() for path in paths} <= {old, new}
+        assert {Path(path).read_bytes() for path in paths} <= {old, new}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,6 +23,8 @@ class Moment:
     backward_line: int
     held: Mapping[str, str] = field(default_factory=dict)
     """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
+    for_the_step: Sequence[str] = ()
+    """Those of them whose backward would reach nothing but the weights that have just been stepped."""
     root_is_older: bool | None = None
     """Was what goes backward computed before the step?"""
     by_optimizer: bool = True

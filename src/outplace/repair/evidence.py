@@ -22,7 +22,7 @@ class Evidence:
     gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     moment: dict[str, Any] | None = None
-    """Where the last backward stands after the last step of an optimizer."""
+    """Where the backward that failed stands after the last step of an optimizer."""
     stopped: bool = False
     """Was it still running when its time was up?"""
 
@@ -46,6 +46,7 @@ def read(path: str, evidence: Evidence) -> Evidence:
             continue
         if "root" in fact:
             evidence.roots.append(fact["root"])
+        elif "moment" in fact:
             evidence.moment = fact["moment"]
         elif "backward" in fact:
             evidence.gradients[fact["backward"]] = fact

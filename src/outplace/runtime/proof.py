@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from outplace.runtime import attach, instrument
 from outplace.runtime.usercode import own_files
@@ -61,6 +61,14 @@ def _from(
     return compiled
 
 
+class _Step(NamedTuple):
+    """The last step of an optimizer. Its frames are kept, so that none of them is taken for a later one."""
+
+    frames: list[tuple[FrameType, int]]
+    clock: int
+    weights: set[int]
+
+
 class _Notes:
     """A file of lines of JSON, each written as soon as it is known: the process may end at any moment."""
 
@@ -68,8 +76,7 @@ class _Notes:
         self._path = path
         self._count = 0
         self._pid = os.getpid()
-        self._step: tuple[list[tuple[FrameType, int]], int] | None = None
-        """The frames of the last optimizer step, kept so that they are told from later ones; and autograd's clock."""
+        self._step: _Step | None = None
 
     def _write(self, **fact: Any) -> None:
         if os.getpid() == self._pid:
@@ -97,7 +104,7 @@ class _Notes:
         def started() -> None:
             roots = sys._getframe(1).f_locals.get("t_outputs", ())
             if self._count < _MOST_BACKWARDS:
-                self._write(root=[_digest(root) for root in roots], moment=self._moment(roots))
+                self._write(root=[_digest(root) for root in roots])
             self._count += 1
             noted()
 
@@ -106,27 +113,30 @@ class _Notes:
         torch.autograd.backward = self._watched(torch.autograd.backward)
         torch.autograd.grad = self._watched(torch.autograd.grad)
 
-    def _stepping(self, *_: Any) -> None:
+    def _stepping(self, optimizer: Any, *_: Any) -> None:
         import torch
 
-        self._step = (_frames(sys._getframe(1)), torch._C._autograd._get_sequence_nr())
+        weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        self._step = _Step(_frames(sys._getframe(1)), torch._C._autograd._get_sequence_nr(), weights)
 
-    def _moment(self, roots: Any) -> dict[str, Any] | None:
+    def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
         """Where the last step and this backward stand, in the innermost function that has run both."""
-        if self._step is None:
+        step = self._step
+        if step is None:
             return None
-        (step, clock), backward = self._step, _frames(sys._getframe(2))
-        shared = [one for one in zip(step, backward, strict=False) if one[0][0] is one[1][0]]
+        shared = [both for both in zip(step.frames, _frames(frame), strict=False) if both[0][0] is both[1][0]]
         if not shared:
             return None
-        (frame, step_line), (_, backward_line) = shared[-1]
+        (common, step_line), (_, backward_line) = shared[-1]
         numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
+        held = _held(common)
         return {
-            "file": os.path.realpath(frame.f_code.co_filename),
+            "file": os.path.realpath(common.f_code.co_filename),
             "step_line": step_line,
             "backward_line": backward_line,
-            "held": _held(frame),
-            "root_is_older": bool(numbers) and max(numbers) < clock,
+            "held": {path: type(value).__name__.lower() for path, value in held.items()},
+            "for_the_step": [path for path, value in held.items() if _only_reaches(value, step.weights)],
+            "root_is_older": bool(numbers) and max(numbers) < step.clock,
         }
 
     def _watched(self, function: Any) -> Any:
@@ -139,7 +149,11 @@ class _Notes:
             number = self._count
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             reached = leaves(roots) if number < _MOST_BACKWARDS else []
-            result = function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except RuntimeError:
+                self._write(moment=self._moment(sys._getframe(), [roots] if isinstance(roots, torch.Tensor) else roots))
+                raise
             if number < _MOST_BACKWARDS:
                 gradients = [
                     {"leaf": _digest(leaf, True), "grad": None if leaf.grad is None else _digest(leaf.grad)}
@@ -162,18 +176,17 @@ def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
     return found[::-1]
 
 
-def _held(frame: FrameType) -> dict[str, str]:
-    """The names of a function, and attributes of its objects, that hold a graph: `tensor`, `tuple` or `list`."""
-    found: dict[str, str] = {}
+def _held(frame: FrameType) -> dict[str, Any]:
+    """What holds a graph: names of a function, and attributes of its objects."""
+    found: dict[str, Any] = {}
     for name, value in list(frame.f_locals.items()):
-        if shape := _shape(value):
-            found[name] = shape
+        if _has_graph(value):
+            found[name] = value
             continue
-        parts = [("", value), *_modules(value)] if not isinstance(value, type) else []
-        for path, part in parts:
+        for path, part in [("", value), *_modules(value)] if not isinstance(value, type) else ():
             for attribute, inner in list(getattr(part, "__dict__", {}).items()):
-                if shape := _shape(inner):
-                    found[".".join(filter(None, (name, path, attribute)))] = shape
+                if _has_graph(inner):
+                    found[".".join(filter(None, (name, path, attribute)))] = inner
     return found
 
 
@@ -183,14 +196,20 @@ def _modules(value: Any) -> list[tuple[str, Any]]:
     return [(path, part) for path, part in value.named_modules() if path] if isinstance(value, torch.nn.Module) else []
 
 
-def _shape(value: Any) -> str:
+def _has_graph(value: Any) -> bool:
+    """Is it a tensor that was computed, or a tuple or list of tensors with such a one?"""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return "tensor" if value.grad_fn is not None else ""
-    if type(value) in (tuple, list) and value and all(isinstance(one, torch.Tensor) for one in value):
-        return type(value).__name__ if any(one.grad_fn is not None for one in value) else ""
-    return ""
+    if type(value) is torch.Tensor:
+        return value.grad_fn is not None
+    tensors = type(value) in (tuple, list) and bool(value) and all(type(one) is torch.Tensor for one in value)
+    return tensors and any(one.grad_fn is not None for one in value)
+
+
+def _only_reaches(value: Any, weights: set[int]) -> bool:
+    """Would a backward from it reach these weights and no others?"""
+    reached = leaves(value)
+    return bool(reached) and all(id(leaf) in weights for leaf in reached)
 
 
 def _digest(tensor: Any, shape: bool = False) -> list[Any]:

@@ -74,10 +74,10 @@ def reorderings(code: Code, moment: Moment) -> Iterator[Reordering]:
         sunk = _computed_later(order)
         if sunk is not None:
             yield sunk
+    if order.in_one_round and moment.root_is_older is False:
+        yield from _used_again(order)
     if loop is not None:
-        anew = _made_anew(order, loop)
-        if anew is not None:
-            yield anew
+        yield from _made_anew(order, loop)
         behind = _behind_the_loop(order, loop) if moment.root_is_older else None
         if behind is not None:
             yield behind
@@ -206,26 +206,77 @@ def _first_use(statement: ast.stmt, path: str) -> str | None:
 # -- a value that is made once and used in every round ----------------------------------------------------------------
 
 
-def _made_anew(order: _Order, loop: Loop) -> Reordering | None:
+def _made_anew(order: _Order, loop: Loop) -> Iterator[Reordering]:
     code = order.code
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in _names_bound(loop)):
-        return None  # each round steps another optimizer: the rounds are not repetitions of one update
-    for path in order.moment.held or ():
-        inside = any(binds(node, path) for one in loop.body for node in ast.walk(one))
-        if "." in path or order.moment.held[path] != "tensor" or inside:
-            continue
+        return  # each round steps another optimizer: the rounds are not repetitions of one update
+    for path, shape in order.moment.held.items():
         user = next((one for one in loop.body if reads(one, path)), None)
-        found = [one for one in bindings(code, loop, path) if one is not None]
-        if user is None or len(found) != 1 or not isinstance(found[0], ast.Assign):
+        inside = any(binds(node, path) for one in loop.body for node in ast.walk(one))
+        if "." in path or shape != "tensor" or inside or user is None:
             continue
-        made = found[0]
-        text = code.segment(made)
-        if not any(isinstance(node, ast.Call) for node in ast.walk(made.value)) or "rand" in text or "\n" in text:
+        for made in _makings(code, loop, path):
+            edit = _before(code, user, made)
+            if edit is not None:
+                title = f"Make `{path}` anew in each round, with the weights of the round"
+                yield Reordering(title, "earlier", [edit])
+
+
+def _makings(code: Code, statement: ast.stmt, path: str) -> Iterator[list[str]]:
+    """The statements that make a value, as text: the last one, then those that it is made from, too."""
+    made: list[ast.stmt] = []
+    wanted = [path]
+    for _ in range(_LONGEST):
+        found = {one for name in wanted for one in bindings(code, made[0] if made else statement, name)}
+        steps = [one for one in found if isinstance(one, ast.Assign) and _is_forward(code, one)]
+        if not steps or len({id(code.block(one)) for one in [*steps, *made[:1]]}) != 1:
+            return
+        steps.sort(key=lambda one: one.lineno)
+        made = [*steps, *made]
+        yield [code.segment(one) for one in made]
+        wanted = [node.id for one in steps for node in ast.walk(one.value) if isinstance(node, ast.Name)]
+
+
+_LONGEST = 4
+_RANDOM = ("rand", "sample", "multinomial", "bernoulli", "normal(")
+
+
+def _is_forward(code: Code, statement: ast.Assign) -> bool:
+    """May it be run again? What draws at random must not be drawn again."""
+    text = code.segment(statement)
+    calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.value))
+    return calls and code.begins_line(statement) and "\n" not in text and not any(word in text for word in _RANDOM)
+
+
+def _before(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
+    return code.before(statement, f"\n{code.indent(statement)}".join(lines))
+
+
+# -- a value of before the step that is used after it -----------------------------------------------------------------
+
+
+def _used_again(order: _Order) -> Iterator[Reordering]:
+    """`d_fake` goes into the loss of the step, and then into the next one: made anew; or cut off, where nothing but
+    what has just been stepped would be trained by it."""
+    code, moment = order.code, order.moment
+    block = code.block(order.outer_step)
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    after = block[first + 1 : last + 1]
+    for path, shape in moment.held.items():
+        user = next((one for one in after if reads(one, path)), None)
+        bound_after = any(_binds_within(one, path) for one in after)
+        if "." in path or shape != "tensor" or user is None or bound_after:
             continue
-        edit = code.before(user, text)
-        if edit is not None and code.begins_line(made):
-            return Reordering(f"Make `{path}` anew in each round, with the weights of the round", "earlier", [edit])
-    return None
+        if path in moment.for_the_step:
+            names = [n for n in ast.walk(user) if isinstance(n, ast.Name) and n.id == path]
+            ends = [code.span(name)[1] for name in names if isinstance(name.ctx, ast.Load)]
+            title = f"Detach `{path}`: this loss is not to train what has just been stepped"
+            yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends])
+            continue
+        for made in _makings(code, user, path):
+            edit = _before(code, user, made)
+            if edit is not None:
+                yield Reordering(f"Make `{path}` anew after the step, with the new weights", "earlier", [edit])
 
 
 def _names_bound(statement: ast.stmt) -> list[str]:
