@@ -243,7 +243,7 @@ def in_child(function: Callable[[str], dict[str, str]], argument: str) -> dict[s
 
 def main() -> None:
     """Measures and prints."""
-    import torch  # noqa: F401  (once, for all the processes that are forked)
+    import torch._dynamo  # noqa: F401  (once, for all that are forked: making an optimizer imports it)
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=12, help="how often the processes are forked (default: 12)")
