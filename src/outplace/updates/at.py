@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outplace.updates import masks, mode, places, short, values, views
+from outplace.updates import kernels, masks, mode, places, short, values, views
 from outplace.updates.arithmetic import ADD, DIV, MAX, MIN, MUL, POW, SUB, Arithmetic
 from outplace.updates.index import Index, check_bounds, parse
 
 _BOOL = torch.bool
+_SMALL = kernels.CPU_ELEMENTS
 
 
 class at:
@@ -56,7 +57,7 @@ class Place:
         if kind is Tensor:
             if index.dtype is not _BOOL:
                 done = short.set_places(x, index, v, unique_indices)
-            elif type(v) is float and not x.is_cuda and index.shape == x.shape and x.is_floating_point():
+            elif type(v) is float and index.shape == x.shape and x.numel() < _SMALL and x.is_floating_point():
                 return torch.where(index, v, x)  # the most common of all
             else:
                 done = short.set_mask(x, index, v)

@@ -34,10 +34,12 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
 
 def is_large(x: Tensor) -> bool:
     """May it pay to look further?"""
-    return x.numel() * x.element_size() >= FROM_BYTES.get(x.device.type, 1 << 62)
+    return bool(x.numel() * x.element_size() >= FROM_BYTES.get(x.device.type, 1 << 62))
 
 
-class _Replaced(torch.autograd.Function):  # without setup_context, which is slow; transforms do not come here
+class _Replaced(torch.autograd.Function):  # type: ignore[misc]
+    # without setup_context, which is slow; transforms do not come here
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
         ctx.cut = dim, start, stop

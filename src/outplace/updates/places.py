@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from outplace.updates import kernels, mode, repeats, values
+from outplace.updates import mode, repeats, values
 from outplace.updates.arithmetic import Arithmetic
 
 Places = Sequence[Tensor | None]
@@ -45,12 +45,7 @@ def put(x: Tensor, places: Places, value: Any, unique: bool) -> Tensor:
     value = values.broadcast(value, where.shape)
     if isinstance(value, Tensor) and not unique and mode.may_carry_gradient(value) and not _named_once(x, places):
         return _put_last(x, places, value, repeats.last_of_each(*repeats.flat(places, x.shape)), where)
-    if not isinstance(value, Tensor) or value.shape != where.shape or not kernels.busy(x):
-        return _index_put(x, places, values.as_tensor(value, x))
-    dim, index = only(places)
-    if index is None or index.dim() != 1:
-        return _index_put(x, places, value)
-    return torch.index_copy(x, dim, repeats.from_front(index.long(), x.shape[dim]), value)
+    return _index_put(x, places, values.as_tensor(value, x))
 
 
 def add(x: Tensor, places: Places, value: Any) -> Tensor:
@@ -124,4 +119,4 @@ def _index_put(x: Tensor, places: Places, value: Tensor, accumulate: bool = Fals
         used.pop()
     if None in used:  # which torch.index_put does not take
         return torch.ops.aten.index_put.default(x, used, value, accumulate)
-    return torch.index_put(x, tuple(used), value, accumulate)  # type: ignore[arg-type]
+    return torch.index_put(x, tuple(used), value, accumulate)

@@ -36,25 +36,26 @@ def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
             return None
         else:
             mask = mask.reshape(mask.shape + (1,) * missing)
-    if x.is_cuda:
-        return kernels.masked_set(x, mask, v) if mask.is_cuda else None
-    return torch.where(mask, v, x)
+    return kernels.masked_set(x, mask, v) if mask.device == x.device else None
 
 
 def set_view(x: Tensor, index: Any, v: Any) -> Tensor | None:
     """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
-    if pieces.is_large(x):
+    number = type(v) in NUMBERS
+    if number:
+        if not x.is_floating_point():
+            return None
+    elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
         return None
     try:
-        if type(v) in NUMBERS:
-            if not x.is_floating_point():
-                return None
-        elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
-            return None
-        else:
+        if not number or pieces.is_large(x):
             one = views.only_item(index if type(index) is tuple else (index,))
-            if one is not None and x.is_contiguous() and v.dim() == x.dim() - (type(one[1]) is int):
-                return views.scattered(x, *one, v)
+            if one is not None:
+                done = pieces.replaced(x, *one, v)
+                if done is not None:
+                    return done
+                if not number and x.is_contiguous() and v.dim() == x.dim() - (type(one[1]) is int):
+                    return views.scattered(x, *one, v)
         copy = x.clone()
         copy[index] = v
         return copy
@@ -72,11 +73,10 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
         if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
             return None
         if unique or not mode.may_carry_gradient(v):
-            if x.is_cuda:
-                return None if kernels.busy(x) else torch.index_put(x, (index,), v)
-            if v.dim() == x.dim() and len(v) == len(index):
-                return torch.index_copy(x, 0, index, v)
-            return torch.index_put(x, (index,), v)
+            if v.dim() != x.dim() or len(v) != len(index) or not (x.is_cpu or kernels.is_large(x)):
+                return torch.index_put(x, (index,), v)
+            # quicker, but it knows no negative indices: an error here, which is tried again, and death on CUDA
+            return torch.index_copy(x, 0, index if x.is_cpu else repeats.from_front(index, len(x)), v)
     except FAILURES:
         pass
     return None

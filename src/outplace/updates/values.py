@@ -82,7 +82,7 @@ def _check_number(value: Any, x: Tensor) -> None:
     else:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         limits = torch.iinfo(x.dtype)
-        lost = not whole or not limits.min <= value <= limits.max  # type: ignore[operator]
+        lost = not whole or not limits.min <= value <= limits.max
     if lost:
         raise TypeError(f"the value {value!r} would be lost in a {_name(x.dtype)} tensor; convert x first")
 

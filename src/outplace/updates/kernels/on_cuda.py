@@ -1,91 +1,29 @@
 """The Triton kernels for masked writes: every operand is read once and every result written once.
 
 The two kernels have two forms each, `flat` for operands that lie alike and without gaps, and one that walks strides: a
-launch takes time for every argument. The Functions do without `setup_context` for the same reason; under torch.func's
-transforms ATen does the work.
+launch takes time for every argument.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from outplace.updates import mode
 from outplace.updates.kernels.layout import Dim, collapsed, span
 
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 MAX_DIMS = 4
-BLOCK, WARPS = 2048, 4
+BLOCK, WARPS = 1024, 4
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
 
-def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
-    """The value where the mask is True, x elsewhere; None where the kernels do not apply."""
-    if x.dtype not in DTYPES or not mode.seen_only_by_autograd(x) or type(mask) is not Tensor:
-        return None
-    if isinstance(value, Tensor):
-        # ATen's `where` is as quick as it can be if all is of one dtype; its backward is not
-        if not (torch.is_grad_enabled() and (x.requires_grad or value.requires_grad)) or type(value) is not Tensor:
-            return None
-        return cast(Tensor, _SetTensor.apply(x, _expanded(mask, x), _expanded(value, x)))
-    mask = _expanded(mask, x)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return cast(Tensor, _SetNumber.apply(x, mask, value))
-    return _set_number(x, mask, value)
-
-
-class _SetNumber(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor, value: float) -> Tensor:
-        ctx.save_for_backward(mask)
-        return _set_number(x, mask, value)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (mask,) = ctx.saved_tensors
-        to_x = masked_set(grads[0], mask, 0.0)
-        return torch.where(mask, 0.0, grads[0]) if to_x is None else to_x, None, None
-
-
-class _SetTensor(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-        ctx.save_for_backward(mask)
-        return torch.where(mask, value, x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (mask,) = ctx.saved_tensors
-        (grad,) = grads
-        if not mode.seen_only_by_autograd(grad):
-            return torch.where(mask, 0.0, grad), None, torch.where(mask, grad, 0.0)
-        to_x, to_value = _Split.apply(grad, mask)
-        return to_x, None, to_value
-
-
-class _Split(torch.autograd.Function):
-    """What a gradient gives to x (outside the mask) and to the value (inside), from one reading."""
-
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(mask)
-        return _split(grad, mask)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (mask,) = ctx.saved_tensors
-        return torch.where(mask, grads[1], grads[0]), None
-
-
-# -- launching ------------------------------------------------------------------------------------------------------
-
-
-def _set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
+def set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
+    """The number where the mask is True, x elsewhere."""
     out = torch.empty_like(x)
     if mask.is_contiguous() and x.is_contiguous():
         _launch(_set_flat, out, x, mask, float(value), x.numel(), WIDE=x.numel() >= LARGE)
@@ -97,7 +35,13 @@ def _set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
     return out
 
 
-def _split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def set_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """The value where the mask is True, x elsewhere: ATen's way is as quick as can be if all is of one dtype."""
+    return torch.where(mask, value, x)
+
+
+def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient outside the mask and inside it, with zeros elsewhere, from one reading."""
     outside, inside = torch.empty_like(grad), torch.empty_like(grad)
     if mask.is_contiguous() and grad.is_contiguous():
         _launch(_split_flat, outside, inside, grad, mask, grad.numel(), WIDE=grad.numel() >= LARGE)
@@ -130,10 +74,6 @@ def _walk(dims: list[Dim]) -> list[int]:
 
 def _wide(x: Tensor, dims: list[Dim]) -> bool:
     return x.numel() >= LARGE or any(span(dims, operand) >= LARGE for operand in (0, 1))
-
-
-def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
-    return tensor if tensor.shape == x.shape else tensor.expand(x.shape)
 
 
 # -- the kernels: one block of the dense output --------------------------------------------------------------------

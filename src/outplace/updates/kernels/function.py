@@ -1,0 +1,98 @@
+"""Autograd for the kernels: what is not made of ATen's operations has to bring its own derivatives.
+
+An engine has `set_number`, `set_tensor` and `split`, for operands of one shape. The Functions do without
+`setup_context`, which costs more than they do; under torch.func's transforms ATen does the work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from outplace.updates import mode
+
+
+class Engine(Protocol):
+    """The kernels of one kind of device."""
+
+    DTYPES: frozenset[torch.dtype]
+
+    def set_number(self, x: Tensor, mask: Tensor, value: float) -> Tensor:
+        """The number where the mask is True, x elsewhere."""
+
+    def set_tensor(self, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+        """The value where the mask is True, x elsewhere."""
+
+    def split(self, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient outside the mask and inside it, with zeros elsewhere."""
+
+
+def masked_set(engine: Engine, x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
+    """The value where the mask is True, x elsewhere; None where the kernels do not apply."""
+    if x.dtype not in engine.DTYPES or not mode.seen_only_by_autograd(x) or type(mask) is not Tensor:
+        return None
+    mask = _expanded(mask, x)
+    differentiable = torch.is_grad_enabled() and x.requires_grad
+    if isinstance(value, Tensor):
+        if not mode.seen_only_by_autograd(value):
+            return None
+        value = _expanded(value, x)
+        if differentiable or (value.requires_grad and torch.is_grad_enabled()):
+            return cast(Tensor, _SetTensor.apply(engine, x, mask, value))
+        return engine.set_tensor(x, mask, value)
+    if differentiable:
+        return cast(Tensor, _SetNumber.apply(engine, x, mask, value))
+    return engine.set_number(x, mask, value)
+
+
+class _SetNumber(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x: Tensor, mask: Tensor, value: float) -> Tensor:
+        ctx.engine = engine
+        ctx.save_for_backward(mask)
+        return engine.set_number(x, mask, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        to_x = masked_set(ctx.engine, grads[0], mask, 0.0)
+        return None, torch.where(mask, 0.0, grads[0]) if to_x is None else to_x, None, None
+
+
+class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+        ctx.engine = engine
+        ctx.save_for_backward(mask)
+        return engine.set_tensor(x, mask, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        (grad,) = grads
+        if mode.seen_only_by_autograd(grad):
+            to_x, to_value = _Split.apply(ctx.engine, grad, mask)
+        else:
+            to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+        return None, to_x, None, to_value
+
+
+class _Split(torch.autograd.Function):  # type: ignore[misc]
+    """What a gradient gives to x (outside the mask) and to the value (inside it)."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.engine = engine
+        ctx.save_for_backward(mask)
+        return engine.split(grad, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        return None, torch.where(mask, grads[1], grads[0]), None
+
+
+def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
+    return tensor if tensor.shape == x.shape else tensor.expand(x.shape)
