@@ -92,6 +92,8 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
         assert isinstance(items, Items)
         count = times.value if isinstance(times, Const) and isinstance(times.value, int) else 2
         copies = items.items * max(0, min(count, 4))
+        if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
+            items.items[0].many = True
         return Items(copies, items.kind, items.rest or (items.any_item() if len(copies) > 0 else None))
     if isinstance(left, Plain | Const | Items) and isinstance(right, Plain | Const | Items):
         return PLAIN
@@ -183,7 +185,7 @@ def item(holder: Value, key: Value) -> Value:
     if isinstance(holder, Layer):
         return _layer_item(holder, key)
     if isinstance(holder, Plain):
-        return holder
+        return Plain(holder.storage, whole=False)
     if isinstance(holder, Const):
         return PLAIN
     return UNKNOWN
@@ -324,11 +326,15 @@ def method(
 ) -> Value | None:
     """A method of a Python value; None where nothing is known of it."""
     if isinstance(receiver, Items):
+        if name in ("append", "appendleft") and args and isinstance(args[0], Tensor):
+            from outplace.source import torch_model
+
+            torch_model.check_appended(interpreter, receiver, args[0])
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         return _dict_method(receiver, name, args)
     if isinstance(receiver, Plain | Const):
-        return PLAIN
+        return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
         return NONE
     if isinstance(receiver, Done):
@@ -396,6 +402,8 @@ def call_outside(
 ) -> Value:
     """A call of a builtin or of another library's function."""
     library, _, function = name.partition(".")
+    if name == "builtins.dict.fromkeys" and len(args) > 1:
+        return _one_for_all(args[0], args[1])
     if library == "builtins":
         run = _CALLS.get(function)
         if run is not None:
@@ -433,8 +441,32 @@ def call_outside(
     if name in ("collections.namedtuple", "typing.NamedTuple"):
         return UNKNOWN
     if library == "numpy":
-        return Plain(_shared_memory(args)) if function in ("asarray", "reshape", "ravel", "squeeze") else PLAIN
+        return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)
     return PLAIN if library in _NO_TENSORS else UNKNOWN
+
+
+_WRITES_ARRAY = {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
+
+
+def _numpy(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """A function of numpy: it may write an array that shares its memory with a tensor."""
+    from outplace.source import torch_model
+
+    written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
+    if isinstance(written, Plain) and written.storage is not None:
+        torch_model.numpy_write(interpreter, written.storage, node)
+        return written
+    return Plain(_shared_memory(args) if function in ("asarray", "reshape", "ravel", "squeeze") else None)
+
+
+def _one_for_all(keys: Value, value: Value) -> Value:
+    """`dict.fromkeys(keys, value)`."""
+    names = spread(keys) if isinstance(keys, Items) else []
+    if isinstance(value, Tensor):
+        value.many = True
+    return Dictionary({key.value: value for key in names if isinstance(key, Const)}, value)
 
 
 _IN_PLACE_OPERATORS: dict[str, ast.operator] = {

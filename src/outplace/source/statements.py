@@ -61,6 +61,7 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
         if any(isinstance(option, Tensor) for option in options(holder)):
+            torch_model.check_index(interpreter, interpreter.eval(target.slice), node)
             torch_model.set_item(interpreter, holder, target, new, node, again=True)
             return Stop.RAN
         if isinstance(holder, Plain):
@@ -73,6 +74,9 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
 def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value: Value) -> Value:
     if isinstance(old, Tensor):
         return torch_model.augmented(interpreter, node, old, value)
+    if isinstance(old, Plain) and old.storage is not None:
+        torch_model.numpy_write(interpreter, old.storage, node)
+        return old
     if isinstance(old, Items) and isinstance(node.op, ast.Add):
         python_model.extend(old, value)
         return old

@@ -183,9 +183,12 @@ class Tape:
             if save.saved_as == "result":
                 return  # a node's own result may be detached
             kind = "detached"
+        detail = ""
+        if save.saved_as == "ctx" and kind in ("saved", "stepped"):
+            kind, detail = "silent-other", "ctx"
         implied = all(arm in write.path for arm in node.path)
         sure = certain and save.certain and write.certain and implied
-        self.hits.append(Hit(kind, write, write.place, sure, node, save))
+        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail))
         if kind == "silent-data":
             # A value that is swapped and put back: the other half of the swap is part of the bug.
             for other in save.storage.writes:

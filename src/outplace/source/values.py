@@ -27,9 +27,11 @@ class Unknown(Value):
 class Plain(Value):
     """Surely no tensor: numpy arrays, numbers, strings, files."""
 
-    __slots__ = ("storage",)
+    __slots__ = ("storage", "whole")
 
-    def __init__(self, storage: Storage | None = None) -> None:
+    def __init__(self, storage: Storage | None = None, whole: bool = True) -> None:
+        self.whole = whole
+        """Is it the array itself, not a part of it?"""
         self.storage = storage
         """The memory that a numpy array shares with a tensor."""
 
@@ -52,8 +54,9 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "inference", "known", "leaf", "node",
-        "packed", "parameter", "region", "requires_grad", "shape", "since", "storage", "untracked", "view",
+        "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "inference", "known", "leaf", "many",
+        "node", "packed", "parameter", "region", "repeats", "requires_grad", "shape", "since", "storage", "untracked",
+        "view",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +97,10 @@ class Tensor(Value):
         """Do its elements lie in one piece and in order? Then `reshape` does not copy."""
         self.gradient = False
         """A gradient that autograd handed to a hook."""
+        self.many = False
+        """Does it stand many times in one list (`[x] * n`)?"""
+        self.repeats: bool | None = False
+        """As an index: does it name a place twice? None where it may."""
         self.graded: bool | None = False
         """Has a leaf got a gradient, which an optimizer would step by?"""
         self.grad: Tensor | None = None
@@ -103,10 +110,12 @@ class Tensor(Value):
 class Items(Value):
     """A list, tuple or set. `rest` stands for further items whose number is not known."""
 
-    __slots__ = ("items", "kind", "rest")
+    __slots__ = ("appended", "items", "kind", "rest")
 
     def __init__(self, items: list[Value], kind: str = "list", rest: Value | None = None) -> None:
         self.items, self.kind, self.rest = items, kind, rest
+        self.appended: dict[int, int] = {}
+        """When each tensor, by its identity, was first appended."""
 
     def any_item(self) -> Value:
         """An item that stands for all of them."""

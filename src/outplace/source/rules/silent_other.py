@@ -8,5 +8,18 @@ from outplace.source.tape import Hit
 def message(hit: Hit) -> str:
     """Which of them it is."""
     if hit.detail == "gradient":
-        return "a hook writes the gradient in place; other branches may share that very tensor: return a new one"
-    return "the kept state_dict() holds the parameters themselves, and this step changes them: keep a deep copy"
+        return "the gradient is written in place; other branches may share that very tensor: return a new one"
+    return _MESSAGES.get(hit.detail, _STATE_DICT)
+
+
+_STATE_DICT = "the kept state_dict() holds the parameters themselves, and this step changes them: keep a deep copy"
+
+_MESSAGES = {
+    "many": "this one tensor stands in a list or dict many times, and a write to one entry is a write to all of them",
+    "repeated": "the index names a place twice, and `y[index] += v` adds there only once: use index_add",
+    "kept": "a list keeps this tensor by reference, again and again, and each write changes all of its entries: "
+    "append clones",
+    "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
+    "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
+    "it before backward: use ctx.save_for_backward, and write out of place",
+}

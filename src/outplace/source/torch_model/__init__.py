@@ -16,6 +16,7 @@ from outplace.source.torch_model.modules import (
 from outplace.source.torch_model.operations import augmented, binary, run_op
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
 from outplace.source.torch_model.types import is_instance
+from outplace.source.torch_model.writing import check_appended, check_index, numpy_write
 
 __all__ = [
     "GRAD_MODES",
@@ -23,6 +24,8 @@ __all__ = [
     "augmented",
     "binary",
     "call",
+    "check_appended",
+    "check_index",
     "children_of",
     "construct",
     "copied",
@@ -32,6 +35,7 @@ __all__ = [
     "is_instance",
     "method",
     "node_of",
+    "numpy_write",
     "object_attribute",
     "own_state",
     "run_layer",

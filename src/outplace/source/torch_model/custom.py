@@ -67,6 +67,9 @@ def _apply_function(
         for place, tensor in enumerate(tensors_in(kept)):
             label = f"saved_tensors[{place}]"
             recorded.saves.append(Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter))
+        for name, value in context.names.items():
+            if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
+                recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain))
     return _function_results(interpreter, made, recorded, grad, known)
 
 
@@ -81,7 +84,10 @@ def _backward(
     def run() -> None:
         mode, interpreter.grad = interpreter.grad, "off"
         count = len(made.items) if isinstance(made, Items) else 1
-        interpreter.call_function(function, [context, *[fresh(interpreter) for _ in range(count)]], {}, node)
+        gradients = [fresh(interpreter) for _ in range(count)]
+        for gradient in gradients:
+            gradient.gradient = True
+        interpreter.call_function(function, [context, *gradients], {}, node)
         interpreter.grad = mode
 
     return run

@@ -10,6 +10,7 @@ from outplace.source import python_model
 from outplace.source.tape import Node
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.layers import make_layer, run_dropout
+from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
 from outplace.source.torch_model.tensors import (
@@ -180,11 +181,13 @@ def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: 
     grad = flag(keywords.get("requires_grad"))
     made = fresh(interpreter, grad, dtype, leaf=True)
     made.shape = _factory_shape(short, args, keywords)
+    made.repeats = _factory_repeats(short, args)
     if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
         source = args[0]
         if isinstance(source, Plain):
             source.storage = source.storage or made.storage if source is not PLAIN else None
             made.storage = source.storage or made.storage
+            made.certain = source.whole  # of a part it is not known which writes reach it
         elif isinstance(source, Tensor):
             return source
     return made
@@ -207,6 +210,29 @@ def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) ->
         end = args[0] if len(args) == 1 else None
         return (int(end.value) if isinstance(end, Const) and isinstance(end.value, int | float) else None,)
     return (None, None) if short == "eye" else None
+
+
+def _factory_repeats(short: str, args: list[Value]) -> bool | None:
+    """As an index: does it name a place twice?"""
+    if short in ("tensor", "as_tensor", "LongTensor") and args:
+        numbers = list(_constants(args[0]))
+        return len(set(numbers)) < len(numbers) and not any(isinstance(number, bool) for number in numbers)
+    return None if short in ("randint", "multinomial") else False
+
+
+def _vector_to_parameters(
+    interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """It gives each parameter other memory, unseen; a layer that keeps a view of its weight does not notice."""
+    for tensor in tensors_in(args[1]) if len(args) > 1 else ():
+        write = interpreter.tape.write
+        write(tensor, interpreter.place(node), "vector_to_parameters", tracked=False, certain=False)
+    return NONE
+
+
+def _from_dlpack(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """The same memory, with a version of its own."""
+    return tensor_attribute(interpreter, args[0], "data", node) or UNKNOWN if isinstance(args[0], Tensor) else UNKNOWN
 
 
 def _factory_dtype(short: str, args: list[Value]) -> str | None:
@@ -249,6 +275,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     made = parameter(interpreter, grad)
     if args and isinstance(args[0], Tensor):
         made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
+        made.region = args[0].region
         made.since = interpreter.tape.tick()
     if grad:
         made.family.leaf = made
@@ -376,6 +403,8 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.meshgrid": _meshgrid, "torch.manual_seed": lambda i, a, k, n: PLAIN,
     "torch.is_tensor": lambda i, a, k, n: Const(True) if a and isinstance(a[0], Tensor) and a[0].known else PLAIN,
     "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,
+    "torch.from_dlpack": _from_dlpack, "torch.utils.dlpack.from_dlpack": _from_dlpack,
+    "torch.nn.utils.vector_to_parameters": _vector_to_parameters,
     "torch.func.functional_call": functional_call, "torch.nn.utils.stateless.functional_call": functional_call,
     "torch.sparse.mm": _sparse_mm, "torch.nn.functional.embedding": _embedding, "torch.vmap": _vmap,
     "torch.nn.utils.spectral_norm": _same, "torch.nn.utils.weight_norm": _same,

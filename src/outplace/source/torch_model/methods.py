@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.source.tape import Hit
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.tensors import (
@@ -52,6 +53,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
             tensor.certain,
             interpreter.tape.tick(),
         )
+        alias.region = tensor.region
         alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
         return alias
     if name == "grad":
@@ -75,6 +77,8 @@ def tensor_method(
     """A method of a tensor."""
     if name in _PLAIN_METHODS:
         return PLAIN
+    if name == "copy_" and args:
+        _check_own_copy(interpreter, tensor, args[0])
     special = _TENSOR_METHODS.get(name)
     if special is not None:
         made: Value = special(interpreter, tensor, args, keywords, node)
@@ -90,6 +94,24 @@ def tensor_method(
     if not tensor.known and not name.endswith("_"):
         return _unknown_method(interpreter, tensor, name, args, keywords, node)
     return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+
+
+def _check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
+    """What is copied back is the tensor's own memory, which has been stepped since it was kept."""
+    if isinstance(source, Tensor) and source.storage is tensor.storage and source is not tensor:
+        for write in tensor.storage.writes:
+            if write.step and write.time > source.since:
+                sure = source.certain and tensor.certain
+                interpreter.tape.hits.append(Hit("silent-other", write, write.place, sure, detail="copy"))
+
+
+def _set(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`x.set_(y)`: x lies in y's memory from now on, with a version of its own."""
+    if args and isinstance(args[0], Tensor):
+        tensor.storage, tensor.untracked, tensor.certain = args[0].storage, True, args[0].certain
+    return tensor
 
 
 def _unknown_method(
@@ -120,6 +142,7 @@ def detached(
     alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
     alias.view, alias.certain, alias.since = "detached", tensor.certain, interpreter.tape.tick()
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
+    alias.region = tensor.region
     alias.untracked, alias.shape, alias.packed = tensor.untracked, tensor.shape, tensor.packed
     return alias
 
@@ -215,7 +238,7 @@ def _size(
 
 
 _TENSOR_METHODS: dict[str, Any] = {
-    "size": _size,
+    "size": _size, "set_": _set,
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,

@@ -10,7 +10,7 @@ from outplace.source.tape import Hit
 from outplace.source.torch_model.layers import CONTAINERS, after_forward, fill_container, make_layer, run_layer
 from outplace.source.torch_model.methods import detached
 from outplace.source.torch_model.optimizers import forget_gradients, make_optimizer
-from outplace.source.torch_model.tensors import set_requires_grad
+from outplace.source.torch_model.tensors import fresh, set_requires_grad
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -233,20 +233,21 @@ def _load_state_dict(
 ) -> Value:
     own = list(tensors_of(module).values())
     for kept in options(args[0]) if args else ():
-        if isinstance(kept, StateDict):
+        if isinstance(kept, Dictionary):
             _check_kept(interpreter, kept, own)
     for tensor in own:
         interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
     return NONE
 
 
-def _check_kept(interpreter: Interpreter, kept: StateDict, own: list[Tensor]) -> None:
+def _check_kept(interpreter: Interpreter, kept: Dictionary, own: list[Tensor]) -> None:
     """The kept dict holds the module's own tensors, and they were stepped since: it kept nothing."""
     mine = {id(tensor.storage) for tensor in own}
-    for tensor in kept.items.values():
+    for tensor in (*kept.items.values(), *(options(kept.rest) if kept.rest is not None else ())):
         if isinstance(tensor, Tensor) and id(tensor.storage) in mine:
+            since = kept.since if isinstance(kept, StateDict) else tensor.since
             for write in tensor.storage.writes:
-                if write.time > kept.since and write.step:
+                if write.time > since and write.step:
                     interpreter.tape.hits.append(Hit("silent-other", write, write.place, True, detail="state-dict"))
 
 
@@ -274,6 +275,11 @@ def _hook(
 ) -> Value:
     if isinstance(module, Instance | Layer):
         module.hooked = True
+    if args and isinstance(args[0], Function | Bound):
+        gradients = [Items([fresh(interpreter)], "tuple") for _ in range(2)]
+        for gradient in gradients:
+            gradient.items[0].gradient = True  # type: ignore[attr-defined]
+        interpreter.call(args[0], [module, *gradients], {}, node)
     return PLAIN
 
 

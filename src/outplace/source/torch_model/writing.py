@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
-from outplace.source.tape import Node, Storage, Write
+from outplace.source.tape import Hit, Node, Storage, Write
 from outplace.source.torch_model import regions
-from outplace.source.torch_model.tensors import requires_grad
-from outplace.source.values import Tensor
+from outplace.source.torch_model.tensors import is_stale, requires_grad
+from outplace.source.values import Items, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -57,7 +57,9 @@ def check_write(
     """The kinds that PyTorch refuses where the operation stands."""
     sure = target.certain and target.known
     if target.gradient:
-        interpreter.hit("silent-other", node, sure, "gradient")
+        interpreter.hit("silent-other", node, False, "gradient")  # it is an error only where others share it
+    if target.many:
+        interpreter.hit("silent-other", node, sure, "many")
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
     if target.dtype == "int" and op is not None and _makes_float(op, others, node):
@@ -74,6 +76,8 @@ def check_write(
         interpreter.hit(
             {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure
         )
+    elif is_stale(target) and not operation.startswith("item assignment"):
+        interpreter.hit("leaf", node, sure, "stale")
     elif owner is not None and owner.requires_grad:
         on_view = target is not owner and target.view not in (None, "detached")
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
@@ -107,7 +111,7 @@ def check_overlap(
     if operation.startswith("masked_"):
         return
     for other in others:
-        if other.family is target.family and target.certain and other.certain:
+        if other.storage is target.storage and target.certain and other.certain:
             whole = other is target or (written == () and other.region is not None)
             anywhere = operation in _BY_INDEX and whole
             if anywhere or regions.overlap(written, other.region):
@@ -123,6 +127,21 @@ def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
         if isinstance(value, ast.Constant) and isinstance(value.value, float) and not isinstance(node.op, ast.FloorDiv):
             return True
     return any(other.dtype == "float" for other in others) and base in ("add", "sub", "mul", "iadd", "isub", "imul")
+
+
+def check_index(interpreter: Interpreter, index: Value, node: ast.AugAssign) -> None:
+    """`y[index] += v` adds once for each place, however often the index names it."""
+    if isinstance(node.op, ast.Add | ast.Sub) and isinstance(index, Tensor) and index.repeats is not False:
+        interpreter.hit("silent-other", node, bool(index.repeats), "repeated")
+
+
+def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> None:
+    """One tensor appended again and again, and written in between: all entries are its last state."""
+    since = holder.appended.setdefault(id(tensor), interpreter.tape.tick())
+    if any(item is tensor for item in holder.items):
+        for write in tensor.storage.writes:
+            if write.time > since and write.operation != "detach_":
+                interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
 
 
 def numpy_write(interpreter: Interpreter, storage: Storage, node: ast.AST) -> None:
