@@ -10,7 +10,15 @@ from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model import regions, shapes
-from outplace.source.torch_model.tensors import any_grad, as_argument, fresh, node_of, requires_grad, tensors_in
+from outplace.source.torch_model.tensors import (
+    any_grad,
+    as_argument,
+    fresh,
+    node_of,
+    refresh,
+    requires_grad,
+    tensors_in,
+)
 from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value, join
 
@@ -38,6 +46,8 @@ _FLOAT_ONLY = {
 }
 
 
+_LIKE_ANOTHER = {"view_as", "expand_as", "reshape_as", "type_as"}
+"""Of the other tensor they only take the shape or the type."""
 _TURNING = {"t", "transpose", "permute", "swapaxes", "swapdims"}
 _COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
 """They copy what is expanded."""
@@ -93,10 +103,14 @@ def run_op(
     settings = {"training": layer.training, **layer.options} if layer is not None else None
     state = Arg(True, any_grad(layer.state.values())) if layer is not None and layer.state else ops.TENSOR
     effect = _effect(op, given, named, method, settings, state)
-    inputs = [tensor for value in (*args, *keywords.values()) for tensor in tensors_in(value)]
+    asked = args[:1] if op.name in _LIKE_ANOTHER else (*args, *keywords.values())
+    inputs = [tensor for value in asked for tensor in tensors_in(value)]
     if layer is not None:
         inputs.extend(layer.state.values())
     target = _pick(effect.writes, args, keywords) if op.writes else None
+    for tensor in inputs:
+        if tensor is not target and interpreter.grad == "on":
+            refresh(tensor)
     if isinstance(target, Tensor):
         return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
     return _new_results(interpreter, op, effect, args, keywords, node, label or name, inputs, layer)
@@ -325,9 +339,17 @@ def _shared_result(
         result.untracked = how == "untracked" or source.untracked
         result.inference = source.inference
         result.gradient = source.gradient
-        result.region = regions.turned(source) if op_name in _TURNING else None
+        result.region = _region(op_name, how, source)
         return result
     return None
+
+
+def _region(op_name: str, how: str, source: Tensor) -> regions.Region | None:
+    if op_name in _TURNING:
+        return regions.turned(source)
+    if how in ("detached", "untracked"):
+        return source.region
+    return (regions.RESHAPED,) if source.region == () and op_name in _KEEPING_ORDER else None
 
 
 def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:

@@ -11,8 +11,9 @@ from outplace.source.values import Const, Items, Plain, Tensor, Value
 
 Region = tuple[int | slice | str | None, ...]
 """Leading indices, None for one that is not known, and then perhaps a slice; () is the whole tensor. What is transposed
-begins with TURNED."""
+begins with TURNED; all of it in another shape is (RESHAPED,)."""
 TURNED = "turned"
+RESHAPED = "reshaped"
 
 _SIZES = range(4, 17)
 

@@ -56,6 +56,19 @@ def node_of(tensor: Tensor) -> Node | None:
     return tensor.node
 
 
+def is_stale(tensor: Tensor) -> bool:
+    """A view that was made before its memory got a history, and not read since: PyTorch takes it for a leaf."""
+    own = tensor.view not in (None, "detached") and tensor.node is None and tensor.requires_grad is False
+    return own and tensor.family.grad is True and tensor.family.since > tensor.since
+
+
+def refresh(tensor: Tensor) -> None:
+    """What reading a tensor does: a view takes on the history that a write elsewhere gave it."""
+    if tensor.family.since > tensor.since and tensor.family.node is not None:
+        tensor.requires_grad, tensor.node = requires_grad(tensor), tensor.family.node
+        tensor.since = tensor.family.since
+
+
 def as_argument(value: Value) -> Arg:
     """What the op table wants to know of an argument."""
     if isinstance(value, Tensor):
