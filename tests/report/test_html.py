@@ -119,9 +119,13 @@ def test_several_bugs_have_an_index():
     ]
 
 
-def test_ranks_are_named():
-    entry = {**data(saved())["diagnoses"][0], "ranks": [0, 3]}
-    assert "rank 0, 3" in Document(html.page({**data(), "diagnoses": [entry]})).text
+@pytest.mark.parametrize(
+    "ranks, shown", [([2], "rank 2"), ([0, 3], "ranks 0, 3"), ([0, 1, 2, 3], "ranks 0 to 3"), ([], "1 of")]
+)
+def test_ranks_are_named(ranks, shown):
+    entry = {**data(saved())["diagnoses"][0], "ranks": ranks}
+    text = Document(html.page({**data(), "diagnoses": [entry]})).text
+    assert (shown in text) == bool(ranks)
 
 
 def test_further_sections_stand_below():

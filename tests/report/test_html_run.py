@@ -102,6 +102,11 @@ def test_a_page_that_cannot_be_written_is_said_before_the_program_starts(tmp_pat
     assert not (tmp_path / "started").exists()
 
 
+def test_two_reports_need_two_files(tmp_path):
+    ending = outplace(tmp_path, "run", "--html", "r", "--json", "./r", "prog.py")
+    assert (ending.code, "the same file" in ending.stderr) == (2, True)
+
+
 def test_a_repair_draws_what_it_has_repaired(tmp_path):
     write(tmp_path, "prog.py", SAVED + "fail(2)")
     ending = outplace(tmp_path, "run", "--fix", "--html", "r.html", "prog.py")

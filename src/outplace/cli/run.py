@@ -60,6 +60,8 @@ def run(
     for path in (json_path, html_path):
         if path is not None:
             check_writable(path)
+    if json_path is not None and html_path is not None and os.path.realpath(json_path) == os.path.realpath(html_path):
+        raise OutplaceError("--json and --html name the same file")
     _ask_for(guard, strict)
     if fix or diff:
         from outplace.cli.repairing import Repairing

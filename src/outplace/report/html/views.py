@@ -99,7 +99,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         why=short(diagnosis.why.strip(), _LONGEST_MESSAGE),
         notes=tuple(short(note.strip(), _LONGEST_MESSAGE) for note in diagnosis.notes),
         also=words.also_kept(diagnosis.also_saved_by, "×") if diagnosis.also_saved_by else "",
-        ranks=", ".join(map(str, ranks or ())),
+        ranks=_ranks(ranks or ()),
         rows=tuple(_row(event, sources, names) for event in events),
         left_out=max(diagnosis.graph.size - drawn, 0) if diagnosis.graph else 0,
         lanes=lanes,
@@ -122,6 +122,15 @@ def short_headline(diagnosis: Diagnosis) -> str:
 def _height(panes: Sequence[Pane]) -> int:
     """About as many pixels as they take."""
     return sum(60 + sum(22 + 23 * len(line.notes) for line in pane.lines) for pane in panes)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """`rank 2`, `ranks 0 to 7`, `ranks 0, 2, 5`."""
+    if len(ranks) < 2:
+        return "".join(f"rank {rank}" for rank in ranks)
+    if list(ranks) == list(range(ranks[0], ranks[0] + len(ranks))) and len(ranks) > 2:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    return short(f"ranks {', '.join(map(str, ranks))}", 60)
 
 
 def _sentence(diagnosis: Diagnosis) -> str:
