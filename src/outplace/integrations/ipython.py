@@ -11,8 +11,10 @@ import contextlib
 import html
 import linecache
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +30,7 @@ from outplace.runtime.usercode import own_files
 _MAGIC = "outplace"
 _OF_A_MAGIC = "<unknown>"
 """The file name of source that IPython parses for a magic (`%%time`)."""
+_HEADER = re.compile(r"^(--- a/|\+\+\+ b/)(.+)$", re.MULTILINE)
 _TIMED = ("<timed exec>", "<timed eval>")
 
 
@@ -46,6 +49,8 @@ class Extension:
     def load(self) -> None:
         """Takes its places in the shell, and starts recording."""
         shell = self._shell
+        for cell in list(shell.compile._filename_map):  # those that have run already
+            _claim(cell)
         shell.compile.__class__ = _naming(self._compiler, self._marks)
         shell.ast_transformers.append(self._marks)
         shell.input_transformers_cleanup.append(_without_magic)
@@ -134,6 +139,7 @@ class Extension:
         if not diagnoses:
             return
         with self._marks.names_known():
+            diagnoses = [self._marks.renamed(diagnosis) for diagnosis in diagnoses]
             if not hasattr(self._shell, "kernel"):
                 print(f"\n{heading}" if heading else "")
                 render(diagnoses, for_stream(sys.stdout))
@@ -183,8 +189,7 @@ class _CellMarks:
         """IPython has given the cell that runs next a name."""
         self._cell = self.file = name
         self._source = raw
-        if name.startswith("<"):
-            own_files.claim(name)
+        _claim(name)
 
     def visit(self, tree: ast.AST) -> ast.AST:
         """What IPython calls."""
@@ -203,8 +208,7 @@ class _CellMarks:
         shown = [f"{line}\n" if number >= above else f"# {line}\n" for number, line in enumerate(lines)]
         linecache.cache[self.file] = (len(self._source), None, shown, self.file)
         self._compiler._filename_map[self.file] = self._compiler._filename_map.get(self._cell, 0)
-        if self.file.startswith("<"):
-            own_files.claim(self.file)
+        _claim(self.file)
         return tree
 
     @contextlib.contextmanager
@@ -216,9 +220,24 @@ class _CellMarks:
         finally:
             words.cell_name = None
 
+    def renamed(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The diagnosis with cells, not files, in the headers of its diffs."""
+
+        def header(found: re.Match[str]) -> str:
+            return f"{found[1]}{self._name(found[2]) or found[2]}"
+
+        fixes = (replace(fix, diff=fix.diff and _HEADER.sub(header, fix.diff)) for fix in diagnosis.fixes)
+        return replace(diagnosis, fixes=tuple(fixes))
+
     def _name(self, file: str) -> str | None:
         known = self._compiler.format_code_name(file)
         return None if known is None else " ".join(known)
+
+
+def _claim(cell: str) -> None:
+    """A cell is the user's own code, also where it is in no file (in a terminal)."""
+    if cell.startswith("<"):
+        own_files.claim(cell)
 
 
 def _naming(kind: Any, marks: _CellMarks) -> type:

@@ -118,7 +118,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     import outplace
 
-    with outplace.watch() as item.stash[_WATCHED]:
+    with outplace.watch(guard=item.config.getoption("outplace_guard")) as item.stash[_WATCHED]:
         return (yield)
 
 
@@ -130,7 +130,7 @@ def outplace_guard(request: pytest.FixtureRequest) -> Iterator[Watch]:
     """Fails the test if its gradients are silently wrong; `outplace_guard.diagnoses` is what was found so far."""
     import outplace
 
-    with outplace.watch() as watched:
+    with outplace.watch(guard=True) as watched:
         request.node.stash[_GUARDED] = watched
         yield watched
 

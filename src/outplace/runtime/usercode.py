@@ -28,6 +28,7 @@ class _OwnFiles(dict[str, bool]):
         super().__init__()
         self._library = _library_folders()
         self._claimed: tuple[str, ...] = ()
+        self._named: set[str] = set()
 
     def __missing__(self, filename: str) -> bool:
         own = self._decide(filename)
@@ -36,7 +37,7 @@ class _OwnFiles(dict[str, bool]):
 
     def _decide(self, filename: str) -> bool:
         if filename.startswith("<"):  # <string>, <frozen importlib._bootstrap>, code that torch generates
-            return False
+            return filename in self._named
         path = os.path.realpath(filename)
         if self._claimed and path.startswith(self._claimed):
             return True
@@ -45,7 +46,8 @@ class _OwnFiles(dict[str, bool]):
 
     def claim(self, path: str) -> None:
         """Counts a file, or a folder, as the user's own wherever it lies (the program that is being run)."""
-        if path.startswith("<"):
+        if path.startswith("<"):  # `<string>`, a cell of IPython
+            self._named.add(path)
             self[path] = True
             return
         real = os.path.realpath(path)

@@ -1,0 +1,199 @@
+"""Ranks, in both forms: torchrun starts outplace, and outplace starts torchrun. Real processes, gloo, CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from side_by_side import OUTPLACE, finish, start, write
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available():
+    pytest.skip("this torch has no torch.distributed", allow_module_level=True)
+
+TORCHRUN = os.path.join(os.path.dirname(sys.executable), "torchrun")
+RANKS = ("--nproc-per-node", "4", "--master-port", "0", "--rdzv-endpoint", "localhost:0", "--rdzv-backend", "c10d")
+
+FAILS_EVERYWHERE = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h = torch.sigmoid(self.first(x))
+            h += 1
+            return self.second(h)
+
+    dist.init_process_group("gloo")
+    print("rank", dist.get_rank(), flush=True)
+    model = DistributedDataParallel(Net())
+    model(torch.randn(4, 8)).sum().backward()
+    """
+
+
+def finish_ranks(folder, *command):
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    ending = finish(start([*command], folder, TMPDIR=str(temporary), OMP_NUM_THREADS="1"), timeout=300)
+    with open(folder / "report.json") as file:
+        return ending, json.load(file)["diagnoses"], temporary
+
+
+def facts(diagnosis):
+    saved = diagnosis["saved_by"]["site"]["line"]
+    return diagnosis["kind"], diagnosis["ranks"], saved, [change["site"]["line"] for change in diagnosis["mutations"]]
+
+
+def test_torchrun_starts_outplace(tmp_path):
+    write(tmp_path, "train.py", FAILS_EVERYWHERE)
+    program = ("-m", "outplace", "run", "--json", "report.json", "train.py")
+    ending, diagnoses, _ = finish_ranks(tmp_path, TORCHRUN, *RANKS, *program)
+    assert ending.code == 1
+    assert sorted(ending.stdout.split(b"\n")[:-1]) == [b"rank 0", b"rank 1", b"rank 2", b"rank 3"]
+    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [0, 1, 2, 3], 12, [13])]
+    # Each rank has its own traceback, as ever; the diagnosis comes once, and torchrun knows of the failure.
+    assert ending.stderr.count("OUT201 saved: h (float32[4, 8]) was overwritten") == 1
+    assert "note  On all 4 ranks." in ending.stderr
+    assert ending.stderr.count("has the same in-place bug as rank") == 3
+    assert ending.stderr.count("]: RuntimeError: one of the variables needed") == 4
+    assert "torch.distributed.elastic.multiprocessing.errors.ChildFailedError" in ending.stderr
+    assert "/outplace/runtime/" not in ending.stderr
+
+
+SOME_FAIL = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    def train(model):
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            loss = model(torch.randn(8, 4)).mean() + model(torch.randn(8, 4)).mean()
+            loss.backward()
+            dist.all_reduce(loss.detach())
+            optimizer.step()
+            optimizer.zero_grad()
+
+    layers = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 1)
+    train(DistributedDataParallel(nn.Sequential(*layers)))
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.register_buffer("scale", torch.full((4,), 1.0 + rank))
+
+        def forward(self, x):
+            return self.layer(x) * self.scale
+
+    def send_buffers_between_forward_and_backward():
+        model = DistributedDataParallel(Scaled())
+        loss = model(torch.ones(2, 4)).sum()
+        if rank == 0:
+            model.module.scale.data.mul_(3)
+        model(torch.ones(2, 4))
+        loss.backward()
+
+    def reduce_what_was_saved():
+        w = torch.ones(3, requires_grad=True)
+        h = w.exp()
+        dist.all_reduce(h)
+        h.sum().backward()
+
+    send_buffers_between_forward_and_backward()
+    reduce_what_was_saved()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = self.layer(x).exp()
+            if rank in (1, 2):
+                h += 1
+            return h
+
+    DistributedDataParallel(Net())(torch.ones(2, 4)).sum().backward()
+    """
+
+
+def test_outplace_starts_torchrun(tmp_path):
+    """Healthy training raises no alarm; the silent bugs of DDP and collectives are found; two ranks fail."""
+    write(tmp_path, "train.py", SOME_FAIL)
+    command = (OUTPLACE, "run", "--json", "report.json", "-m", "torch.distributed.run", *RANKS, "train.py")
+    ending, diagnoses, temporary = finish_ranks(tmp_path, *command)
+    assert ending.code == 1
+    found = [facts(diagnosis) for diagnosis in diagnoses]
+    assert ("saved", [1, 2], 53, [55]) in found
+    assert ("silent-data", [0, 1, 2, 3], 40, [41]) in found
+    sent = [fact for fact in found if fact[:1] == ("silent-data",) and fact[2] == 28]
+    assert sorted(rank for _, ranks, _, _ in sent for rank in ranks) == [0, 1, 2, 3]
+    assert all(35 in lines for _, ranks, _, lines in sent if 0 not in ranks)
+    assert len(found) == 2 + len(sent)
+    assert ending.stderr.count("OUT201 saved: h (float32[2, 4]) was overwritten") == 1
+    assert "note  On ranks 1-2 of 4." in ending.stderr
+    assert "ChildFailedError" in ending.stderr
+    assert not list(temporary.glob("outplace-*"))
+
+
+FSDP = """
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing
+    from torch import nn
+    from torch.distributed.fsdp import fully_shard
+
+    class Net(nn.Module):
+        def __init__(self, fails):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 1)
+            self.fails = fails
+
+        def forward(self, x):
+            h = self.first(x).exp()
+            if self.fails:
+                h += 1
+            return self.second(h)
+
+    def train(fails):
+        model = Net(fails)
+        for part in (model.first, model.second, model):
+            fully_shard(part)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            model(torch.randn(8, 4)).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def work(rank):
+        store = dist.FileStore("store", 2)
+        dist.init_process_group("gloo", rank=rank, world_size=2, store=store)
+        train(fails=False)
+        print("healthy", flush=True)
+        train(fails=rank == 1)
+
+    if __name__ == "__main__":
+        torch.multiprocessing.start_processes(work, nprocs=2, start_method="fork")
+    """
+
+
+def test_fsdp(tmp_path):
+    write(tmp_path, "train.py", FSDP)
+    ending, diagnoses, _ = finish_ranks(tmp_path, OUTPLACE, "run", "--json", "report.json", "train.py")
+    assert (ending.code, ending.stdout) == (1, b"healthy\n" * 2)
+    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [1], 14, [16])]
+    assert ending.stderr.count("OUT201 saved: h (float32[8, 4]) was overwritten") == 1
