@@ -36,12 +36,12 @@ LARGE = {
 }
 
 
-def measure(name: str, device: str, folder: Path) -> dict[str, Any]:
+def measure(name: str, device: str, folder: Path, *more: str) -> dict[str, Any]:
     """One model's report; where there is none, what was said instead."""
     file, options = PROGRAMS[name]
     report = folder / f"{name.replace(' ', '_').replace(',', '')}.json"
     words = [str(MODELS / file), "--device", device, *options, *(LARGE[file] if device == "cuda" else ())]
-    command = [sys.executable, "-m", "outplace", "reclaim", "--json", str(report), *words]
+    command = [sys.executable, "-m", "outplace", "reclaim", *more, "--json", str(report), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if not report.exists():
         return {"model": name, "error": done.stderr[-3000:], "code": done.returncode}
@@ -72,11 +72,15 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--at-once", type=int, default=None, help="models that are measured side by side")
+    parser.add_argument("--only", metavar="WORD", default="", help="models with this word in their name")
+    parser.add_argument("--reproducible", action="store_true", help="hold CUDA to reproducible algorithms")
     options = parser.parse_args()
-    at_once = options.at_once or (len(PROGRAMS) if options.device == "cuda" else 1)
+    names = [name for name in PROGRAMS if options.only in name]
+    more = ["--reproducible"] if options.reproducible else []
+    at_once = options.at_once or (len(names) if options.device == "cuda" else 1)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(at_once) as pool:
-        results = list(pool.map(lambda name: measure(name, options.device, Path(folder)), PROGRAMS))
+        results = list(pool.map(lambda name: measure(name, options.device, Path(folder), *more), names))
     for result in results:
         print(row(result))
     experiment = subprocess.run(

@@ -19,6 +19,7 @@ from outplace.cli.program import ProgramCommand, check_writable
 @click.option("--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Optimizer steps to look at.")
 @click.option("--all", "everything", is_flag=True, help="Also safe changes that do not lower the peak.")
 @click.option("--no-proof", is_flag=True, help="Only the first run: list what looks safe, and prove nothing.")
+@click.option("--reproducible", is_flag=True, help="Hold CUDA to algorithms that give the same bits in every run.")
 @click.option("--json", "json_path", metavar="FILE", help="Write what was found to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write what was found to FILE as a page with pictures.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="For each run.")
@@ -30,6 +31,7 @@ def reclaim(
     steps: int,
     everything: bool,
     no_proof: bool,
+    reproducible: bool,
     json_path: str | None,
     html_path: str | None,
     timeout: float,
@@ -62,7 +64,10 @@ def reclaim(
         from outplace.reclaim.command import Command
 
         try:
-            return Command(program, steps, timeout, everything, not no_proof, fix, diff, json_path, html_path).run()
+            command = Command(
+                program, steps, timeout, everything, not no_proof, reproducible, fix, diff, json_path, html_path
+            )
+            return command.run()
         except KeyboardInterrupt:
             print("outplace: stopped; nothing was changed", file=sys.stderr)
             return 130

@@ -43,7 +43,7 @@ def advise(recording: Recording, files: Files) -> Advice:
     value(account, before, compatible)
     worth = before.peak * LEAST_SHARE
     paying = sorted((one for one in compatible if one.saves > worth), key=lambda one: -one.saves)
-    others = [one for one in compatible if one.saves <= worth]
+    others = [one for one in compatible if one.saves <= worth and one.kind == "in-place"]
     return Advice(account, before, paying, others, hints)
 
 

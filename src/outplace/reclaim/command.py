@@ -30,12 +30,13 @@ class Command:
         limit: float,
         everything: bool,
         prove: bool,
+        exact: bool,
         fix: bool,
         diff: bool,
         json_path: str | None,
         html_path: str | None,
     ) -> None:
-        self._trials = Trials(words, steps, limit)
+        self._trials = Trials(words, steps, limit, exact)
         self._reclaim = Reclaim(self._trials, everything, prove)
         self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
 

@@ -29,7 +29,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
         "device": recording.device,
         "steps": len(recording.steps),
         "peak": {
-            "before": advice.before.peak,
+            "before": outcome.first.peak,
             "after": outcome.after.peak if outcome.after is not None else None,
             "expected": advice.expected().peak,
             "activations_before": live,
@@ -101,5 +101,6 @@ def _suggestion(one: Suggestion, outcome: Outcome, proved: bool) -> dict[str, An
         "share": one.saves / max(outcome.advice.before.peak, 1),
         "because": one.because,
         "costs": one.costs,
+        "refused": one.refused,
         "proved": proved,
     }

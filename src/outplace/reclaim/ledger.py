@@ -63,7 +63,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self._places: dict[tuple[Any, ...], int] = {}
         self._instructions: dict[tuple[Any, int], Instruction] = {}
         self._modules: dict[tuple[Any, ...], int] = {}
-        self._calls: list[tuple[int, Any, bool]] = []
+        self._calls: list[Call] = []
+        self._callers: list[Any] = []
         self._call_count = 0
         self._cuda = False
         self._looking = True
@@ -97,7 +98,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             Operation(
                 func._overloadpacket.__name__,
                 self._place(sys._getframe(1)),
-                tuple(Call(n, self._module(m), direct) for n, m, direct in reversed(self._calls[-_MOST_CALLS:])),
+                tuple(reversed(self._calls[-_MOST_CALLS:])),
                 graph.number_of(node) if node is not None else made,
                 node is not None,
                 inputs,
@@ -207,19 +208,23 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 return call(module, *args, **kwargs)
             self._call_count += 1
             direct = own_files[sys._getframe(1).f_code.co_filename]
-            self._calls.append((self._call_count, module, direct))
+            self._calls.append(Call(self._call_count, self._module(module), direct))
+            self._callers.append(module)
             try:
                 return call(module, *args, **kwargs)
             finally:
                 self._calls.pop()
+                self._callers.pop()
 
         torch.nn.Module.__call__ = called
 
     def _module(self, module: Any) -> int:
-        hooked = bool(module._forward_hooks or module._backward_hooks or module._forward_pre_hooks)
+        owner = self._callers[-1] if self._callers else None
+        held = owner._modules.items() if owner is not None else ()
+        name = next((name for name, one in held if one is module), "")
         flag = module.__dict__.get("inplace")
         kind = type(module).__name__ if type(module).__module__.startswith("torch.nn.modules") else ""
-        key = (kind, module.__dict__.get(_SITE, -1), flag if isinstance(flag, bool) else None, hooked)
+        key = (kind, module.__dict__.get(_SITE, -1), flag if isinstance(flag, bool) else None, name)
         if key not in self._modules:
             self._modules[key] = len(self.recording.modules)
             self.recording.modules.append(Module(*key))

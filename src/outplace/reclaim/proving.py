@@ -78,48 +78,55 @@ class Reclaim:
 
     def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
         """Those that hold: all of them, or else the ones that hold by themselves and together."""
-        after = self._trials.run(_changed(files, wanted))
-        if self._same(outcome, after):
+        after = self._trial(outcome, files, wanted)
+        if after is not None:
             return wanted, after
-        if outcome.unsteady:
+        if outcome.unsteady or len(wanted) == 1:
             return [], None
-        single = [one for one in wanted[:MOST_SINGLE_TRIALS] if len(wanted) > 1]
-        kept = [one for one in single if self._same(outcome, self._trials.run(_changed(files, [one])))]
-        if not kept:
-            return [], None
-        after = self._trials.run(_changed(files, kept))
-        return (kept, after) if self._same(outcome, after) else ([], None)
+        kept = [one for one in wanted[:MOST_SINGLE_TRIALS] if self._trial(outcome, files, [one]) is not None]
+        after = self._trial(outcome, files, kept) if kept else None
+        return (kept, after) if after is not None else ([], None)
 
-    def _same(self, outcome: Outcome, after: Trial) -> bool:
-        """Did the changed program compute the same? Where not: does the unchanged one?"""
-        first = outcome.first
-        if not after.good:
-            return False
-        if after.says_as(first) and after.output == first.output:
-            return True
+    def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:
+        """A run with these changes, if it computes the same."""
+        texts = _changed(files, suggestions)
+        after = self._trials.run(texts)
+        difference = self._difference(outcome.first, after)
+        if difference and self._may_try_again(outcome):
+            after = self._trials.run(texts)
+            difference = self._difference(outcome.first, after)
+        if len(suggestions) == 1:
+            suggestions[0].refused = difference
+        return None if difference or outcome.unsteady else after
+
+    def _difference(self, first: Trial, after: Trial) -> str:
+        """What the changed program computed or printed that the unchanged one did not; empty where there is nothing."""
+        found = after.differs_from(first)
+        if found or after.output == first.output:
+            return found
         if self._again is None:
             self._again = self._trials.run()
-        if not self._again.says_as(first):
-            outcome.unsteady = not self._hold_still(outcome)
-            return not outcome.unsteady and after.says_as(outcome.first)
-        printed_alike = after.output == first.output or self._again.output != first.output
-        return after.says_as(first) and printed_alike
+        return "other output" if self._again.output == first.output else ""  # or it prints the time
 
-    def _hold_still(self, outcome: Outcome) -> bool:
-        """Tries CUDA's reproducible algorithms: is the program the same in every run with them?"""
-        device = outcome.first.recording.device if outcome.first.recording is not None else "cpu"
-        if self._trials.exact or not device.startswith("cuda"):
-            return False
-        self._trials.exact = True
-        first, self._again = self._trials.run(), self._trials.run()
-        if not self._again.says_as(first):
-            return False
-        outcome.first = first
-        return True
+    def _may_try_again(self, outcome: Outcome) -> bool:
+        """Where two runs differ: does the unchanged program do that by itself?
+
+        On CUDA the bits may depend on addresses. There the program is held to algorithms that always give the same.
+        """
+        assert outcome.first.recording is not None
+        held = outcome.first.recording.device.startswith("cuda") and not self._trials.exact
+        if held:
+            self._trials.exact = True
+            outcome.first = self._trials.run()
+            self._again = None
+        if self._again is None:
+            self._again = self._trials.run()
+            outcome.unsteady = bool(self._again.differs_from(outcome.first))
+        return held and not outcome.unsteady
 
     def holds_on_disk(self, outcome: Outcome) -> bool:
         """Runs the files as they are now: do they do what was proved?"""
-        return outcome.after is not None and self._same(outcome, self._trials.run())
+        return not self._difference(outcome.first, self._trials.run())
 
 
 def _changed(files: Files, suggestions: Sequence[Suggestion]) -> dict[str, str]:

@@ -93,12 +93,13 @@ class Operation:
 
 @dataclass(frozen=True)
 class Module:
-    """A module that was called: its class, where it was made, and its in-place flag where it has one."""
+    """A module that was called: its class if it is torch's own, where it was made, its in-place flag if it has one."""
 
     kind: str
     place: int
     inplace: bool | None
-    hooked: bool
+    name: str
+    """The attribute by which the module that called it has it."""
 
 
 @dataclass(frozen=True)

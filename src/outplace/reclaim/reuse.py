@@ -24,6 +24,10 @@ BY_RESULT = {"leaky_relu"}
 """
 
 
+LEAST_BYTES = 1024
+"""Results that are always smaller are not worth a line."""
+
+
 @dataclass(frozen=True)
 class Reuse:
     """One run of an operation: the input that may be overwritten, at its position among the operation's tensors."""
@@ -62,11 +66,16 @@ class Reuses:
             if not operation.backward and (key := self._key(operation)) is not None:
                 groups.setdefault(key, []).append(number)
         for key, numbers in groups.items():
+            if all(self._result_size(number) < LEAST_BYTES for number in numbers):
+                continue
             reuses = [self._reuse(number) for number in numbers]
             if all(reuses):
                 suggestion = self._suggestion(key, [reuse for reuse in reuses if reuse is not None])
                 if suggestion is not None:
                     yield suggestion
+
+    def _result_size(self, number: int) -> int:
+        return sum(self._recording.storages[one.storage].nbytes for one in self._recording.operations[number].outputs)
 
     def _key(self, operation: Operation) -> Key | None:
         if not self._recording.places[operation.place]:
@@ -167,7 +176,7 @@ class Reuses:
             return None
         code, call = found[0], found[1]
         edit = forms.flagged(code, call)
-        if edit is None or not self._all_calls_seen(code, call):
+        if edit is None or not self._all_calls_seen(code, call, made_at):
             return None
         if any(reuse.position != 0 or not self._operand_is_free(reuse) for reuse in reuses):
             return None
@@ -175,20 +184,29 @@ class Reuses:
         after = before[: edit.start - start] + edit.text + before[edit.end - start :]
         return self._made(code, call, (edit,), before, after, reuses)
 
-    def _all_calls_seen(self, code: Code, call: ast.Call) -> bool:
-        """Where the module is an attribute: has every line that calls it run? An unseen one could need its input."""
+    def _all_calls_seen(self, code: Code, call: ast.Call, made_at: Instruction) -> bool:
+        """Has every line run that calls such a module? One that did not could need its input."""
+        recording = self._recording
+        made = [m for m in recording.modules if m.place >= 0 and recording.places[m.place][:1] == (made_at,)]
+        names = {module.name for module in made if module.name.isidentifier()}
         statement = code.parents.get(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if not isinstance(target, ast.Attribute):
-            return not isinstance(target, ast.Name)
-        for home in self._files.codes(target.attr):
+        if isinstance(target, ast.Name):
+            return False  # handed around by a name: who knows where to
+        if isinstance(target, ast.Attribute):
+            names.add(target.attr)
+        return all(self._is_seen(home, node) for name in names for home, node in self._loads(name))
+
+    def _loads(self, name: str) -> Iterator[tuple[Code, ast.Attribute]]:
+        for home in self._files.codes(name):
             for node in ast.walk(home.tree):
-                if isinstance(node, ast.Attribute) and node.attr == target.attr and isinstance(node.ctx, ast.Load):
-                    parent = home.parents.get(node)
-                    called = isinstance(parent, ast.Call) and parent.func is node
-                    if not (called and parent in self._called) and not _is_a_function(node):
-                        return False
-        return True
+                if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+                    yield home, node
+
+    def _is_seen(self, home: Code, node: ast.Attribute) -> bool:
+        parent = home.parents.get(node)
+        called = isinstance(parent, ast.Call) and parent.func is node and parent in self._called
+        return called or _is_a_function(node)
 
     def _operand_is_free(self, reuse: Reuse) -> bool:
         """Is what the module was given made inside the container that calls it, or free where own code hands it in?"""

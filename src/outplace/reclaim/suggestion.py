@@ -26,6 +26,8 @@ class Suggestion:
     change: Change = field(default_factory=Change)
     costs: str = ""
     """What has to be paid for it, in time or otherwise."""
+    refused: str = ""
+    """What the program did with it that it did not do without."""
     alone: int = 0
     """Bytes by which the peak sinks where only this is done."""
     together: int = 0

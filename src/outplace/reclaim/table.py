@@ -73,9 +73,8 @@ def _proof(outcome: Outcome, console: Console) -> None:
     testimony, advice = outcome.first.testimony, outcome.advice
     assert advice is not None
     for one in outcome.rejected:
-        text = (
-            f"Left out: {one.after} ({under_cwd(one.site.file)}:{one.site.line}): the program computed something else."
-        )
+        text = f"Left out: {one.after} ({under_cwd(one.site.file)}:{one.site.line}): with it the program is another; "
+        text += f"{one.refused or 'it does not go together with the others'}."
         console.print(Text(text, style="yellow"), soft_wrap=True)
     if outcome.unsteady:
         text = "Not proved: the program computes other numbers in every run, even from the same seeds."
@@ -89,7 +88,7 @@ def _proof(outcome: Outcome, console: Console) -> None:
     console.print(Text(text, style="green"), soft_wrap=True)
     live, live_after = activations(outcome)
     assert live_after is not None
-    before, after = advice.before.peak, outcome.after.peak
+    before, after = outcome.first.peak, outcome.after.peak
     text = f"Peak {size(before)} before, {size(after)} after ({_down(before, after)}); "
     text += f"activations {size(live)} before, {size(live_after)} after ({_down(live, live_after)})."
     console.print(Text(text, style="green"), soft_wrap=True)

@@ -26,6 +26,7 @@ class Trial:
     stopped: bool
     """Was it stopped after enough steps?"""
     output: bytes
+    errors: str
     recording: Recording | None
     testimony: Testimony | None
 
@@ -36,8 +37,23 @@ class Trial:
 
     def says_as(self, other: Trial) -> bool:
         """Did both compute the same losses, gradients and parameters, to the bit?"""
-        mine, theirs = self.testimony, other.testimony
-        return mine is not None and mine == theirs and mine.says_something
+        return not self.differs_from(other)
+
+    def differs_from(self, other: Trial) -> str:
+        """What this run did that the other did not, in a few words; empty where both did the same."""
+        if self.timed_out:
+            return "it does not come to its end"
+        if not self.good or self.testimony is None or other.testimony is None:
+            lines = self.errors.strip().splitlines()
+            return f"it fails: {lines[-1]}" if lines else f"it fails with exit code {self.code}"
+        for name in ("losses", "gradients", "parameters"):
+            mine, theirs = getattr(self.testimony, name), getattr(other.testimony, name)
+            for number, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
+                if one != two:
+                    return f"other {name} (number {number} of {len(theirs)})"
+            if len(mine) != len(theirs):
+                return f"{len(mine)} {name} instead of {len(theirs)}"
+        return "" if self.testimony.says_something else "nothing to compare"
 
     @property
     def peak(self) -> int:
@@ -52,11 +68,11 @@ class Trial:
 class Trials:
     """Starts the program as often as it takes."""
 
-    def __init__(self, words: Sequence[str], steps: int, limit: float) -> None:
+    def __init__(self, words: Sequence[str], steps: int, limit: float, exact: bool = False) -> None:
         self._words, self._steps, self._limit = list(words), steps, limit
         self._folder = tempfile.TemporaryDirectory(prefix="outplace-reclaim-")
         self.count = 0
-        self.exact = False
+        self.exact = exact
         """Are CUDA's algorithms to be those that give the same bits in every run?"""
 
     def close(self) -> None:
@@ -86,6 +102,7 @@ class Trials:
             timed_out,
             (folder / probe.STOPPED).exists(),
             (folder / "stdout").read_bytes(),
+            (folder / "stderr").read_text(encoding="utf-8", errors="replace")[-4000:],
             recording.read(left) if (left := folder / probe.RECORDING).exists() else None,
             witness.read(left) if (left := folder / probe.TESTIMONY).exists() else None,
         )

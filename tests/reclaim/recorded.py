@@ -1,0 +1,102 @@
+"""Programs recorded in the test's own process, and run with changes: by plain `exec`, without anything of outplace."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from outplace.reclaim.advice import Advice, advise, edited
+from outplace.reclaim.ledger import Ledger
+from outplace.reclaim.recording import Recording
+from outplace.reclaim.suggestion import Suggestion
+from outplace.repair.files import Files
+
+
+def record(path: Path, arguments: Sequence[str] = ()) -> Recording:
+    """Runs a program to its end under a ledger."""
+    ledger = Ledger()
+    backward = torch.autograd.backward
+
+    def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        retain = bool(kwargs.get("retain_graph") or (len(args) > 1 and args[1]))
+        with ledger.paused():
+            begun = ledger.backward_begins(sys._getframe(1), roots, retain)
+        del roots
+        backward(tensors, *args, **kwargs)
+        ledger.backward_ends(begun)
+
+    with _restored(), mock.patch.object(torch.autograd, "backward", watched), ledger:
+        ledger.watch_modules()
+        _exec(path.read_text(), path, arguments)
+    return ledger.finish(ended=True)
+
+
+@contextlib.contextmanager
+def _restored() -> Iterator[None]:
+    made, called = torch.nn.Module.__init__, torch.nn.Module.__call__
+    try:
+        yield
+    finally:
+        torch.nn.Module.__init__, torch.nn.Module.__call__ = made, called
+
+
+def _exec(source: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
+    with mock.patch.object(sys, "argv", [str(path), *arguments]), contextlib.redirect_stdout(io.StringIO()) as printed:
+        torch.manual_seed(0)
+        exec(compile(source, str(path), "exec"), namespace)
+    namespace["__printed__"] = printed.getvalue()
+    return namespace
+
+
+def advised(path: Path, arguments: Sequence[str] = ()) -> tuple[Advice, Files]:
+    files = Files({str(path): path.read_text()}, may_read=False)
+    return advise(record(path, arguments), files), files
+
+
+def computed(path: Path, source: str, arguments: Sequence[str] = ()) -> str:
+    """What a program prints, and all gradients of the leaves it leaves in `leaves` or has seen in a backward."""
+    seen = hashlib.sha256()
+    backward = torch.autograd.backward
+
+    def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        found = _leaves(roots)
+        for root in roots:
+            seen.update(root.detach().numpy().tobytes())
+        backward(tensors, *args, **kwargs)
+        for leaf in found:
+            seen.update(b"none" if leaf.grad is None else leaf.grad.contiguous().numpy().tobytes())
+
+    with mock.patch.object(torch.autograd, "backward", watched):
+        printed = _exec(source, path, arguments)["__printed__"]
+    return printed + seen.hexdigest()
+
+
+def _leaves(roots: list[torch.Tensor]) -> list[torch.Tensor]:
+    """In an order that does not depend on the graph: by their values."""
+    stack, seen, found = [root.grad_fn for root in roots], set(), []
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        stack += [following for following, _ in node.next_functions]
+    return sorted(found, key=lambda leaf: (tuple(leaf.shape), leaf.detach().flatten().tolist()[:50]))
+
+
+def changed(files: Files, path: Path, suggestions: Sequence[Suggestion]) -> str:
+    made = edited(files, suggestions)
+    assert made is not None
+    return made.text(str(path))
