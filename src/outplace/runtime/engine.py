@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.autograd.graph
 
-from outplace.runtime import record, silent
+from outplace.runtime import record, silent, verdict
 
 STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__outplace_finished__"
 
@@ -33,7 +33,8 @@ def started() -> None:
 
 def finished() -> None:
     """A backward pass is over, well or not (called from inside torch's function)."""
-    silent.finish_backward(sys._getframe(1))
+    if silent.running or verdict.to_raise:
+        silent.finish_backward(sys._getframe(1))
 
 
 def _with_hooks(function: Any) -> CodeType:

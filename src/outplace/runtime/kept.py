@@ -168,24 +168,19 @@ def _report_many(write: Write, tensor: torch.Tensor) -> None:
 
 # Appended again and again.
 
-_appended: dict[tuple[int, Instruction], tuple[weakref.ref[torch.Tensor], int, int]] = {}
-_MOST_APPENDED = 10_000
+_appended: dict[Instruction, tuple[weakref.ref[torch.Tensor], int, int]] = {}
+"""For each appending line: what it appended last, with its version, and when it first appended that."""
 
 
 def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
-    if tensor.is_inference():
-        return
-    key = (id(tensor), (frame.f_code, frame.f_lasti))
-    known = _appended.get(key)
-    if known is not None and id(known[0]()) == id(tensor):
-        _, version, since = known
-        if version != tensor._version and silent.worth_a_look(key[1]):
-            silent.guarded(lambda: _report_appended(tensor, since))
-            verdict.raise_if_strict()
-        return
-    if len(_appended) > _MOST_APPENDED:
-        _appended.clear()
-    _appended[key] = weakref.ref(tensor), tensor._version, _next_number()
+    line = (frame.f_code, frame.f_lasti)
+    known = _appended.get(line)
+    if known is None or id(known[0]()) != id(tensor):
+        if not tensor.is_inference():
+            _appended[line] = weakref.ref(tensor), tensor._version, _next_number()
+    elif known[1] != tensor._version and silent.worth_a_look(line):
+        silent.guarded(lambda: _report_appended(tensor, known[2]))
+        verdict.raise_if_strict()
 
 
 def _report_appended(tensor: torch.Tensor, since: int) -> None:

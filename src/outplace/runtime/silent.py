@@ -122,7 +122,7 @@ def affords(tensor: torch.Tensor) -> bool:
 also: list[tuple[Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
 """Others who want to see the nodes of a backward that starts: a cheap question first, then the look."""
 
-_running: dict[int, list[Hit]] = {}
+running: dict[int, list[Hit]] = {}
 """What is being looked at, for each backward that runs (they may be nested)."""
 
 
@@ -130,13 +130,16 @@ def examine_backward(frame: FrameType) -> None:
     """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
     global _backwards
     _backwards += 1
-    if _hidden or guard.active or any(wanted() for wanted, _ in also):
+    wanted = bool(_hidden) or guard.active
+    for asks, _ in also:
+        wanted = wanted or asks()
+    if wanted:
         guarded(lambda: _examine(frame))
 
 
 def finish_backward(frame: FrameType) -> None:
     """That backward is over: tells what it has shown."""
-    if _running and (hits := _running.pop(id(frame), None)):
+    if running and (hits := running.pop(id(frame), None)):
         for hit in hits:
             hit.done()
         guarded(lambda: _tell_all(hits, frame))
@@ -165,7 +168,7 @@ def _examine(frame: FrameType) -> None:
     for hit in hits:
         hit.wait()
     if hits:
-        _running[id(frame)] = hits
+        running[id(frame)] = hits
     _forget_old()
 
 
@@ -295,6 +298,6 @@ def start_afresh() -> None:
     global _backwards, _copied
     _hidden.clear()
     _lines.clear()
-    _running.clear()
+    running.clear()
     _backwards = _copied = 0
     verdict.start_afresh()

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.optim import optimizer as optimizers
 
 from outplace.runtime import aliases, hooks, names, record, silent, writes
 from outplace.runtime.memory import Patch
@@ -126,13 +125,10 @@ def _remember(source: Any, tensor: torch.Tensor) -> None:
 # -- calls ----------------------------------------------------------------------------------------------------------
 
 
-class _FusedSteps:
+def note_fused_step(optimizer: Any, frame: FrameType) -> None:
     """Fused optimizers write their parameters without moving a version."""
-
-    def __call__(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not writes.is_traced() and any(group.get("fused") for group in optimizer.param_groups):
-            parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
-            silent.note_call(parameters, f"{type(optimizer).__name__}.step", _get_frame(1))
+    parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+    silent.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
 
 
 _evaluated: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -249,7 +245,7 @@ def install() -> None:
     for name in ("fill_", "copy_", "__setitem__"):
         original = getattr(torch.UntypedStorage, name)
         writes.replace(torch.UntypedStorage, name, _make_storage_method(name, original))
-    writes.at_uninstall(optimizers.register_optimizer_step_pre_hook(_FusedSteps()).remove)
+    writes.on_fused_step = note_fused_step
     hooks.prepend(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm)
     preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
     writes.replace(preserve, "__init__", _make_preserve(preserve.__init__))

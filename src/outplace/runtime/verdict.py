@@ -20,7 +20,7 @@ strict = 0
 """How many have asked for an exception (`--strict`, `outplace.watch(strict=True)`)."""
 
 _told: dict[tuple[Any, ...], Diagnosis] = {}
-_to_raise: list[Diagnosis] = []
+to_raise: list[Diagnosis] = []
 
 
 def tell(
@@ -54,14 +54,14 @@ def tell(
         )
     diagnose.add(_told[key])
     if strict:
-        _to_raise.append(_told[key])
+        to_raise.append(_told[key])
 
 
 def raise_if_strict() -> None:
     """Raises what has been told since; called where an exception can reach the user's code."""
-    if _to_raise:
-        found = tuple(dict.fromkeys(_to_raise))
-        _to_raise.clear()
+    if to_raise:
+        found = tuple(dict.fromkeys(to_raise))
+        to_raise.clear()
         error = WrongGradientError(_message(found[0]))
         diagnose.attach(error, found)
         raise error
@@ -76,4 +76,4 @@ def _message(diagnosis: Diagnosis) -> str:
 def start_afresh() -> None:
     """Forgets what was told."""
     _told.clear()
-    _to_raise.clear()
+    to_raise.clear()

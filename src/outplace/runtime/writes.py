@@ -154,6 +154,10 @@ on_special: Callable[[Write, torch.Tensor], None] = lambda write, tensor: None  
 """Gets the writes to these, and each `set_`, which gives a tensor the memory of others."""
 
 
+on_fused_step: Callable[[Any, FrameType], None] = lambda optimizer, frame: None  # noqa: E731
+"""Gets the steps of fused optimizers, before they are made."""
+
+
 def leave_step() -> None:
     """The user's own code runs again: whatever step there was is over, or goes on by the longer way."""
     _set_stepping_thread(0)
@@ -345,6 +349,10 @@ class _StepHooks:
         known = self._known.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             known = self._meet(optimizer)
+        for group in optimizer.param_groups:
+            if group.get("fused"):
+                on_fused_step(optimizer, _get_frame(1))
+                break
         if not known.own:
             _stepping.depth += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
