@@ -33,7 +33,7 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth src/outplace/runtime/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
