@@ -12,8 +12,8 @@ class Box:
     pass
 
 
-x = torch.linspace(0.2, 1.3, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
-w = torch.linspace(1.1, 0.4, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+x = torch.linspace(0.213, 1.371, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+w = torch.linspace(1.117, 0.429, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
 leaves = [x, w]
 """
 _UNARY = [

@@ -115,6 +115,11 @@ def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str
             return names
 
 
+def shared_names(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str]:
+    """The names of the function that may stand for the same memory as this one."""
+    return _shared(files, code, statement, path) or {path}
+
+
 def _names_for(files: Files, code: Code, statement: ast.stmt, name: str) -> set[str]:
     names = {name}
     for target, origin in _links(files, code, statement):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from outplace.model import Safety
-from outplace.repair.aliases import may_rebind, only_name
+from outplace.model import Site
+from outplace.repair.aliases import may_rebind, only_name, shared_names
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import root_of
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
-from outplace.repair.flow import read_later
+from outplace.repair.flow import bindings, read_later
 from outplace.repair.forms import (
     augmented,
     cast,
@@ -182,34 +183,49 @@ def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 def _copies(place: Place) -> Iterator[Candidate]:
     """`x.clone() * y`, at each place that saved the tensor."""
-    names = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
+    written = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
+    shared = shared_names(place.files, place.code, place.statement, place.path) if place.path else set()
+    names = [*written, *sorted(shared - set(written))]
     firsts: dict[str, list[Edit]] = {}
     # A checkpoint keeps what its region is given, wherever that is used inside.
-    safety: Safety = "unsafe" if "checkpoint(" in place.code.text else "safe"
+    sure = "checkpoint(" not in place.code.text
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
-        if code is None or node is None:
+        if code is None or node is None or _writes_unseen(place, site):
             return
-        ways: list[tuple[Title, list[Edit]]] = []
+        ways: list[tuple[Title, list[Edit], bool]] = []
         result = saver.result_clone(code, node)
         keeps_result = saved_as in saver.RESULTS or "its result" in place.bug.about
         if result is not None and keeps_result:
-            ways.append((f"Let backward keep `{_short(code.segment(node))}` itself, and go on with a copy", result))
+            title = f"Let backward keep `{_short(code.segment(node))}` itself, and go on with a copy"
+            ways.append((title, result, sure))
+        clones = saver.operand_clones(code, node, names)
         ways += [
-            (f"Let backward keep a copy of `{_short(text)}`", edits)
-            for text, edits in saver.operand_clones(code, node, names)
+            (f"Let backward keep a copy of `{_short(one.text)}`", [one.edit], sure and one.named) for one in clones
         ]
+        named = [one for one in clones if one.named]
+        if len(named) > 1:
+            ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure))
         if not ways:
             return
         if index == 0:
-            for title, edits in ways[:4]:
-                yield Candidate(title, safety, {site.file: tuple(edits)}, safety != "safe")
+            for title, edits, certain in ways[:5]:
+                yield Candidate(title, "safe" if certain else "unsafe", {site.file: tuple(edits)}, not certain)
+        sure = sure and ways[0][2]
         firsts.setdefault(site.file, [])
         firsts[site.file] += [edit for edit in ways[0][1] if edit not in firsts[site.file]]
     if len(place.bug.savers) > 1:
         together = {path: tuple(edits) for path, edits in firsts.items()}
-        yield Candidate("Let backward keep copies", safety, together, safety != "safe")
+        yield Candidate("Let backward keep copies", "safe" if sure else "unsafe", together, not sure)
+
+
+def _writes_unseen(place: Place, site: Site) -> bool:
+    """Does this operation write in a way that cannot be read from the source (`getattr(x, "add_")(1)`)? A copy would
+    be written in the tensor's place."""
+    here = [one for one in place.bug.writes if (one.file, one.line) == (site.file, site.line)]
+    places = [place_at(place.files, place.bug, one) for one in here]
+    return any(one is None or one.target is None for one in places)
 
 
 def _short(text: str) -> str:
@@ -276,13 +292,47 @@ def _several_views(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candid
 
 
 def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    yield from _out_of_place(place, trusting=True)
+    if place.bug.kind == "nograd-view":
+        yield from _view_with_grad(place)
+    runs_forward = place.bug.kind == "expanded" and _writes_one_value(place)
+    for candidate in _out_of_place(place, trusting=True):
+        # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
+        yield replace(candidate, safety="unsafe") if runs_forward else candidate
     made = place.bug.made_at
     code = place.files.code(made.file) if made is not None else None
     node = code.at(made) if code is not None and made is not None else None
     edits = saver.result_clone(code, node) if code is not None and node is not None else None
     if edits is not None and made is not None:
         yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
+
+
+def _writes_one_value(place: Place) -> bool:
+    """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
+    call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
+    if isinstance(call, ast.Call):
+        return isinstance(call.func, ast.Attribute) and call.func.attr in ("fill_", "zero_", "masked_fill_")
+    index = place.target.slice if isinstance(place.target, ast.Subscript) else None
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(part is not None and not isinstance(part, ast.Slice | ast.Constant | ast.UnaryOp) for part in parts)
+
+
+def _view_with_grad(place: Place) -> Iterator[Candidate]:
+    """The view is made outside of `no_grad`, so that what is written through it belongs to the graph."""
+    code = place.code
+    for made in bindings(code, place.statement, place.path) if place.path else ():
+        block = code.parents.get(made) if made is not None else None
+        if isinstance(made, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
+            edits = no_grad.moved_out(code, block, made)
+            if edits is not None:
+                yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
+
+
+def _overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """The operand that shares the target's memory gets a copy."""
+    names = [place.path] if place.path else []
+    for one in saver.operand_clones(place.code, place.node, names):
+        if one.named:
+            yield place.candidate(f"Read a copy of `{_short(one.text)}`", "safe", [one.edit])
 
 
 def _detached(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -317,7 +367,7 @@ def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
 
 
 def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    if "hook" in place.bug.about:
+    if "hook" in place.bug.about or "gradient is written" in place.bug.about:
         edits = silent.returned_gradient(place.code, place.node, place.statement)
         if edits is not None:
             yield place.candidate("Return a new gradient from the hook", "safe", edits)
@@ -329,8 +379,10 @@ def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
 def _inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
     if "saved for backward" in place.bug.about or place.target is None:
-        for text, edits in saver.operand_clones(place.code, place.node, names)[:3]:
-            yield place.candidate(f"Clone `{_short(text)}`, which was made under inference_mode", "safe", edits)
+        for one in saver.operand_clones(place.code, place.node, names)[:3]:
+            yield place.candidate(
+                f"Clone `{_short(one.text)}`, which was made under inference_mode", "safe", [one.edit]
+            )
         return
     yield from _refused(place, neighbours)
 
@@ -343,6 +395,7 @@ _BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
     "nograd-view": _refused,
     "custom-view": _refused,
     "expanded": _refused,
+    "overlap": _overlap,
     "out-arg": _refused,
     "inference": _inference,
     "shape-dtype": _shape_dtype,

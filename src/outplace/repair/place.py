@@ -20,6 +20,10 @@ Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
 
 
+_PARTS = {"data", "T", "mT", "H", "mH", "real", "imag"}
+_EXPANDING = {"expand", "expand_as", "broadcast_to", "broadcast_tensors", "as_strided", "unfold"}
+
+
 @dataclass(frozen=True)
 class Place:
     """One writing operation of a bug."""
@@ -42,7 +46,7 @@ class Place:
         node = self.target
         while node is not None:
             part = isinstance(node, ast.Subscript) and not self.in_container(node)
-            if part or (isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT")):
+            if part or (isinstance(node, ast.Attribute) and node.attr in _PARTS):
                 node = node.value  # type: ignore[attr-defined]
             elif (
                 isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value)
@@ -77,7 +81,15 @@ class Place:
         """May the holder be bound anew?"""
         if isinstance(self.holder, ast.Subscript):
             return self._element()
-        return "no" if self.path is None else may_rebind(self.files, self.code, self.statement, self.path)
+        if self.path is None or (not self.whole and self.bug.kind != "expanded" and self._is_expanded(self.path)):
+            return "no"
+        return may_rebind(self.files, self.code, self.statement, self.path)
+
+    def _is_expanded(self, path: str) -> bool:
+        """May several of its elements lie in one place? A write of one is then seen in the others, in a copy not."""
+        values = [getattr(one, "value", None) for one in bindings(self.code, self.statement, path)]
+        inside = [node for value in values if isinstance(value, ast.AST) for node in ast.walk(value)]
+        return any(isinstance(node, ast.Attribute) and node.attr in _EXPANDING for node in inside)
 
     def _element(self) -> Answer:
         """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""

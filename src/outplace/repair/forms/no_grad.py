@@ -8,6 +8,7 @@ import tokenize
 
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
+from outplace.repair.flow import reads
 
 
 def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
@@ -37,6 +38,25 @@ def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
     torch = code.module_name("torch") or "torch"
     head = Edit(code.offset(start_line, 0), code.offset(start_line, 0), f"{indent}with {torch}.no_grad():\n{unit}")
     return [*code.importing("torch"), head, *edits[1:]]
+
+
+def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] | None:
+    """Takes a statement out of a block: behind it, or in its place where nothing else is in it."""
+    rest = [one for one in block.body if one is not statement]
+    names = [ast.unparse(target) for target in statement.targets]
+    if not (code.begins_line(statement) and code.begins_line(block)) or statement.lineno == block.lineno:
+        return None
+    if any(reads(one, name) for one in rest for name in names):
+        return None
+    text = code.segment(statement)
+    if not rest:
+        return [code.replaced(block, text)] if "#" not in code.segment(block).replace(text, "") else None
+    line = block.end_lineno or block.lineno
+    end = code.offset(line, len(code.lines[line - 1].encode()))
+    start, stop = code.offset(statement.lineno, 0), code.offset((statement.end_lineno or 0) + 1, 0)
+    if statement is block.body[-1]:
+        return None
+    return [Edit(start, stop, ""), Edit(end, end, f"\n{code.indent(block)}{text}")]
 
 
 def _adjacent(code: Code, before: ast.stmt, first: ast.stmt) -> bool:

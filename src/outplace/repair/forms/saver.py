@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from outplace.repair.code import Code, is_library, root_of
 from outplace.repair.edits import Edit
@@ -55,7 +56,16 @@ def operations(code: Code, node: ast.expr | ast.stmt) -> list[ast.expr | ast.stm
     return inside
 
 
-def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]) -> list[tuple[str, list[Edit]]]:
+@dataclass(frozen=True)
+class Clone:
+    """A copy of one operand; `named` where it is named like the written tensor, so that it is surely a tensor."""
+
+    text: str
+    edit: Edit
+    named: bool
+
+
+def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]) -> list[Clone]:
     """For each operand a copy, those first that are named like the written tensor."""
     found: dict[tuple[int, int], ast.expr] = {}
     for operation in operations(code, node):
@@ -69,8 +79,16 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
         return 0 if text in names else 1 if text in roots else 2 if ast.unparse(root_of(operand)) in roots else 3
 
     ordered = sorted(found.values(), key=lambda operand: (distance(operand), code.span(operand)))
-    ordered = [one for one in ordered if not _is_class(one) and not _is_number(code, one)]
-    return [(code.segment(one), [_cloned(code, one)]) for one in ordered]
+    return [
+        Clone(code.segment(one), _cloned(code, one), distance(one) < 3)
+        for one in ordered
+        if not (_is_class(one) or _is_number(code, one) or _is_cloned(code, one))
+    ]
+
+
+def _is_cloned(code: Code, node: ast.expr) -> bool:
+    parent = code.parents.get(node)
+    return isinstance(parent, ast.Attribute) and parent.attr == "clone"
 
 
 def _is_class(node: ast.expr) -> bool:
