@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outplace.cli.errors import OutplaceError
-from outplace.model import Diagnosis, Fix, Mutation, Site, Tensor
+from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
 from outplace.report import html
 from outplace.report.html import figure, highlight, memory, sides, story
 from outplace.report.html.figure import MOST_LANES
@@ -68,7 +68,17 @@ class Document(HTMLParser):
 # -- the whole page ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [saved, refused, silent])
+def kept_twice() -> Diagnosis:
+    """With a second saver in the graph, and more writing lines than are told."""
+    diagnosis = saved()
+    other = SavedTensor("MmBackward0", "self", 0, site(4, "x @ w"), 0)
+    many = tuple(
+        Mutation("add_", replace(site(6, "h += 1"), line=number, end_line=number), 1) for number in range(20, 30)
+    )
+    return replace(diagnosis, also_saved_by=(other,), mutations=(*many, *diagnosis.mutations))
+
+
+@pytest.mark.parametrize("make", [saved, refused, silent, kept_twice])
 def test_every_element_is_closed_and_every_link_leads_somewhere(make):
     page = Document(html.page(data(make())))
     names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]

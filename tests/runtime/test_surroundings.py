@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from outplace.model import Graph, Mutation  # noqa: E402
+from outplace.model import Graph, Mutation, Site  # noqa: E402
+from outplace.runtime import surroundings  # noqa: E402
 from outplace.runtime.surroundings import Surroundings  # noqa: E402
 
 MOST_NODES = 40
@@ -74,6 +75,25 @@ def test_it_reaches_down_to_a_leaf_by_its_name():
     graph = Surroundings([h.sum().grad_fn], [sys._getframe()]).of([h.grad_fn], ())
     assert {node.leaf for node in graph.nodes if node.node == "AccumulateGrad"} <= {"net.weight", "net.bias"}
     assert any(node.leaf for node in graph.nodes)
+
+
+def test_the_node_of_a_write_is_drawn_with_its_way_to_the_saver(monkeypatch):
+    w = torch.ones(2, requires_grad=True)
+    h = w.exp()
+    y = h * 2
+    z = y + 1
+    loss = h.sum() + z.sum()  # the shortest way to h does not lead through z
+    here = Site("train.py", 1, 1, 0, 6, "f", "z += 1")
+    monkeypatch.setattr(surroundings, "made_at", lambda place, node: here if node == z.grad_fn.name() else None)
+    graph = Surroundings([loss.grad_fn], []).of([h.grad_fn], [Mutation("add_", here, 1, moment=graph_number(z))])
+    drawn = {node.number: node for node in graph.nodes}
+    (on,) = [graph.nodes[edge.to] for edge in drawn[graph_number(z)].inputs]
+    assert on.number == graph_number(y)
+    assert [graph.nodes[edge.to].number for edge in on.inputs] == [graph_number(h)]
+
+
+def graph_number(tensor):
+    return tensor.grad_fn._sequence_nr()
 
 
 def test_a_saver_that_is_not_in_the_graph_draws_nothing():

@@ -39,12 +39,12 @@ class Surroundings:
         kept_by = kept_by[::-1][:_SAVERS]  # the newest of each line: a loop saves at every turn
         if not kept_by:
             return None
-        written_by = list(self._made_by(mutations[-_WRITES:]))
+        saver, written_by = kept_by[0], list(self._made_by(mutations[-_WRITES:]))
         ways = [_back(self._nearer, node) for node in (*kept_by, *written_by)]
-        ways += [way for node in written_by for way in _way_between(node, kept_by[0].__eq__, _number(kept_by[0]))]
+        ways += [way for node in written_by for way in _way_between(node, lambda one: one is saver, _number(saver))]
         shown = dict.fromkeys(node for way in ways for node in _ends(way))
-        shown.update(dict.fromkeys(following for following, _ in kept_by[0].next_functions[:_INPUTS] if following))
-        for way in _way_between(kept_by[0], _is_leaf):
+        shown.update(dict.fromkeys(following for following, _ in saver.next_functions[:_INPUTS] if following))
+        for way in _way_between(saver, _is_leaf):
             ways.append(way)
             shown.update(dict.fromkeys(way if len(way) <= _FIRST + 3 else [*way[: _FIRST + 1], way[-1]]))
         return Graph(tuple(self._drawn(list(shown), ways)), len(self._nearer))
@@ -79,8 +79,7 @@ class Surroundings:
 
     def _leaf(self, node: Any) -> str | None:
         """What the user calls the tensor whose gradient is collected here."""
-        variable = getattr(node, "variable", None)
-        return None if variable is None else names.name_in_frames(variable, self._stack)
+        return names.name_in_frames(node.variable, self._stack) if _is_leaf(node) else None
 
 
 def _shortest_ways(roots: Iterable[Any]) -> dict[Any, Any]:
@@ -119,7 +118,7 @@ def _back(nearer: dict[Any, Any], node: Any) -> list[Any]:
 
 
 def _is_leaf(node: Any) -> bool:
-    return hasattr(node, "variable")
+    return bool(node.name().endswith("AccumulateGrad"))
 
 
 def _ends(way: list[Any]) -> list[Any]:

@@ -19,10 +19,8 @@ from outplace.report.html.views import View, short_headline, view
 from outplace.report.json import ReportError, read_diagnosis
 from outplace.writing import reason, replace_text
 
-LARGEST = 400_000
-"""No page has more bytes than this."""
-
 _FOR_DIAGNOSES = 250_000
+"""Bytes; with style, script and index no page of diagnoses has more than 400,000."""
 _MOST_NAMED = 100
 """So many of the diagnoses that there is no room for are named, the others only counted."""
 

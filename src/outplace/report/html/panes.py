@@ -47,22 +47,28 @@ class Pane:
     lines: tuple[Line, ...]
 
 
-def main_panes(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, names: Places) -> list[Pane]:
-    """The places of the story; nodes of the graph that lie among them are marked as well."""
-    shown = [place for place in places if place.site]
-    return [_pane(members, _among(nodes, members), sources, names) for members in group(shown)]
-
-
-def other_panes(nodes: Sequence[Site], places: Sequence[Place], sources: Sources, names: Places) -> list[Pane]:
-    """The other nodes of the graph."""
+def panes(
+    places: Sequence[Place], nodes: Iterable[Site], sources: Sources, names: Places
+) -> tuple[list[Pane], list[Pane]]:
+    """The places of the story, with the nodes of the graph that lie among them; and the other nodes."""
     groups = group(place for place in places if place.site)
-    told = {site for members in groups for site in _among(nodes, members)}
-    rest = [Place("saved", "", site) for site in dict.fromkeys(nodes) if site not in told]
-    return [_pane([], [place.site for place in members if place.site], sources, names) for members in group(rest)]
+    spots = {_spot(place.site) for place in places if place.site}
+    rest = list({_spot(node): node for node in nodes if _spot(node) not in spots}.values())
+    main = []
+    for members in groups:
+        among = _among(rest, members)
+        rest = [node for node in rest if node not in among]  # each line has one home
+        main.append(_pane(members, among, sources, names))
+    lone = group(Place("saved", "", node) for node in rest)
+    return main, [_pane([], [place.site for place in members if place.site], sources, names) for members in lone]
+
+
+def _spot(site: Site) -> tuple[str, int]:
+    return site.file, site.line
 
 
 def _among(nodes: Iterable[Site], members: Sequence[Place]) -> list[Site]:
-    """The nodes that were made in lines which are shown for these places anyway, or right beside them."""
+    """The nodes that were made in lines which are shown for these places anyway, or between them."""
     here = [place.site for place in members if place.site]
     first, last = min(site.line for site in here) - CONTEXT, max(site.end_line for site in here) + CONTEXT
     return [site for site in nodes if site.file == here[0].file and first <= site.line <= last]

@@ -16,7 +16,8 @@ Touch = Literal["", "made", "keeps", "writes", "refused", "wants"]
 
 MOST_WRITES = 8
 _NODES_OF_A_WRITE = 4
-_LAST = 1e18
+_LATE, _LAST = 1e17, 1e18
+"""After all nodes: writes of which no more is known, and the end of the story."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,17 @@ def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
             role: Role = "overwritten"
             events[place] = replace(event, role=role, title=title, detail=detail, touch="writes", version=left)
             return
-    moment = _LAST - 1e6 + (change.version or 0) if change.moment is None else change.moment - 0.25
+    moment = _LATE if change.moment is None else change.moment - 0.25
     events.append(Event("overwritten", title, detail, change.site, moment, "writes", left))
 
 
 def _is_node_of(event: Event, change: Mutation) -> bool:
     """Is this the node that an in-place operation has left in the graph?"""
-    if event.site is None or change.site is None or change.moment is None:
+    if event.site is None or change.site is None:
         return False
     same_line = (event.site.file, event.site.line) == (change.site.file, change.site.line)
+    if change.moment is None:  # it is known by that node alone
+        return same_line
     return same_line and change.moment <= event.moment < change.moment + _NODES_OF_A_WRITE
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from outplace.knowledge.nodes import describe_saved
 from outplace.model import Diagnosis, Fix, Site
 from outplace.report import places, words
 from outplace.report.glyphs import for_encoding
 from outplace.report.html import figure, highlight, memory, sides, story
 from outplace.report.html.boxes import Boxes, boxes, short
-from outplace.report.html.panes import Note, Pane, Sources, main_panes, other_panes
+from outplace.report.html.panes import Note, Pane, Sources, panes
 from outplace.report.html.places import Places
 
 _GLYPHS = for_encoding("utf-8")
@@ -83,10 +84,10 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
     """All that is shown of a diagnosis; `id` begins the names of its elements."""
     names = Places(id)
     events = story.tell(diagnosis)
-    found = places.places(diagnosis, _GLYPHS)
-    nodes = [event.site for event in events if event.site and event.role == "node"]
+    found = [*places.places(diagnosis, _GLYPHS), *_also_kept(diagnosis, events)]
+    nodes = [event.site for event in events if event.site]
     lanes = figure.lanes(events)
-    main = main_panes(found, nodes, sources, names)
+    main, others = panes(found, nodes, sources, names)
     tensor = diagnosis.tensor
     drawn = len(diagnosis.graph.nodes) if diagnosis.graph else 0
     return View(
@@ -105,7 +106,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         lanes=lanes,
         memory=memory.memory(events, lanes.height),
         panes=tuple(main),
-        other_panes=tuple(other_panes(nodes, found, sources, names)),
+        other_panes=tuple(others),
         boxes=boxes(diagnosis),
         boxes_beside=lanes.height > _height(main) + _HEIGHT_OF_BOXES,
         remedies=tuple(map(_remedy, diagnosis.fixes)),
@@ -114,14 +115,22 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
     )
 
 
+def _also_kept(diagnosis: Diagnosis, events: Sequence[story.Event]) -> Iterator[places.Place]:
+    """The other nodes that kept the tensor, as far as they are drawn."""
+    drawn = {event.moment for event in events if event.role == "saved"}
+    for saved in diagnosis.also_saved_by:
+        if saved.site is not None and saved.number in drawn:
+            yield places.Place("saved", f"also saved here: {describe_saved(saved.node, saved.saved_as)}", saved.site)
+
+
 def short_headline(diagnosis: Diagnosis) -> str:
     """What happened, for an index."""
     return short(words.headline(diagnosis), 160)
 
 
-def _height(panes: Sequence[Pane]) -> int:
+def _height(shown: Sequence[Pane]) -> int:
     """About as many pixels as they take."""
-    return sum(60 + sum(22 + 23 * len(line.notes) for line in pane.lines) for pane in panes)
+    return sum(60 + sum(22 + 23 * len(line.notes) for line in pane.lines) for pane in shown)
 
 
 def _ranks(ranks: Sequence[int]) -> str:
