@@ -95,8 +95,8 @@ class Tensor(Value):
         """Its sizes (see `shapes`); None where not even their number is known."""
         self.packed = True
         """Do its elements lie in one piece and in order? Then `reshape` does not copy."""
-        self.gradient = False
-        """A gradient that autograd handed to a hook."""
+        self.gradient: bool | None = False
+        """A gradient that autograd handed to a hook; None where others hardly share it."""
         self.many = False
         """Does it stand many times in one list (`[x] * n`)?"""
         self.repeats: bool | None = False

@@ -86,7 +86,7 @@ def _backward(
         count = len(made.items) if isinstance(made, Items) else 1
         gradients = [fresh(interpreter) for _ in range(count)]
         for gradient in gradients:
-            gradient.gradient = True
+            gradient.gradient = None
         interpreter.call_function(function, [context, *gradients], {}, node)
         interpreter.grad = mode
 

@@ -173,7 +173,7 @@ def _register_hook(
 ) -> Value:
     if args:
         gradient = fresh(interpreter)
-        gradient.gradient = True
+        gradient.gradient = None if tensor.leaf else True  # few branches share the gradient of a leaf
         interpreter.call(args[0], [gradient], {}, node)
     return PLAIN
 

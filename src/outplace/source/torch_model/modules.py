@@ -278,7 +278,7 @@ def _hook(
     if args and isinstance(args[0], Function | Bound):
         gradients = [Items([fresh(interpreter)], "tuple") for _ in range(2)]
         for gradient in gradients:
-            gradient.items[0].gradient = True  # type: ignore[attr-defined]
+            gradient.items[0].gradient = None  # type: ignore[attr-defined]
         interpreter.call(args[0], [module, *gradients], {}, node)
     return PLAIN
 

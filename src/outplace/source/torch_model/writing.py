@@ -56,8 +56,8 @@ def check_write(
 ) -> None:
     """The kinds that PyTorch refuses where the operation stands."""
     sure = target.certain and target.known
-    if target.gradient:
-        interpreter.hit("silent-other", node, False, "gradient")  # it is an error only where others share it
+    if target.gradient is not False:
+        interpreter.hit("silent-other", node, sure and bool(target.gradient), "gradient")
     if target.many:
         interpreter.hit("silent-other", node, sure, "many")
     if target.inference and interpreter.grad != "inference":
