@@ -74,8 +74,9 @@ def computed(path: Path, source: str, arguments: Sequence[str] = ()) -> str:
         for root in roots:
             seen.update(root.detach().numpy().tobytes())
         backward(tensors, *args, **kwargs)
-        for leaf in found:
-            seen.update(b"none" if leaf.grad is None else leaf.grad.contiguous().numpy().tobytes())
+        pairs = [_bytes(leaf) + (b"none" if leaf.grad is None else _bytes(leaf.grad)) for leaf in found]
+        for pair in sorted(pairs):  # in an order that does not depend on the graph
+            seen.update(pair)
 
     with mock.patch.object(torch.autograd, "backward", watched):
         printed = _exec(source, path, arguments)["__printed__"]
@@ -83,7 +84,6 @@ def computed(path: Path, source: str, arguments: Sequence[str] = ()) -> str:
 
 
 def _leaves(roots: list[torch.Tensor]) -> list[torch.Tensor]:
-    """In an order that does not depend on the graph: by their values."""
     stack, seen, found = [root.grad_fn for root in roots], set(), []
     while stack:
         node = stack.pop()
@@ -93,7 +93,11 @@ def _leaves(roots: list[torch.Tensor]) -> list[torch.Tensor]:
         if hasattr(node, "variable"):
             found.append(node.variable)
         stack += [following for following, _ in node.next_functions]
-    return sorted(found, key=lambda leaf: (tuple(leaf.shape), leaf.detach().flatten().tolist()[:50]))
+    return found
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return bytes(tensor.detach().contiguous().numpy().tobytes())
 
 
 def changed(files: Files, path: Path, suggestions: Sequence[Suggestion]) -> str:

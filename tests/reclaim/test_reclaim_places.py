@@ -113,9 +113,11 @@ FOUND = {
     ),
     "a retained graph": (
         """
-        for _ in range(2):
+        losses = []
+        for _ in range(3):
             loss = F.relu(x @ w).square().sum()
             loss.backward(retain_graph=True)
+            losses.append(loss)
         """,
         {"loss.backward()", "F.relu(x @ w, inplace=True)"},
     ),

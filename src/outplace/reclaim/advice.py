@@ -39,8 +39,11 @@ def advise(recording: Recording, files: Files) -> Advice:
     before = account.curve()
     found = [*Reuses(recording, files).suggestions(), *Keepers(recording, files).suggestions()]
     hints = [one for one in found if not one.edits]
-    compatible = _compatible(files, [one for one in found if one.edits])
-    value(account, before, compatible)
+    possible = [one for one in found if one.edits]
+    value(account, before, possible)
+    compatible = _compatible(files, sorted(possible, key=lambda one: -one.alone))
+    if len(compatible) < len(possible):
+        value(account, before, compatible)
     worth = before.peak * LEAST_SHARE
     paying = sorted((one for one in compatible if one.saves > worth), key=lambda one: -one.saves)
     others = [one for one in compatible if one.saves <= worth and one.kind == "in-place"]

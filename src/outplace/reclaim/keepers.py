@@ -10,6 +10,7 @@ from outplace.reclaim.recording import Backward, Held, Recording, Sum
 from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.timeline import Change, Life
 from outplace.repair.code import Code, same
+from outplace.repair.edits import Edit, apply
 from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
 
@@ -135,9 +136,11 @@ class Keepers:
             if found is None or not isinstance(statement, ast.AugAssign):
                 continue
             code, value = found[0], statement.value
-            text = code.segment(value)
+            first, last = code.span(value)
             plain = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-            after = f"{text}.detach()" if plain else f"({text}).detach()"
+            edits = (
+                [Edit(last, last, ".detach()")] if plain else [Edit(first, first, "("), Edit(last, last, ").detach()")]
+            )
             lives: dict[int, Life] = {}
             for one in sums:
                 for number in one.storages:
@@ -146,8 +149,7 @@ class Keepers:
                         lives[number] = (storage.born, max(self._last_read(number), one.operation))
             before = code.segment(statement)
             start = code.span(statement)[0]
-            first, last = code.span(value)
-            whole = before[: first - start] + after + before[last - start :]
+            whole = apply(before, [Edit(one.start - start, one.end - start, one.text) for one in edits])
             because = "no backward ever goes through the total; with its graph it keeps every activation it came from"
             yield Suggestion(
                 "detach",
@@ -155,7 +157,7 @@ class Keepers:
                 before,
                 whole,
                 because,
-                {code.path: (code.replaced(value, after),)},
+                {code.path: tuple(edits)},
                 Change(lives=lives),
             )
 

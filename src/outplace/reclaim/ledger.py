@@ -90,7 +90,11 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         made = torch._C._autograd._get_sequence_nr() - 1
         inputs = tuple(self._tensor(one, given=True) for one in _tensors((args, kwargs)))
         workspace = _Workspace() if self._cuda else None
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except BaseException:
+            self._now -= 1  # it has not taken place
+            raise
         outputs = tuple(self._tensor(one, given=False) for one in _tensors(result))
         if workspace is not None:
             self._account_for(workspace.stays())

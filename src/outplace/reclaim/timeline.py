@@ -47,7 +47,8 @@ class Account:
         for number, storage in enumerate(recording.storages):
             if storage.device == recording.device:
                 died = recording.last if storage.died is None else storage.died
-                self._lives[number] = (storage.born, max(storage.born, died))
+                born = min(storage.born, recording.last)  # an operation that failed counts for nothing
+                self._lives[number] = (born, max(born, min(died, recording.last)))
 
     def life(self, storage: int) -> Life | None:
         """A storage's life as it was; None for one on another device."""

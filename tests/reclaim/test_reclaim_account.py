@@ -1,0 +1,95 @@
+"""The account of storages, against figures that are not ours: torch's profiler, which sees the allocator itself."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from outplace.reclaim.ledger import Ledger
+from outplace.reclaim.timeline import Account, Change
+
+MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
+
+
+def run(name: str, arguments: list[str]) -> None:
+    with mock.patch.object(sys, "argv", [name, "--steps", "2", *arguments]), contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(MODELS / name), run_name="__main__")
+
+
+def profiled_peak(name: str, arguments: list[str]) -> int:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run(name, arguments)
+    found = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = most = 0
+    for event in sorted(found, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "within"),
+    [
+        ("mlp.py", ["--batch", "256"], 0.0001),
+        ("gpt.py", ["--words", "500", "--length", "16"], 0.0001),
+        ("resnet.py", ["--width", "8", "--side", "16"], 0.03),  # convolutions take memory inside an operation
+    ],
+)
+def test_the_peak_is_the_allocators(name, arguments, within):
+    torch.set_num_threads(1)
+    ledger = Ledger()
+    with ledger:
+        run(name, arguments)
+    ours = Account(ledger.finish(ended=True)).curve().peak
+    assert ours == pytest.approx(profiled_peak(name, arguments), rel=within)
+
+
+def recorded(work):
+    ledger = Ledger()
+    with ledger:
+        work()
+    return ledger.finish(ended=True)
+
+
+def test_the_ledger_keeps_nothing_alive():
+    def work():
+        for _ in range(5):
+            torch.ones(1000).mul(2).add(1)
+
+    recording = recorded(work)
+    assert all(storage.died is not None for storage in recording.storages)
+    assert Account(recording).curve().peak == 2 * 4000
+
+
+def test_views_share_their_storage_and_a_resized_one_is_counted_anew():
+    def work():
+        x = torch.zeros(10, 10)
+        x.view(100)[:50].t()
+        x.resize_(20, 10)
+        x.add_(1)
+
+    recording = recorded(work)
+    assert sorted(storage.nbytes for storage in recording.storages) == [400, 800]
+
+
+def test_a_merged_result_takes_the_place_of_its_input():
+    def work():
+        a = torch.ones(1000)
+        b = a.add(1)
+        del a
+        return b.add(1)
+
+    recording = recorded(work)
+    account = Account(recording)
+    assert account.curve().peak == 8000
+    assert account.curve([Change(merged={1: 0})]).peak == 8000  # the last addition still needs two
+    assert account.curve([Change(merged={1: 0}), Change(merged={2: 1})]).peak == 4000
+    assert account.curve([Change(lives={0: (0, 0)})]).values[1] == 4000
