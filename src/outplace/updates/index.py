@@ -119,10 +119,9 @@ def _expanded(items: list[Any], x: Tensor) -> list[Any]:
     if axes > x.dim():
         raise IndexError(f"too many indices: x has {x.dim()} dimensions, but {axes} are indexed")
     ellipses = [place for place, item in enumerate(items) if item is Ellipsis]
-    if len(ellipses) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     place = ellipses[0] if ellipses else len(items)
-    items = items[:place] + [FULL] * (x.dim() - axes) + items[place + 1 :]
+    rest = [item for item in items[place:] if item is not Ellipsis]  # torch takes more than one, and the first counts
+    items = items[:place] + [FULL] * (x.dim() - axes) + rest
     if sum(isinstance(item, Tensor) for item in items) > 1:
         # torch takes a 0-d integer as an int, before all index tensors; alone it can stay a tensor, which no one
         # has to wait for

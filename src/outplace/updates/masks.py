@@ -36,7 +36,7 @@ def put(x: Tensor, mask: Tensor, dim: int, value: Any) -> Tensor:
         return kernels.masked_set(x, wide, spread)
     if not mode.looks_at_values(x, mask, value):
         return torch.where(wide, _in_order(x, mask, dim, value), x)
-    _check_count(x, mask, dim, value)
+    value = _counted(x, mask, dim, value)
     if dim == 0:
         return torch.index_put(x, (mask,), value)
     return torch.ops.aten.index_put.default(x, [None] * dim + [mask], value)
@@ -48,7 +48,7 @@ def change(x: Tensor, mask: Tensor, dim: int, value: Any, operation: Arithmetic)
     spread = _aligned_value(x, mask, dim, value)
     if spread is None:
         if mode.looks_at_values(x, mask, value):
-            _check_count(x, mask, dim, value)
+            value = _counted(x, mask, dim, value)
         spread = _in_order(x, mask, dim, value)
     if operation in (ADD, SUB):
         return kernels.masked_set(x, wide, operation(x, spread).to(x.dtype))
@@ -82,14 +82,20 @@ def _aligned_value(x: Tensor, mask: Tensor, dim: int, value: Any) -> Any:
 
 def _in_order(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> Tensor:
     """The value with its entries moved to the places of the mask, in order; anything elsewhere."""
+    if value.numel() == 0:
+        return torch.ones_like(x) + value.sum()  # all elsewhere; the sum of nothing still knows where it comes from
     mask = mask.expand(x.shape[dim : dim + mask.dim()])
     after = x.dim() - dim - mask.dim()
+    while value.dim() > dim + 1 + after and value.shape[0] == 1:
+        value = value[0]
     at_dim = max(value.dim() - after - 1, 0)
-    number = mask.reshape(-1).cumsum(0).sub(1).clamp(0, max(value.shape[at_dim] - 1, 0))
+    number = mask.reshape(-1).cumsum(0).sub(1).clamp(0, value.shape[at_dim] - 1)
     moved = value.index_select(at_dim, number)
     return moved.reshape(*value.shape[:at_dim], *mask.shape, *value.shape[at_dim + 1 :])
 
 
-def _check_count(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> None:
+def _counted(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> Tensor:
+    """The value, if it has an entry for each True of the mask; waits for the device to know."""
     count = int(mask.expand(x.shape[dim : dim + mask.dim()]).sum())
-    values.broadcast(value, (*x.shape[:dim], count, *x.shape[dim + mask.dim() :]))
+    checked: Tensor = values.broadcast(value, (*x.shape[:dim], count, *x.shape[dim + mask.dim() :]))
+    return checked

@@ -32,6 +32,7 @@ def seen_only_by_autograd(tensor: Tensor) -> bool:
         and forward_ad._current_level < 0
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._get_tracing_state() is None
+        and not torch._C._functorch.is_legacy_batchedtensor(tensor)  # as `is_grads_batched` makes them
     )
 
 

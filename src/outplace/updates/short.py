@@ -67,10 +67,12 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care."""
     if index.dtype is not torch.int64 or index.dim() != 1 or index.device != x.device or x.dim() == 0:
         return None
+    if not mode.eager():  # vmap's index_fill is wrong for negative indices
+        return None
     try:
         if type(v) in NUMBERS:
             return torch.index_fill(x, 0, index, v) if x.is_floating_point() else None
-        if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
+        if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
             return None
         if unique or not mode.may_carry_gradient(v):
             if v.dim() != x.dim() or len(v) != len(index) or not (x.is_cpu or kernels.is_large(x)):

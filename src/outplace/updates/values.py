@@ -44,9 +44,8 @@ def broadcast(value: Any, shape: Sequence[int]) -> Any:
     if extra > 0 and all(size == 1 for size in value.shape[:extra]):
         stripped = value.reshape(value.shape[extra:])
     if not broadcasts(stripped.shape, shape):
-        raise ValueError(
-            f"a value of shape {tuple(value.shape)} does not broadcast to x[index], of shape {tuple(shape)}"
-        )
+        have, need = tuple(value.shape), tuple(shape)
+        raise ValueError(f"a value of shape {have} does not broadcast to x[index], which has shape {need}")
     return stripped
 
 

@@ -1,0 +1,180 @@
+"""`at` gives what a write to a clone gives, for every index; x stays as it is; the result owns its memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from outplace import at
+
+from .indices import entry_by_entry, indices, low_thresholds, reference, tensors, values
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.complex64)
+OPERATIONS = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "pow": torch.pow,
+    "min": torch.minimum,
+    "max": torch.maximum,
+}
+
+
+def taken_by_torch(x: torch.Tensor, index: Any) -> torch.Tensor:
+    try:
+        return x[index]
+    except IndexError:  # tensors that do not broadcast together; ours must refuse them as well
+        with pytest.raises((IndexError, ValueError)):
+            at(x)[index].set(1)
+        assume(False)
+        raise
+
+
+@given(st.data(), tensors(DTYPES))
+def test_set_is_a_write_to_a_clone(data: st.DataObject, x: torch.Tensor) -> None:
+    index = data.draw(indices(x))
+    part = taken_by_torch(x, index)
+    v = data.draw(values(tuple(part.shape), x.dtype))
+    before = x.clone()
+    expected = reference(x, index, v)
+    result = at(x)[index].set(v)
+    assert result.dtype == x.dtype and torch.equal(result, expected)
+    assert torch.equal(x, before)
+    assert result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert result.untyped_storage().nbytes() == x.numel() * x.element_size()
+    assert torch.equal(at(x)[index].get(), part)
+    assert at(x)[index].get().untyped_storage().data_ptr() != x.untyped_storage().data_ptr() or part.numel() == 0
+
+
+@given(st.data(), tensors((torch.float32, torch.float64, torch.bfloat16)))
+def test_large_tensors_are_updated_like_small_ones(data: st.DataObject, x: torch.Tensor) -> None:
+    index = data.draw(indices(x))
+    part = taken_by_torch(x, index)
+    v = data.draw(values(tuple(part.shape), x.dtype))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        low_thresholds(monkeypatch)
+        assert torch.equal(at(x)[index].set(v), reference(x, index, v))
+
+
+@given(st.data(), tensors((torch.float64, torch.int64)), st.sampled_from(sorted(OPERATIONS)))
+def test_operations_are_applied_for_each_entry(data: st.DataObject, x: torch.Tensor, name: str) -> None:
+    assume(name != "div" or x.is_floating_point())
+    index = data.draw(indices(x))
+    part = taken_by_torch(x, index)
+    v = data.draw(values(tuple(part.shape), x.dtype))
+    if isinstance(v, torch.Tensor) and v.dim() > part.dim():
+        v = v.reshape(part.shape)
+    expected = entry_by_entry(x, index, v, OPERATIONS[name])
+    assert torch.allclose(getattr(at(x)[index], name)(v), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "minimum", "maximum"])
+def test_repeated_indices_accumulate_as_in_numpy(name: str) -> None:
+    x, index, v = numpy.arange(1.0, 6.0), numpy.array([1, 1, 3, -4, 0]), numpy.array([2.0, 3.0, 0.5, 7.0, 9.0])
+    expected = x.copy()
+    getattr(numpy, name).at(expected, index, v)
+    place = at(torch.from_numpy(x))[torch.from_numpy(index)]
+    method = {"multiply": "mul", "minimum": "min", "maximum": "max"}.get(name, name)
+    assert numpy.array_equal(getattr(place, method)(torch.from_numpy(v)).numpy(), expected)
+
+
+def test_operations_work_on_bools() -> None:
+    x = torch.tensor([True, False, True, False])
+    index, v = torch.tensor([0, 1, 1]), torch.tensor([False, False, True])
+    assert at(x)[index].add(v).tolist() == [True, True, True, False]
+    assert at(x)[index].mul(v).tolist() == [False, False, True, False]
+    assert at(x)[index].max(v).tolist() == [True, True, True, False]
+    assert at(x)[x].set(False).tolist() == [False] * 4
+
+
+def test_of_repeated_values_the_last_one_counts_where_a_gradient_flows() -> None:
+    index = torch.tensor([2, 0, 2, -3, 2])
+    v = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+    result = at(torch.zeros(3))[index].set(v)
+    result.backward(torch.tensor([10.0, 20.0, 30.0]))
+    assert result.tolist() == [4, 0, 5] and v.grad is not None
+    assert v.grad.tolist() == [0, 0, 0, 10, 30]
+
+
+def test_signs_of_zeros_and_nans_survive_repeated_indices() -> None:
+    v = torch.tensor([1.0, -0.0, float("nan"), -0.0, float("inf")], requires_grad=True)
+    result = at(torch.ones(4))[torch.tensor([0, 0, 1, 2, 2])].set(v)
+    assert torch.equal(result.signbit(), torch.tensor([True, False, False, False]))
+    assert result[0] == 0 and result[1].isnan() and result[2] == float("inf") and result[3] == 1
+
+
+def test_apply_calls_once_with_what_get_gives() -> None:
+    calls = []
+
+    def double(part: torch.Tensor) -> torch.Tensor:
+        calls.append(part.tolist())
+        return part * 2
+
+    assert at(torch.arange(4.0))[1:3].apply(double).tolist() == [0, 2, 4, 3] and calls == [[1, 2]]
+    assert at(torch.arange(4.0))[torch.tensor([1, 1])].apply(double).tolist() == [0, 2, 2, 3]
+
+
+def test_a_value_of_the_shape_of_x_goes_under_a_mask_place_by_place() -> None:
+    x, v = torch.arange(6.0).reshape(2, 3), -torch.arange(6.0).reshape(2, 3)
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+    assert torch.equal(at(x)[mask].set(v), torch.where(mask, v, x))
+    assert torch.equal(at(x)[mask].set(v[mask]), torch.where(mask, v, x))
+    assert torch.equal(at(x)[mask].mul(v), torch.where(mask, x * v, x))
+    assert torch.equal(at(x)[mask].mul(v[mask]), torch.where(mask, x * v, x))
+
+
+def test_a_mask_of_the_rank_of_x_broadcasts() -> None:
+    scores = torch.rand(2, 3, 4, 5)
+    mask = torch.rand(2, 1, 1, 5) < 0.5
+    assert torch.equal(at(scores)[mask].set(-1.0), scores.masked_fill(mask, -1.0))
+    assert torch.equal(at(scores)[mask].add(1), torch.where(mask, scores + 1, scores))
+
+
+def test_outside_the_mask_nothing_reaches_a_gradient() -> None:
+    x = torch.tensor([4.0, -1.0, float("inf"), 0.0], requires_grad=True)
+    v = torch.tensor([0.5, 0.5, 0.5, 0.5], requires_grad=True)
+    mask = torch.tensor([True, False, False, False])
+    for name, to_x, to_v in (("pow", 0.25, 2 * 1.3862943), ("mul", 0.5, 4.0), ("div", 2.0, -16.0)):
+        got = torch.autograd.grad(getattr(at(x)[mask], name)(v).sum(), (x, v))
+        assert torch.allclose(got[0], torch.tensor([to_x, 1, 1, 1])), name
+        assert torch.allclose(got[1], torch.tensor([to_v, 0, 0, 0])), name
+
+
+def test_autocast_changes_no_dtype() -> None:
+    x, index = torch.rand(4, dtype=torch.bfloat16), torch.tensor([0, 0, 2])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for name in ("set", *OPERATIONS):
+            for place in (index, x > 0.5, slice(0, 2)):
+                v = torch.ones((), dtype=torch.float32, requires_grad=True)
+                assert getattr(at(x)[place], name)(v).dtype == torch.bfloat16
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def test_subclasses_stay_what_they_are() -> None:
+    x = torch.rand(3, 4).as_subclass(Tagged)
+    for index in (0, slice(1, 3), x > 0.5, torch.tensor([0, 0]), (slice(None), [1, 2])):
+        assert type(at(x)[index].set(0.0)) is Tagged and type(at(x)[index].mul(2.0)) is Tagged
+
+
+def test_numpy_indices_and_values_are_taken() -> None:
+    x = torch.zeros(3, 4)
+    assert at(x)[numpy.int64(1), numpy.array([0, 2])].set(numpy.array([1.0, 2.0]))[1].tolist() == [1, 0, 2, 0]
+    assert at(x)[range(2)].set([1, 2, 3, 4])[1].tolist() == [1, 2, 3, 4]
+    assert at(torch.zeros(2, dtype=torch.float64))[0].set([0.1]).tolist() == [0.1, 0.0]
+
+
+def test_importing_outplace_does_not_import_torch() -> None:
+    import subprocess
+
+    code = "import sys, outplace; assert 'torch' not in sys.modules; outplace.at; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,144 @@
+"""Our own kernels give bit for bit what `torch.where` gives; so do their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outplace import at
+from outplace.updates import kernels, pieces
+from outplace.updates.kernels import function, on_cpu
+from outplace.updates.kernels.layout import collapsed
+
+from .indices import low_thresholds, tensors
+
+CUDA = torch.cuda.is_available()
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="needs a CUDA device"))]
+
+
+def engine(device: str) -> Any:
+    if device == "cpu":
+        return on_cpu
+    return pytest.importorskip("outplace.updates.kernels.on_cuda")
+
+
+def operands(dtype: torch.dtype, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """x and a mask: contiguous, odd sizes, transposed, with gaps, and masks that broadcast."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 7, 11).to(dtype)
+    x[0, 0] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf")] + [1.0] * 6)
+    xs = [x, x.transpose(0, 2), x[:, ::2], x[0, 0], x[:, :1].expand(5, 7, 11)]
+    pairs = [(x, torch.rand(x.shape) < 0.5) for x in xs]
+    pairs += [
+        (x, torch.rand(5, 1, 11) < 0.5),
+        (x, torch.rand(1, 7, 1) < 0.5),
+        (x.permute(2, 0, 1), torch.rand(11, 5, 7) < 0.5),
+    ]
+    return [(x.to(device), mask.to(device)) for x, mask in pairs]
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (
+        a.dtype == b.dtype and torch.equal(a.signbit(), b.signbit()) and torch.equal(a.nan_to_num(7), b.nan_to_num(7))
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = engine(device)
+    if dtype not in ours.DTYPES:
+        pytest.skip("not a dtype of this engine")
+    monkeypatch.setattr(on_cpu, "BLOCK", 16)
+    monkeypatch.setattr(on_cpu, "GRAIN", 1)
+    for x, mask in operands(dtype, device):
+        wide = mask.expand(x.shape)
+        v = torch.randn(x.shape, device=device).to(dtype)
+        for number in (0.0, 0.1, -1, float("inf"), float("nan")):
+            assert same_bits(ours.set_number(x, wide, number), torch.where(mask, number, x))
+        assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
+        outside, inside = ours.split(x, wide)
+        assert same_bits(outside, torch.where(mask, 0.0, x)) and same_bits(inside, torch.where(mask, x, 0.0))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", ["number", "0-d", "row", "full"])
+def test_the_gradients_are_those_of_where(shape: str, device: str) -> None:
+    for x, mask in operands(torch.float32, device):
+        x = x.nan_to_num(1, 2, 3)
+        v = {"number": 0.5, "0-d": torch.rand(()), "row": torch.rand(x.shape[-1]), "full": torch.rand(x.shape)}[shape]
+        results = []
+        for update in (
+            lambda x, v, m=mask: function.masked_set(engine(device), x, m, v),
+            lambda x, v, m=mask: torch.where(m, v, x),
+        ):
+            inputs = [t.detach().clone().to(device).requires_grad_() for t in (x, v) if isinstance(t, torch.Tensor)]
+            weights = torch.linspace(1, 2, x.numel(), device=device).reshape(x.shape).requires_grad_()
+            result = update(inputs[0], inputs[1] if len(inputs) > 1 else v)
+            first = torch.autograd.grad(result, inputs, weights, create_graph=True)
+            second = torch.autograd.grad(sum((g * g).sum() for g in first), weights)
+            results.append((result, *first, *second))
+        for one, other in zip(*results, strict=True):
+            assert torch.allclose(one, other)
+
+
+def test_modes_and_transforms_see_the_operation() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    x = torch.rand(kernels.CPU_ELEMENTS)
+    mask = x > 0.5
+    expected = torch.where(mask, 0.0, x)
+    with Names():
+        assert torch.equal(at(x)[mask].set(0.0), expected)
+    assert "where" in seen and not any(name.startswith("bitwise") for name in seen)
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = make_fx(lambda x: at(x)[mask].set(0.0))(x)
+    assert torch.equal(graph(x), expected) and torch.equal(graph(x + 1), torch.where(mask, 0.0, x + 1))
+    assert torch.equal(torch.func.vmap(lambda x: at(x)[mask].set(0.0))(x[None])[0], expected)
+    batched = torch.autograd.grad(
+        at(x.requires_grad_())[mask].set(0.0), x, torch.ones(2, len(x)), is_grads_batched=True
+    )[0]
+    assert torch.equal(batched, (~mask).float().expand(2, -1))
+
+
+@given(tensors(most=5), st.data())
+def test_collapsed_dimensions_walk_every_element(x: torch.Tensor, data: st.DataObject) -> None:
+    shape = [data.draw(st.sampled_from((1, size))) for size in x.shape]
+    other = torch.rand(shape).expand(x.shape)
+    out = torch.empty_like(x)
+    places = [(0, 0)]
+    for size, strides in collapsed(out, [x, other]):
+        places = [(a + i * strides[0], b + i * strides[1]) for a, b in places for i in range(size)]
+    order = sorted(range(x.dim()), key=lambda dim: -out.stride(dim))
+    for operand, which in ((x, 0), (other, 1)):
+        offset = torch.as_strided(torch.arange(1 << 12), operand.shape, operand.stride())
+        assert [place[which] for place in places] == offset.permute(order).reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("index", [slice(1, 3), slice(None, 2), slice(2, None), slice(0, 4), slice(-2, -1)])
+def test_pieces_are_slices(index: slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    low_thresholds(monkeypatch)
+    monkeypatch.setattr(pieces, "FROM_SHARE", 0)
+    x = torch.rand(4, 3, requires_grad=True)
+    v = torch.rand(x[index].shape, requires_grad=True)
+    for value in (v, 0.5, torch.tensor(2.0)):
+        result = pieces.replaced(x, 0, index, value)
+        expected = x.clone()
+        expected[index] = value
+        assert result is not None and torch.equal(result, expected)
+    weights = torch.rand(4, 3)
+    got = torch.autograd.grad(at(x)[index].set(v), (x, v), weights)
+    outside = weights.clone()
+    outside[index] = 0
+    assert torch.equal(got[0], outside) and torch.equal(got[1], weights[index])
