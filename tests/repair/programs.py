@@ -34,7 +34,7 @@ _WRITE = [
     "{a}.exp_()", "{a}.pow_(2)", "{a}.lerp_({b}, 0.3)", "{a}.addcmul_({b}, {b}, value=0.5)", "{a}.cumsum_(1)",
     "{a}.tril_()", "{a}.clamp_(0.1, 0.9)", "{a}.zero_()", "{a}.copy_({b})", "{a}.fill_(0.4)", "{a}.fill_diagonal_(0.1)",
     "{a}.masked_fill_({b} > 0.8, 0.3)", "{a}.index_fill_(1, torch.tensor([1]), 0.3)",
-    "{a}.index_add_(0, torch.tensor([0, 2]), {b}[:2])", "{a}.data.mul_(1.5)", "torch.relu_({a})",
+    "{a}.index_add_(0, torch.tensor([0, 2]), x[:2])", "{a}.data.mul_(1.5)", "torch.relu_({a})",
     "F.relu({a}, inplace=True)", "{a} = F.leaky_relu({a}, 0.2, True)", "F.elu({a}, inplace=True)",
     "torch.exp({a}, out={a})", "torch.mul({a}, {b}, out={a})",
     "{a}[0] = 0.5", "{a}[:, 1] = {b}[:, 2]", "{a}[{a} > 1] = 0.25", "{a}[1:] += {b}[:2]", "{a}[..., 0].mul_(3)",

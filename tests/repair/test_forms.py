@@ -103,6 +103,31 @@ FORMS = [
         "h = x * 1\nv = h.view(-1)\ny = h * w\nh += 1\nreturn y.sum() + v.sum()",
         "h = x * 1\nv = h.view(-1)\ny = h.clone() * w\nh += 1\nreturn y.sum() + v.sum()",
     ),
+    (
+        "h = x * w\nwith torch.no_grad():\n    row = h[0]\nrow.mul_(3)\nreturn (h * h).sum()",
+        "h = x * w\nrow = h[0]\nrow.mul_(3)\nreturn (h * h).sum()",
+    ),
+    (
+        "h = torch.zeros(4, 4, dtype=torch.float64)\nh[0] = x[0]\n"
+        "for t in range(3):\n    h[t + 1] = torch.sin(h[t]) * w[t]\nreturn h.sum()",
+        "h = torch.zeros(4, 4, dtype=torch.float64)\nh[0] = x[0]\n"
+        "for t in range(3):\n    h[t + 1] = torch.sin(h[t].clone()) * w[t]\nreturn h.sum()",
+    ),
+    ("h = x.exp()\nh **= 2\nreturn (h * w).sum()", "h = x.exp()\nh = h ** 2\nreturn (h * w).sum()"),
+    ("h = x.exp()\nh @= w.T @ h\nreturn h.sum()", None),
+    ("h = x.sigmoid()\nh %= 0.5\nreturn (h * w).sum()", "h = x.sigmoid()\nh = h % 0.5\nreturn (h * w).sum()"),
+    (
+        "h = x.tanh()\nF.leaky_relu(h, 0.2, True)\nreturn (h * w).sum()",
+        "h = x.tanh()\nh = F.leaky_relu(h, 0.2)\nreturn (h * w).sum()",
+    ),
+    (
+        "d = {'k': x.exp()}\nd['k'] *= w\nreturn d['k'].sum()",
+        "d = {'k': x.exp()}\nd['k'] = d['k'] * w\nreturn d['k'].sum()",
+    ),
+    (
+        "hs = [x.exp(), w.exp()]\nfor i in range(2):\n    hs[i] *= 0.5\nreturn hs[0].sum() + hs[1].sum()",
+        "hs = [x.exp(), w.exp()]\nfor i in range(2):\n    hs[i] = hs[i] * 0.5\nreturn hs[0].sum() + hs[1].sum()",
+    ),
     ("h = x.exp()\nh.data.mul_(2)\nreturn (h * w).sum()", "h = x.exp().clone()\nh.data.mul_(2)\nreturn (h * w).sum()"),
 ]
 

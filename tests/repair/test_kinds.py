@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from differences import verdict
 
 from outplace.repair.code import Code
 from outplace.repair.edits import apply
@@ -202,7 +203,12 @@ def test_a_step_in_between_is_for_a_person(fixed):
     [
         ("h[1] = 0.5", "at", "h = outplace.at(h)[1].set(0.5)"),
         ("h[:, 0] += 2.0", "at", "h = outplace.at(h)[:, 0].add(2.0)"),
+        ("h[[0, 0]] += 2.0", "at", "h = outplace.at(h)[[0, 0]].set(h[[0, 0]] + 2.0)"),
+        ("h[h > 2.0] *= 2.0", "at", "h = outplace.at(h)[h > 2.0].mul(2.0)"),
         ("h[h > 2.0] = 0.5", "blend", "h = h + (h > 2.0) * (0.5 - h)"),
+        ("h[h > 2.0] = x[h > 2.0]", "blend", "h = h + (h > 2.0) * (x - h)"),
+        ("h[torch.tensor([1])] = 0.5", "blend", "mask[torch.tensor([1])] = True\nh = h + mask * (0.5 - h)"),
+        ("h[1] *= 3", "blend", "mask[1] = True\nh = h + mask * (h * 3 - h)"),
         ("h[1] = 0.5", "blend", "mask[1] = True\nh = h + mask * (0.5 - h)"),
         ("h[:, 1:] = 0.5", "blend", "mask[:, 1:] = True\nh = h + mask * (0.5 - h)"),
     ],
@@ -214,3 +220,65 @@ def test_styles(fixed, body, style, expected):
     text = fixed(source, style=style)
     assert expected in text
     assert ("import outplace\n" in text) == (style == "at")
+    source, text = (one.replace("h = x.exp()", "leaves = [x]\nh = x.exp()") for one in (source, text))
+    assert verdict(_with_loss(source), _with_loss(text)) == "mended", "the numbers are those of the original forward"
+
+
+def _with_loss(source: str) -> str:
+    return source.replace("(h * h).sum().backward()", "loss = (h * h).sum()\nloss.backward()").replace(
+        "torch.ones(2, 2, ", "torch.tensor([[0.1, 0.9], [1.1, 0.4]], dtype=torch.float64, "
+    )
+
+
+def test_a_forward_hook_returns_its_output(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    def damp(module, inputs, output):
+        {body}
+
+
+    net = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid(), nn.Linear(3, 1))
+    net[1].register_forward_hook(damp)
+    net(torch.ones(2, 3)).sum().backward()
+    """
+    assert "    output = output * 0.5\n    return output\n" in fixed(source.replace("{body}", "output *= 0.5"))
+    assert "    output = output.clone()\n    output[0] = 0\n    return output\n" in fixed(
+        source.replace("{body}", "output[0] = 0")
+    )
+
+
+def test_what_cannot_be_read_from_the_source_is_left(fixed):
+    source = """
+    import torch
+
+    w = torch.ones(4, requires_grad=True)
+    y = w.sigmoid()
+    getattr(y, "exp_")()
+    y.sum().backward()
+    """
+    assert "getattr(y, " in fixed(source), "a copy would be written instead of y"
+
+
+def test_overlapping_memory_is_read_from_a_copy(fixed):
+    source = "import torch\n\nx = torch.arange(6.0)\nx[1:] += x[:-1]\n"
+    assert fixed(source) == source.replace("x[:-1]", "x[:-1].clone()")
+
+
+def test_only_tensors_are_cloned(fixed):
+    source = """
+    import torch
+    from torch import nn
+    from torch.func import functional_call
+
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    fast = {k: v * 1.0 for k, v in net.named_parameters()}
+    loss = functional_call(net, fast, (torch.ones(2, 3),)).sum()
+    with torch.no_grad():
+        for value in fast.values():
+            value.sub_(0.1)
+    loss.backward()
+    """
+    assert "net.clone()" not in fixed(source)

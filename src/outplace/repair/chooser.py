@@ -16,6 +16,7 @@ from outplace.repair.flow import bindings, read_later
 from outplace.repair.forms import (
     augmented,
     cast,
+    forward_hook,
     inplace_flag,
     method,
     no_grad,
@@ -168,6 +169,9 @@ def _out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
 
 def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """Out of place where that is right, else a copy for the backward."""
+    output = forward_hook.returned_output(place)
+    if output is not None:
+        yield place.candidate("Return a new output from the hook", "safe", output)
     copies = list(_copies(place))
     reads_back = (
         not place.whole and place.path is not None and any(f"`{place.path}[" in one.title for one in copies[:1])

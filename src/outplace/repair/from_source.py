@@ -70,9 +70,13 @@ class _Repair:
         done: list[tuple[Finding, Candidate]] = []
         findings = list(self.check(self.path, text))
         given_up: set[tuple[str, str]] = set()
+        unsound: set[str] = set()
+        """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
         for _ in range(MOST_ROUNDS):
-            waiting = [one for one in findings if self._to_do(one) and _key(one) not in given_up]
-            # The silent ones first: while one is left, an error that stops the program is better than none.
+            waiting = [one for one in findings if self._to_do(one) and one.site.function not in unsound]
+            if any(not _silent(one) for one in waiting):
+                waiting += [one for one in findings if self.wanted(one) and _doubtful(one)]
+            waiting = [one for one in waiting if _key(one) not in given_up]
             finding = min(waiting, key=lambda one: not _silent(one), default=None)
             if finding is None:
                 break
@@ -80,7 +84,8 @@ class _Repair:
             if settled is None:
                 given_up.add(_key(finding))
                 if _silent(finding) and not self.unsafe:
-                    break
+                    unsound |= {one.site.function for one in findings if finding.severity == "error"}
+                    unsound.add(finding.site.function)
                 continue
             new, after, candidate = settled
             mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
@@ -131,6 +136,11 @@ class _Repair:
                 continue
             if edited is not None:
                 yield candidate, edited.text(self.path)
+
+
+def _doubtful(finding: Finding) -> bool:
+    """A write past autograd that may be a bug: once the errors are gone, nothing would tell."""
+    return finding.kind == "silent-data" and finding.severity == "warning"
 
 
 def _is_hook(finding: Finding) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Loop
+from outplace.repair.code import Loop, same
 from outplace.repair.edits import Edit
 from outplace.repair.flow import binds
 from outplace.repair.forms.augmented import SYMBOLS, strength
 from outplace.repair.place import Place
 
-_METHODS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power"}
+_METHODS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
 
 
 def into_a_copy(place: Place, hoist: bool) -> list[Edit] | None:
@@ -90,13 +90,27 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
     if not isinstance(target, ast.Subscript) or not _plain(target.value):
         return None
-    method = "set" if isinstance(statement, ast.Assign) else _METHODS.get(type(getattr(statement, "op", None)))  # type: ignore[arg-type]
     value = getattr(statement, "value", None)
-    if method is None or not isinstance(value, ast.expr):
+    if not isinstance(value, ast.expr):
         return None
-    name = code.segment(target.value)
-    text = f"{name} = outplace.at({name})[{_index(place, target)}].{method}({code.segment(value)})"
+    name, index, given = code.segment(target.value), _index(place, target), code.segment(value)
+    method = "set"
+    if isinstance(statement, ast.AugAssign):
+        operator = _METHODS.get(type(statement.op))
+        if operator is not None and _no_repeats(target.slice, target.value):
+            method = operator
+        else:  # where an index stands twice, `x[i] += v` adds once and `at(x)[i].add(v)` twice
+            symbol = SYMBOLS[type(statement.op)]
+            given = f"{name}[{index}] {symbol} {given if strength(value) > 6 else f'({given})'}"
+    text = f"{name} = outplace.at({name})[{index}].{method}({given})"
     return "Use `outplace.at`, which makes a new tensor", [*code.importing("outplace"), code.replaced(statement, text)]
+
+
+def _no_repeats(index: ast.expr, tensor: ast.expr) -> bool:
+    """Does an index surely name each place once: numbers, slices, `...`, None, a mask of the tensor's own?"""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    plain = ast.Slice | ast.Constant
+    return _own_mask(index, tensor) or all(isinstance(part, plain) or _is_number(part) for part in parts)
 
 
 def _blend(place: Place) -> tuple[str, list[Edit]] | None:
@@ -106,8 +120,12 @@ def _blend(place: Place) -> tuple[str, list[Edit]] | None:
     value = getattr(statement, "value", None)
     if not isinstance(target, ast.Subscript) or not _plain(target.value) or not isinstance(value, ast.expr):
         return None
-    if not (isinstance(value, ast.Constant) or _is_number(value)) or not code.begins_line(statement):
+    if isinstance(value, ast.Subscript) and _plain(value.value) and same(value.slice, target.slice):
+        value = value.value  # x[mask] = v[mask]
+    elif not (isinstance(value, ast.Constant) or _is_number(value)):
         return None  # a value of another shape than x has no place in a blend
+    if not code.begins_line(statement):
+        return None
     name, index, number = code.segment(target.value), _index(place, target), code.segment(value)
     if isinstance(statement, ast.AugAssign):
         symbol = SYMBOLS[type(statement.op)]
