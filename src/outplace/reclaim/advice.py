@@ -60,9 +60,11 @@ def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) ->
 
 
 def _compatible(files: Files, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Those that can be made together: of two that want the same characters the first stays."""
+    """Those that can be made together: of two that want the same memory or the same characters the first stays."""
     kept: list[Suggestion] = []
     for one in suggestions:
+        if not all(one.change.goes_with(other.change) for other in kept) or not one.change.goes_with(one.change):
+            continue
         try:
             if edited(files, [*kept, one]) is not None:
                 kept.append(one)

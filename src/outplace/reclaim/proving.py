@@ -77,15 +77,18 @@ class Reclaim:
         outcome.texts = _changed(files, kept)
 
     def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
-        """Those that hold: all of them, or else the ones that hold by themselves and together."""
+        """Those that hold: all of them, or else those that hold together with the ones before."""
         after = self._trial(outcome, files, wanted)
         if after is not None:
             return wanted, after
         if outcome.unsteady or len(wanted) == 1:
             return [], None
-        kept = [one for one in wanted[:MOST_SINGLE_TRIALS] if self._trial(outcome, files, [one]) is not None]
-        after = self._trial(outcome, files, kept) if kept else None
-        return (kept, after) if after is not None else ([], None)
+        kept: list[Suggestion] = []
+        for one in wanted[:MOST_SINGLE_TRIALS]:
+            trial = self._trial(outcome, files, [*kept, one])
+            if trial is not None:
+                kept, after = [*kept, one], trial
+        return kept, after
 
     def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:
         """A run with these changes, if it computes the same."""
@@ -95,8 +98,7 @@ class Reclaim:
         if difference and self._may_try_again(outcome):
             after = self._trials.run(texts)
             difference = self._difference(outcome.first, after)
-        if len(suggestions) == 1:
-            suggestions[0].refused = difference
+        suggestions[-1].refused = difference
         return None if difference or outcome.unsteady else after
 
     def _difference(self, first: Trial, after: Trial) -> str:

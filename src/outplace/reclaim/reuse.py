@@ -225,7 +225,8 @@ class Reuses:
     def _made(
         self, code: Code, node: ast.expr | ast.stmt, edits: tuple[Edit, ...], before: str, after: str, runs: list[Reuse]
     ) -> Suggestion:
-        change = Change(merged={reuse.result.storage: reuse.freed.storage for reuse in runs})
+        merged = {reuse.result.storage: reuse.freed.storage for reuse in runs}
+        change = Change(merged=merged, keeps=frozenset(reuse.result.storage for reuse in runs if reuse.by_result))
         view = any(reuse.freed.view and reuse.freed.requires_grad for reuse in runs)
         costs = "it is a view: its backward copies the gradient once more" if view else ""
         because = self._because(runs)

@@ -19,6 +19,12 @@ class Change:
     lives: dict[int, Life] = field(default_factory=dict)
     merged: dict[int, int] = field(default_factory=dict)
     """Storages that are never made, and the one that each lies in instead."""
+    keeps: frozenset[int] = frozenset()
+    """Storages that the rewritten operation keeps for its backward, and did not before."""
+
+    def goes_with(self, other: Change) -> bool:
+        """Can both be made? Not where one overwrites what the other keeps."""
+        return self.keeps.isdisjoint(other.merged.values()) and other.keeps.isdisjoint(self.merged.values())
 
 
 @dataclass(frozen=True)
