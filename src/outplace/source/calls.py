@@ -146,9 +146,13 @@ def call_function(
     interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Runs a function of the project on these arguments."""
-    if function.kind == "contextmanager":
+    if function.kind == "contextmanager" or (node is interpreter.lazy and _is_generator(function.node)):
         return Context(function, args, keywords)
     return _run(interpreter, function, args, keywords)
+
+
+def _is_generator(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Yield) for inner in ast.walk(node))
 
 
 def run_around(
@@ -158,7 +162,7 @@ def run_around(
     keywords: dict[str, Value],
     at_yield: Callable[[Value], None],
 ) -> None:
-    """Runs a generator function, and something at its first `yield`."""
+    """Runs a generator function, and something at each `yield`."""
     _run(interpreter, function, args, keywords, at_yield)
 
 

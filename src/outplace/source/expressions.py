@@ -217,6 +217,7 @@ def _yield(interpreter: Interpreter, node: ast.Yield) -> Value:
     if frame.at_yield is not None:
         run, frame.at_yield = frame.at_yield, None
         run(value)
+        frame.at_yield = run
     else:
         frame.yields.append(value)
     return UNKNOWN

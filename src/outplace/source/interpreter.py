@@ -28,6 +28,8 @@ class Interpreter:
         self.steps = 0
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
         """Told of each function that is run."""
+        self.lazy: ast.AST | None = None
+        """The call that a `for` statement goes through: if it is a generator's, the body runs at each `yield`."""
         self._branches = 0
         self._loops = 0
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None

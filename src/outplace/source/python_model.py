@@ -6,6 +6,7 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
+from outplace.source import records
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -268,6 +269,8 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
         return [*value.items, *[rest] * (count - len(value.items))]
     if isinstance(value, Items) and value.rest is not None:
         return [value.rest] * count
+    if isinstance(value, Instance) and value.cls.fields is not None:
+        return [value.names.get(field, UNKNOWN) for field in value.cls.fields]
     if isinstance(value, Tensor) and value.known:
         from outplace.source import torch_model
 
@@ -337,6 +340,8 @@ def method(
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
         return NONE
+    if isinstance(receiver, Instance):
+        return records.parser_method(receiver, name, args, keywords)
     if isinstance(receiver, Done):
         return receiver.result if name in ("result", "get", "wait") else PLAIN
     return None
@@ -435,11 +440,11 @@ def call_outside(
     if name == "concurrent.futures.as_completed" and args:
         return args[0]
     if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):
-        return _collection(name, args)
+        return _collection(interpreter, name, args, node)
     if name in ("itertools.count", "itertools.repeat", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
         return args[0] if name.endswith("tqdm") and args else PLAIN
-    if name in ("collections.namedtuple", "typing.NamedTuple"):
-        return UNKNOWN
+    if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser"):
+        return records.make(interpreter, name, args, keywords)
     if library == "numpy":
         return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)
     return PLAIN if library in _NO_TENSORS else UNKNOWN
@@ -502,7 +507,7 @@ def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:
     return Bound(args[0], args[1]) if len(args) == 2 and not keywords else args[0] if len(args) == 1 else UNKNOWN
 
 
-def _collection(name: str, args: list[Value]) -> Value:
+def _collection(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
     if name == "collections.deque":
         return Items(list(args[0].items) if args and isinstance(args[0], Items) else [], "list")
     if name == "itertools.chain":
@@ -510,7 +515,7 @@ def _collection(name: str, args: list[Value]) -> Value:
         for argument in args:
             extend(made, argument)
         return made
-    return Dictionary(dict(args[0].items) if args and isinstance(args[0], Dictionary) else {})
+    return _as_dict(interpreter, args if name == "collections.OrderedDict" else [], {}, node)
 
 
 def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -> Value:

@@ -22,6 +22,7 @@ from outplace.source.values import (
     Instance,
     Items,
     Namespace,
+    Outside,
     Plain,
     Scope,
     Tensor,
@@ -144,12 +145,34 @@ def _join_attributes(interpreter: Interpreter, ends: list[dict[Any, tuple[dict[s
 
 
 def _for(interpreter: Interpreter, node: ast.For) -> int:
+    interpreter.lazy = node.iter
     iterable = interpreter.eval(node.iter)
+    interpreter.lazy = None
+    if isinstance(iterable, Context):
+        return _for_each_yield(interpreter, iterable, node)
     rounds = python_model.iterate(interpreter, iterable, node, least=_rounds(interpreter))
     interpreter._loops += 1
     ended = _run_rounds(interpreter, node, rounds)
     interpreter._loops -= 1
     return ended if ended or not node.orelse else interpreter.block(node.orelse)
+
+
+def _for_each_yield(interpreter: Interpreter, generator: Context, node: ast.For) -> int:
+    """What the body writes, the generator finds written when it goes on."""
+    ends: list[int] = []
+    own = list(interpreter.frames)
+
+    def body(value: Value) -> None:
+        if Stop.BROKE in ends or Stop.RETURNED in ends:
+            return
+        kept, interpreter.frames = interpreter.frames, own
+        path = interpreter.tape.path
+        interpreter.bind(node.target, value, node)
+        ends.append(interpreter.block(node.body))
+        interpreter.frames, interpreter.tape.path = kept, path
+
+    run_around(interpreter, generator.function, generator.args, generator.keywords, body)
+    return Stop.RETURNED if Stop.RETURNED in ends else Stop.RAN
 
 
 def _rounds(interpreter: Interpreter) -> int:
@@ -302,7 +325,8 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
             if value.scope is scope:
                 value.scope = interpreter.frame.scope  # a method does not see the names of its class
     decorators = [ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list]
-    if "dataclass" in decorators:
+    named = any(isinstance(base, Outside) and base.name == "typing.NamedTuple" for base in bases)
+    if "dataclass" in decorators or named:
         inherited = [field for base in bases if isinstance(base, Class) for field in base.fields or []]
         own = [
             item.target.id

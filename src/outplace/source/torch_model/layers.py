@@ -90,6 +90,8 @@ def fill_container(layer: Layer, args: list[Value]) -> None:
     source: Value | None = args[0] if args else None
     if isinstance(source, Dictionary):
         layer.children.update({str(key): value for key, value in source.items.items()})
+        if source.rest is not None:
+            layer.children["*"] = source.rest  # under names that are not known
         return
     items = args
     if layer.kind.endswith("List") or (len(args) == 1 and isinstance(source, Items)):

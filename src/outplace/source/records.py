@@ -1,0 +1,62 @@
+"""Plain records of other libraries: named tuples, namespaces, and the arguments of a command line by their defaults."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Class, Const, Instance, Items, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_PARSER = "ArgumentParser"
+
+
+def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """A class of named tuples, a namespace, or a parser of arguments."""
+    short = name.rpartition(".")[2]
+    if short == "namedtuple":
+        fields = list(_words(args[1] if len(args) > 1 else keywords.get("field_names", UNKNOWN)))
+        return _record_class(interpreter, _text(args[0] if args else UNKNOWN) or "record", fields)
+    made = Instance(_record_class(interpreter, short, None))
+    made.names.update(keywords)
+    return made
+
+
+def _record_class(interpreter: Interpreter, name: str, fields: list[str] | None) -> Class:
+    node = ast.ClassDef(name=name, bases=[], keywords=[], body=[], decorator_list=[])
+    made = Class(node, interpreter.frame.module, [], name)
+    made.fields = fields or None
+    return made
+
+
+def _text(value: Value) -> str | None:
+    return value.value if isinstance(value, Const) and isinstance(value.value, str) else None
+
+
+def _words(value: Value) -> list[str]:
+    if isinstance(value, Items):
+        return [word for item in value.items if (word := _text(item)) is not None]
+    return (_text(value) or "").replace(",", " ").split()
+
+
+def parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+    """`add_argument` and `parse_args`: what a program runs with if nothing else is asked for."""
+    if parser.cls.name != _PARSER:
+        return None
+    if name == "add_argument":
+        words = [word for argument in args if (word := _text(argument)) is not None]
+        long = next((word for word in words if word.startswith("--")), words[0] if words else "")
+        target = _text(keywords.get("dest", NONE)) or long.lstrip("-").replace("-", "_")
+        action = _text(keywords.get("action", NONE))
+        flags: dict[str | None, Value] = {"store_true": Const(False), "store_false": Const(True)}
+        given = keywords.get("default")
+        parser.names[target] = given if given is not None else flags.get(action, PLAIN)
+        return NONE
+    if name == "set_defaults":
+        parser.names.update(keywords)
+        return NONE
+    if name == "parse_args":
+        return parser
+    return Items([parser, PLAIN], "tuple") if name == "parse_known_args" else parser
