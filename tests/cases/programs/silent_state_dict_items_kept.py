@@ -1,0 +1,19 @@
+# kind: silent-other
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.8)
+x, y = torch.randn(10, 3), torch.randn(10, 1)
+best, best_loss = {}, float("inf")
+for _ in range(6):
+    loss = (net(x) - y).square().mean()
+    if loss.item() < best_loss:
+        best_loss = loss.item()
+        best = {name: value for name, value in net.state_dict().items()}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()  # overwrites
+net.load_state_dict(best)
+print("RESULT", (net(x) - y).square().mean().item())
