@@ -1,4 +1,7 @@
-"""outplace: from PyTorch's in-place error to the exact lines, and a patch that is proved to work."""
+"""outplace: from PyTorch's in-place error to the exact lines, and a patch that is proved to work.
+
+PYTEST_DONT_REWRITE: with OUTPLACE=1 it is loaded before pytest, which would warn that it comes too late for us.
+"""
 
 from __future__ import annotations
 
