@@ -24,9 +24,9 @@ STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__o
 _original: CodeType | None = None
 
 
-def started() -> None:
-    """A backward pass begins (called from inside torch's function)."""
-    frame = sys._getframe(1)
+def started(frame: FrameType | None = None) -> None:
+    """A backward pass begins (called from inside torch's function, whose frame it is)."""
+    frame = frame or sys._getframe(1)
     record.add_backward(frame.f_back)
     silent.examine_backward(frame)
 

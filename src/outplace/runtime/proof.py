@@ -102,11 +102,12 @@ class _Notes:
         noted = getattr(builtins, engine.STARTED)
 
         def started() -> None:
-            roots = sys._getframe(1).f_locals.get("t_outputs", ())
+            frame = sys._getframe(1)
+            roots = frame.f_locals.get("t_outputs", ())
             if self._count < _MOST_BACKWARDS:
                 self._write(root=[_digest(root) for root in roots])
             self._count += 1
-            noted()
+            noted(frame)
 
         setattr(builtins, engine.STARTED, started)
         register_optimizer_step_pre_hook(self._stepping)
