@@ -1,0 +1,185 @@
+"""Steps between forward and backward: which rewrite fits which program."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from outplace.repair.bug import Moment
+from outplace.repair.code import Code
+from outplace.repair.edits import apply
+from outplace.repair.forms.step_order import reorderings
+
+
+def ways(source: str, **known: object) -> dict[str, str]:
+    """What can be done about the line with `# step` before the line with `# backward`: titles, and the new texts."""
+    source = textwrap.dedent(source).lstrip("\n")
+    lines = source.splitlines()
+    step, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# step", "# backward"))
+    code = Code("a.py", source)
+    return {way.title: apply(source, way.edits) for way in reorderings(code, Moment("a.py", step, backward, **known))}
+
+
+RNN = """
+for x in data:
+    out, h = net(x, h)
+    opt.zero_grad()
+    out.sum().backward(retain_graph=True)  # backward
+    opt.step()  # step
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        ("tensor", "h = h.detach()"),
+        ("tuple", "h = tuple(one.detach() for one in h)"),
+        ("list", "h = [one.detach() for one in h]"),
+    ],
+)
+def test_carried_state_is_detached_after_the_step(shape, line):
+    (text,) = ways(RNN, held={"h": shape, "out": "tensor"}, root_is_older=False).values()
+    assert text.endswith(f"    opt.step()  # step\n    {line}\n")
+
+
+def test_state_kept_by_a_module():
+    (text,) = ways(RNN.replace(", h", ""), held={"net.h": "tensor"}, root_is_older=False).values()
+    assert text.endswith("    net.h = net.h.detach()\n")
+
+
+def test_a_loss_computed_too_early():
+    source = """
+    fake = gen(z)
+    loss_d = disc(fake.detach()).mean()
+    loss_g = -disc(fake).mean()
+    loss_d.backward()
+    opt_d.step()  # step
+    opt_g.zero_grad()
+    loss_g.backward()  # backward
+    """
+    (text,) = ways(source, held={"loss_g": "tensor"}, root_is_older=True).values()
+    assert "opt_d.step()  # step\nloss_g = -disc(fake).mean()\nopt_g.zero_grad()\n" in text
+    assert text.count("loss_g = ") == 1
+
+
+def test_what_others_read_is_not_moved():
+    source = """
+    loss_g = -disc(fake).mean()
+    print(loss_g)
+    opt_d.step()  # step
+    loss_g.backward()  # backward
+    """
+    assert ways(source, held={"loss_g": "tensor"}, root_is_older=True) == {}
+
+
+def test_a_value_made_before_a_loop_is_made_in_it():
+    source = """
+    fake = gen(noise)
+    for _ in range(3):
+        opt.zero_grad()
+        loss = -disc(fake).mean()
+        loss.backward(retain_graph=True)  # backward
+        opt.step()  # step
+    """
+    (text,) = ways(source, held={"fake": "tensor", "loss": "tensor"}, root_is_older=False).values()
+    assert "    opt.zero_grad()\n    fake = gen(noise)\n    loss = -disc(fake).mean()\n" in text
+
+
+def test_what_is_drawn_at_random_is_not_drawn_again():
+    source = """
+    fake = gen(torch.randn(3))
+    for _ in range(3):
+        loss = -disc(fake).mean()
+        loss.backward(retain_graph=True)  # backward
+        opt.step()  # step
+    """
+    assert ways(source, held={"fake": "tensor"}, root_is_older=False) == {}
+
+
+def test_rounds_with_optimizers_of_their_own_are_for_a_person():
+    source = """
+    acts = actors(obs)
+    for agent in agents:
+        loss = agent.critic(acts).mean()
+        loss.backward(retain_graph=True)  # backward
+        agent.opt.step()  # step
+    """
+    assert ways(source, held={"acts": "tensor"}, root_is_older=False) == {}
+
+
+USED_AGAIN = """
+value = critic(state)
+critic_loss = (value - target).pow(2).mean()
+critic_loss.backward(retain_graph=True)
+opt_c.step()  # step
+actor_loss = -(log_prob * value).mean()
+actor_loss.backward()  # backward
+"""
+
+
+def test_what_trains_only_what_was_stepped_is_detached():
+    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, for_the_step=["value"], root_is_older=False).values()
+    assert "-(log_prob * value.detach()).mean()" in text
+
+
+def test_what_trains_others_too_is_made_anew():
+    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, root_is_older=False).values()
+    assert "# step\nvalue = critic(state)\nactor_loss" in text
+
+
+def test_steps_go_behind_the_loop_where_a_later_round_goes_backward():
+    source = """
+    def run(schedule):
+        for kind, part in schedule:
+            if kind == "F":
+                forward(part)
+                continue
+            backward(part)  # backward
+            for stage in stages:
+                stage.opt.step()  # step
+        return stages
+    """
+    (text,) = ways(source, root_is_older=True).values()
+    assert (
+        "        backward(part)  # backward\n    for stage in stages:\n        stage.opt.step()  # step\n    return"
+        in text
+    )
+
+
+def test_not_where_each_round_clears_the_gradients():
+    source = """
+    for loss in losses:
+        opt.zero_grad()
+        loss.backward()  # backward
+        opt.step()  # step
+    """
+    assert ways(source, root_is_older=True) == {}
+
+
+def test_an_update_by_hand_waits_for_the_backward():
+    source = """
+    loss = (online(x) - target(x)).pow(2).mean()
+    soft_update(online, target)  # step
+    opt.zero_grad()
+    loss.backward()  # backward
+    opt.step()
+    """
+    (text,) = ways(source, by_optimizer=False).values()
+    assert "opt.zero_grad()\nloss.backward()  # backward\nsoft_update(online, target)  # step\nopt.step()\n" in text
+
+
+def test_from_the_source_it_takes_a_flag(fixed):
+    source = """
+    import torch
+
+    cell = torch.nn.GRUCell(3, 3)
+    opt = torch.optim.SGD(cell.parameters(), lr=0.1)
+    h = torch.zeros(1, 3)
+    for _ in range(4):
+        h = cell(torch.ones(1, 3), h)
+        h.sum().backward(retain_graph=True)
+        opt.step()
+    """
+    assert "detach" not in fixed(source)
+    assert fixed(source, unsafe=True).endswith("    opt.step()\n    h = h.detach()\n")
