@@ -33,7 +33,7 @@ Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
 TURNS = 5
-SECONDS_A_TURN = {"cpu": 0.05, "cuda": 0.01}
+SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.02}
 SIZES = {
     "cpu": {"10^3": 1_000, "10^5": 100_000, "10^7": 10_000_000},
     "cuda": {"10^3": 1_000, "2^23": 1 << 23, "2^27": 1 << 27},

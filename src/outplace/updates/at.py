@@ -57,9 +57,13 @@ class Place:
         if kind is Tensor:
             if index.dtype is not _BOOL:
                 done = short.set_places(x, index, v, unique_indices)
-            elif type(v) is float and index.shape == x.shape and x.numel() < _SMALL and x.is_floating_point():
-                return torch.where(index, v, x)  # the most common of all
             else:
+                if index.shape == x.shape and x.numel() < _SMALL and index.is_cuda == x.is_cuda:  # the most common
+                    if type(v) is float:
+                        if x.is_floating_point():
+                            return torch.where(index, v, x)
+                    elif type(v) is Tensor and v.dtype is x.dtype and v.shape == x.shape and v.is_cuda == x.is_cuda:
+                        return torch.where(index, v, x)
                 done = short.set_mask(x, index, v)
         elif kind in short.BASIC or (kind is tuple and all(type(item) in short.BASIC for item in index)):
             done = short.set_view(x, index, v)

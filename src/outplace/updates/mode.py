@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 def transformed() -> bool:
     """Inside vmap, grad, jvp and their kin: a write to a clone may be refused there, and values cannot be looked at."""
-    return torch._C._functorch.maybe_current_level() is not None
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 def eager() -> bool:

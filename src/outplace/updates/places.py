@@ -28,11 +28,10 @@ class Layout(NamedTuple):
 def layout(x: Tensor, places: Places) -> Layout:
     """As numpy and torch have it: in the place of the indexed dimensions if these are neighbours, else in front."""
     dims = [dim for dim, place in enumerate(places) if place is not None]
-    tensors = [places[dim] for dim in dims]
     try:
-        entries = tuple(torch.broadcast_shapes(*(t.shape for t in tensors if t is not None)))
+        entries = repeats.entries([place for place in places if place is not None])
     except RuntimeError:
-        shapes = ", ".join(str(tuple(t.shape)) for t in tensors if t is not None)
+        shapes = ", ".join(str(tuple(place.shape)) for place in places if place is not None)
         raise IndexError(f"the index tensors of shapes {shapes} do not broadcast together") from None
     rest = [size for dim, size in enumerate(x.shape) if dim not in dims]
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
@@ -117,6 +116,6 @@ def _index_put(x: Tensor, places: Places, value: Tensor, accumulate: bool = Fals
     used = list(places)
     while used and used[-1] is None:
         used.pop()
-    if None in used:  # which torch.index_put does not take
+    if any(place is None for place in used):  # which torch.index_put does not take
         return torch.ops.aten.index_put.default(x, used, value, accumulate)
     return torch.index_put(x, tuple(used), value, accumulate)

@@ -5,6 +5,7 @@ All but `none` is free of branches (sorts, scatters and scans), so it traces, ba
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -32,12 +33,17 @@ def flat(places: Sequence[Tensor | None], shape: Sequence[int]) -> tuple[Tensor,
     return total, count
 
 
+def entries(index: Sequence[Tensor]) -> tuple[int, ...]:
+    """The shape of the index tensors, broadcast together."""
+    return tuple(index[0].shape if len(index) == 1 else torch.broadcast_shapes(*(place.shape for place in index)))
+
+
 def none(places: Sequence[Tensor | None], shape: Sequence[int]) -> bool:
     """Is every place named once? Looks at the values."""
     chosen = [(place, shape[dim]) for dim, place in enumerate(places) if place is not None]
     index = tuple(place for place, _ in chosen)
-    entries = torch.broadcast_shapes(*(place.shape for place in index))
-    order = torch.arange(entries.numel(), device=index[0].device).reshape(entries)
+    shape = entries(index)
+    order = torch.arange(math.prod(shape), device=index[0].device).reshape(shape)
     latest = torch.empty([size for _, size in chosen], dtype=torch.long, device=index[0].device)
     latest[index] = order
     return bool((latest[index] == order).all())  # whoever wrote last: another entry for the same place finds it
