@@ -38,7 +38,15 @@ from rich.table import Table
 
 MODELS = Path(__file__).resolve().parent / "models"
 GOALS = {"mlp": 1.05, "transformer": 1.03, "resnet": 1.03, "lstm_loop": 1.03}
-CONFIGURATIONS = ("plain", "plain again", "outplace", "outplace, tags", "anomaly, no NaN check", "anomaly")
+CONFIGURATIONS = (
+    "plain",
+    "plain again",
+    "outplace",
+    "outplace, tags",
+    "outplace, guard",
+    "anomaly, no NaN check",
+    "anomaly",
+)
 WARM_UP, UNTIMED, TIMED = 30, 2, 4
 """Untimed steps of a new process, and the untimed and the timed steps of a turn."""
 
@@ -72,7 +80,7 @@ def switch_on(configuration: str) -> None:
 
     own_files.claim(str(MODELS))
     if configuration.startswith("outplace"):
-        attach.attach("tags" if "tags" in configuration else "marks")
+        attach.attach("tags" if "tags" in configuration else "marks", guard="guard" in configuration)
     elif configuration.startswith("anomaly"):
         torch.autograd.set_detect_anomaly(True, check_nan=configuration == "anomaly")
 
@@ -83,7 +91,7 @@ def work(name: str, configuration: str, device: str, orders: Connection) -> None
 
     torch.set_num_threads(1)
     switch_on(configuration)
-    step = load(name, marked=configuration == "outplace").build(device)
+    step = load(name, marked=configuration in ("outplace", "outplace, guard")).build(device)
 
     def on_cpu() -> float:
         begin = time.thread_time()
