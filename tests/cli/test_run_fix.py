@@ -105,6 +105,29 @@ def test_what_it_cannot_do_it_leaves(file, tmp_path):
     assert "Not repaired" in done.stderr and "Nothing was written." in done.stderr
 
 
+CARRIED = """import torch
+
+torch.manual_seed(0)
+cell = torch.nn.GRUCell(3, 3)
+opt = torch.optim.SGD(cell.parameters(), lr=0.1)
+h = torch.zeros(1, 3)
+for _ in range(4):
+    h = cell(torch.ones(1, 3), h)
+    loss = h.sum()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+"""
+
+
+def test_a_step_in_between_is_reordered_as_far_as_the_run_shows_it_right(file, tmp_path):
+    file.write_text(CARRIED)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert file.read_text() == CARRIED + "    h = h.detach()\n"
+    assert done.returncode == 0
+    assert "as it was in 2 backwards; from there on it is another training" in done.stderr
+
+
 def test_a_good_program_is_left_alone(file, tmp_path):
     file.write_text(FIXED)
     done = run("--fix", "train.py", cwd=tmp_path)

@@ -378,6 +378,32 @@ def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
     if "state_dict" in place.bug.about:
         for edits in silent.kept_state(place.code):
             yield place.candidate("Keep a deep copy of the state", "safe", edits)
+    yield from _kept(place)
+
+
+def _kept(place: Place) -> Iterator[Candidate]:
+    """What is kept by reference: a copy of it, where the words of the bug say what that is."""
+    about, code = place.bug.about, place.code
+    name = place.bug.tensor or place.path or ""
+    if "many times" in about:
+        for edits in silent.own_entries(code):
+            yield place.candidate("Make a tensor for each entry", "safe", edits)
+    if "keeps references" in about or "by reference" in about:
+        for edits in silent.kept_copies(code, name):
+            yield place.candidate("Append copies", "safe", edits)
+    if "own memory" in about or "state_dict" in about:
+        for edits in silent.kept_parameters(code):
+            yield place.candidate("Keep copies of the parameters", "safe", edits)
+    if "ctx" in about:
+        for edits in silent.copied_in_ctx(code, name):
+            yield place.candidate("Keep a copy for the backward", "safe", edits)
+    if "backward of this Function" in about and isinstance(place.target, ast.Name):
+        edits = silent.copied_gradient(code, place.statement, place.target.id)
+        yield place.candidate("Write a copy of the gradient", "safe", edits)
+    if "occur again" in about or "occurs again" in about or "names a place twice" in about:
+        added = silent.accumulated(code, place.statement)
+        if added is not None:
+            yield place.candidate("Add for each index", "safe", added)
 
 
 def _inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

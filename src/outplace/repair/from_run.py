@@ -88,10 +88,11 @@ class Repair:
     def _words_for(self, evidence: Evidence) -> str:
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
         if kinds == {"stepped"}:
-            return (
-                "which of the remedies is meant (another order of steps and backwards, a second forward, a detach) "
-                "is not in the evidence"
-            )
+            meant = "which remedy is meant (another order, a second forward, a detach) is not in the evidence"
+            if evidence.moment is None:
+                return meant
+            step, backward = evidence.moment["step_line"], evidence.moment["backward_line"]
+            return f"a step in line {step} comes before the backward in line {backward}, and {meant}"
         return "no rewrite that I know could be proved right"
 
     def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:

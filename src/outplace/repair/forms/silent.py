@@ -68,6 +68,83 @@ def kept_state(code: Code) -> list[list[Edit]]:
     return found
 
 
+def own_entries(code: Code) -> list[list[Edit]]:
+    """For each `[x] * n`: a list with an x for each entry."""
+    found: list[list[Edit]] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            items, times = (node.left, node.right) if isinstance(node.left, ast.List) else (node.right, node.left)
+            if isinstance(items, ast.List) and len(items.elts) == 1 and isinstance(items.elts[0], ast.Call):
+                text = f"[{code.text(items.elts[0])} for _ in range({code.text(times)})]"
+                found.append([code.replaced(node, text)])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.fromkeys" and len(node.args) == 2:
+            keys, value = (code.text(argument) for argument in node.args)
+            found.append([code.replaced(node, f"{{key: {value} for key in {keys}}}")])
+    return found
+
+
+def kept_copies(code: Code, name: str) -> list[list[Edit]]:
+    """A clone wherever this tensor is appended to a list."""
+    edits = [
+        Edit(end, end, ".clone()")
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("append")
+        if len(node.args) == 1 and ast.unparse(node.args[0]) == name
+        for end in [code.span(node.args[0])[1]]
+    ]
+    return [edits] if edits else []
+
+
+def kept_parameters(code: Code) -> list[list[Edit]]:
+    """Clones in comprehensions that keep the parameters themselves."""
+    found: list[list[Edit]] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.ListComp | ast.DictComp):
+            over = ast.unparse(node.generators[0].iter)
+            value = node.elt if isinstance(node, ast.ListComp) else node.value
+            bare = isinstance(value, ast.Name)
+            if ("parameters(" in over or "state_dict(" in over) and (bare or ast.unparse(value).endswith(".data")):
+                end = code.span(value)[1]
+                found.append([Edit(end, end, ".detach().clone()" if bare else ".clone()")])
+    return found
+
+
+def copied_in_ctx(code: Code, name: str) -> list[list[Edit]]:
+    """What a Function keeps as an attribute of its ctx becomes a copy."""
+    found: list[list[Edit]] = []
+    for node in ast.walk(code.tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Attribute)
+            and isinstance(node.value, ast.Name)
+        ):
+            if ast.unparse(node.targets[0].value) == "ctx":
+                end = code.span(node.value)[1]
+                found.append([Edit(end, end, ".clone()")])
+    return found
+
+
+def copied_gradient(code: Code, statement: ast.stmt, name: str) -> list[Edit]:
+    """The Function's backward writes a copy of the gradient it was given."""
+    start = code.span(statement)[0]
+    return [Edit(start, start, f"{name} = {name}.clone()\n{code.indent(statement)}")]
+
+
+def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`y[index] += v` as an operation that adds for each index."""
+    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Subscript):
+        return None
+    index, value = statement.target.slice, statement.value
+    if isinstance(index, ast.Tuple | ast.Slice) or isinstance(value, ast.Constant):
+        return None
+    sign = {ast.Add: "", ast.Sub: "-"}.get(type(statement.op))
+    if sign is None:
+        return None
+    text = code.text(value) if isinstance(value, ast.Name | ast.Call | ast.Attribute) else f"({code.text(value)})"
+    holder = code.text(statement.target.value)
+    return [code.replaced(statement, f"{holder}.index_put_(({code.text(index)},), {sign}{text}, accumulate=True)")]
+
+
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
     """`.copy()` behind the `.numpy()` that an array came from, or before it goes into `from_numpy`."""
     while isinstance(target, ast.Subscript):
