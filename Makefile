@@ -32,6 +32,7 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/updates.py --out build/updates
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth src/outplace/runtime/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

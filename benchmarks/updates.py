@@ -29,6 +29,9 @@ from torch import Tensor
 
 from outplace import at, blend, to_mask
 
+sys.path.insert(0, str(Path(__file__).parent))
+from updates_picture import draw
+
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
@@ -432,9 +435,9 @@ def main() -> None:
     records = run(options.device, sizes, wanted)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / f"updates-{options.device}.json").write_text(
-            json.dumps({"about": about, "records": records}, indent=1) + "\n"
-        )
+        results = options.out / f"updates-{options.device}.json"
+        results.write_text(json.dumps({"about": about, "records": records}, indent=1) + "\n")
+        draw(results, results.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
