@@ -3,8 +3,8 @@
     python benchmarks/reclaim_harm.py [FOLDER ...]     # the programs of tests/cases where none is given
 
 Each program is run from beginning to end, reclaimed, and run again with all changes written: it must end with the same
-exit code and print the same, and a program that fails must fail as before. Every run is a fork of a process that has torch
-loaded, so that the start-up is paid once.
+exit code and print the same, and a program that fails must fail as before. Every run is a fork of a process that has
+torch loaded, so that the start-up is paid once.
 """
 
 from __future__ import annotations

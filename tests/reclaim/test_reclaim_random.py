@@ -45,7 +45,7 @@ def program(seed: int) -> str:
     return HEAD + "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(3))
 def test_what_is_suggested_changes_no_bit(tmp_path, block):
     torch.set_num_threads(1)
     made = 0
