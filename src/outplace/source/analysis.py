@@ -28,15 +28,16 @@ _WRITES = re.compile(
       \.\w*[a-z0-9]_\(                                            # x.add_(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
     | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
-    | \binplace\s*=\s*True | \bout\s*= | \.data\b | \.step\(       # flags and steps
-    | (?i:(?:re|rre|leaky_?re|[cs]?e|si)lu6?|mish|hard\w+|threshold|dropout[123]?d?)      # relu(x, True)
-      \((?:[^()]|\([^()]*\)){0,200}?\bTrue\b
+    | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
     | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
     | _foreach_\w*_\( | aten\.\w*_\b
     """,
     re.VERBOSE | re.MULTILINE,
 )
 """What a function must contain to be worth running by itself."""
+
+_BY_POSITION = re.compile(r"(?i:lu6?|mish|hard\w+|threshold|dropout[123]?d?)\((?:[^()]|\([^()]*\)){0,200}?\bTrue\b")
+"""An in-place flag without its name: `relu(x, True)`."""
 
 _TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__|^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
 """A program that trains may write in other files; a module may be built to write."""
@@ -57,7 +58,7 @@ class Checked:
 
 def check_file(path: str, source: str, project: Project) -> Checked:
     """Finds the in-place bugs of one file."""
-    if "torch" not in source or not (_WRITES.search(source) or _TRAINS.search(source)):
+    if "torch" not in source or not (_writes(source) or _TRAINS.search(source)):
         return Checked([], None, ())
     first_read = len(project.read)
     try:
@@ -127,13 +128,20 @@ def _text(module: Module, node: ast.AST) -> str:
     return "\n".join(module.lines[first - 1 : last])
 
 
+def _writes(text: str) -> bool:
+    return bool(_WRITES.search(text) or ("True" in text and _BY_POSITION.search(text)))
+
+
 def _worth_running(module: Module, function: Function, owner: Class | None) -> bool:
     """Does it write or train by itself, or run modules that may have been built to write?"""
     text = _text(module, function.node)
-    if _WRITES.search(text) or "backward(" in text:
+    if _writes(text) or "backward(" in text:
         return True
     name = getattr(function.node, "name", "")
-    return owner is not None and name.startswith("forward") and "inplace" in _text(module, owner.node)
+    if owner is None or not name.startswith("forward"):
+        return False
+    made = _text(module, owner.node)
+    return "inplace" in made or ("True" in made and _BY_POSITION.search(made) is not None)
 
 
 def _functions(module: Module) -> list[tuple[Function, Class | None]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from outplace.source.values import Scope
 
 _LARGEST = 2_000_000
-_MOST_KEPT = 1_500_000
+_MOST_KEPT = 2_500_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about a hundred times its text."""
 
 

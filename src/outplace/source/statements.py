@@ -132,9 +132,12 @@ def _arms(interpreter: Interpreter, arms: list[Callable[[], int]]) -> int:
 
 def _join_names(interpreter: Interpreter, names: dict[str, Value], ends: list[dict[str, Value]]) -> None:
     names.clear()
-    for name in dict.fromkeys(name for end in ends for name in end):
-        values = [end[name] for end in ends if name in end]
-        names[name] = values[0] if all(value is values[0] for value in values) else join(values)
+    names.update(ends[0])
+    for end in ends[1:]:
+        for name, value in end.items():
+            before = names.get(name)
+            if before is not value:
+                names[name] = value if before is None else join([before, value])
 
 
 def _join_attributes(interpreter: Interpreter, ends: list[dict[Any, tuple[dict[str, Value], str, Value]]]) -> None:
