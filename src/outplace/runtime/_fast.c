@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <frameobject.h>
+#include <stddef.h>
 #include <stdint.h>
 #if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
@@ -81,23 +82,48 @@ static int note(PyObject *place)
     return 0;
 }
 
-PyDoc_STRVAR(mark_doc, "mark(statement)\n--\n\nA statement of the user's own code begins.");
+/* -- calls that Python does not count ------------------------------------------------------------------------------
+ *
+ * A built-in function counts as a level of recursion. A program that recurses to the limit would then fail in our mark,
+ * with other words and one level too early. An object with a vectorcall of its own is called without being counted.
+ */
 
-static PyObject *mark(PyObject *module, PyObject *statement)
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    const char *name;
+} Mark;
+
+static PyObject *mark_repr(Mark *self)
 {
-    if (note(statement) < 0)
+    return PyUnicode_FromFormat("<compiled %s>", self->name);
+}
+
+static PyTypeObject mark_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.runtime._fast.Mark",
+    .tp_doc = "A function that marked code calls.",
+    .tp_basicsize = sizeof(Mark),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Mark, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_repr = (reprfunc)mark_repr,
+};
+
+/* mark(statement): a statement of the user's own code begins. */
+static PyObject *mark(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
+{
+    if (PyVectorcall_NARGS(count) != 1)
+        return PyErr_Format(PyExc_TypeError, "mark() takes a statement");
+    if (note(args[0]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(at_doc, "at(value, statement)\n--\n\nMarks in the middle of a statement.");
-
-static PyObject *at(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* at(value, statement): marks in the middle of a statement. */
+static PyObject *at(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "at() takes a value and a statement");
-        return NULL;
-    }
+    if (PyVectorcall_NARGS(count) != 2)
+        return PyErr_Format(PyExc_TypeError, "at() takes a value and a statement");
     if (note(args[1]) < 0)
         return NULL;
     Py_INCREF(args[0]);
@@ -227,10 +253,10 @@ static PyObject *versions(PyObject *module, PyObject *groups)
     return packed;
 }
 
-PyDoc_STRVAR(back_doc, "back(value=None, _mark=None)\n--\n\nA function of the user's own code returns or yields.");
-
-static PyObject *back(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+/* back(value=None, _mark=None): a function of the user's own code returns or yields. */
+static PyObject *back(PyObject *self, PyObject *const *args, size_t given, PyObject *names)
 {
+    Py_ssize_t count = PyVectorcall_NARGS(given);
     PyObject *value = count > 0 ? args[0] : Py_None;
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     for (Py_ssize_t i = 0; i < named; i++)
@@ -355,9 +381,6 @@ static PyTypeObject lookup_type = {
 };
 
 static PyMethodDef functions[] = {
-    {"mark", mark, METH_O, mark_doc},
-    {"at", (PyCFunction)(void (*)(void))at, METH_FASTCALL, at_doc},
-    {"back", (PyCFunction)(void (*)(void))back, METH_FASTCALL | METH_KEYWORDS, back_doc},
     {"connect", connect, METH_VARARGS, connect_doc},
     {"frames_to_own_code", frames_to_own_code, METH_O, frames_doc},
     {"versions", versions, METH_O, versions_doc},
@@ -368,13 +391,36 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "outplace.runtime._fast", .m_size = -1, .m_methods = functions};
 
+static int add(PyObject *module, const char *name, PyObject *object)
+{
+    if (object == NULL || PyModule_AddObject(module, name, object) == 0)
+        return object == NULL ? -1 : 0;
+    Py_DECREF(object);
+    return -1;
+}
+
+static PyObject *new_mark(const char *name, vectorcallfunc call)
+{
+    Mark *made = PyObject_New(Mark, &mark_type);
+    if (made != NULL) {
+        made->call = call;
+        made->name = name;
+    }
+    return (PyObject *)made;
+}
+
 PyMODINIT_FUNC PyInit__fast(void)
 {
+    if (PyType_Ready(&mark_type) < 0 || PyType_Ready(&lookup_type) < 0)
+        return NULL;
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyType_Ready(&lookup_type) < 0)
+    if (module == NULL)
         return NULL;
     Py_INCREF(&lookup_type);
-    if (PyModule_AddObject(module, "Lookup", (PyObject *)&lookup_type) < 0)
+    if (add(module, "Lookup", (PyObject *)&lookup_type) < 0 || add(module, "mark", new_mark("mark", mark)) < 0 ||
+        add(module, "at", new_mark("at", at)) < 0 || add(module, "back", new_mark("back", back)) < 0) {
+        Py_DECREF(module);
         return NULL;
+    }
     return module;
 }
