@@ -395,7 +395,7 @@ def _kept(place: Place) -> Iterator[Candidate]:
         for edits in silent.kept_parameters(code):
             yield place.candidate("Keep copies of the parameters", "safe", edits)
     if "ctx" in about:
-        for edits in silent.copied_in_ctx(code, name):
+        for edits in silent.copied_in_ctx(code):
             yield place.candidate("Keep a copy for the backward", "safe", edits)
     if "backward of this Function" in about and isinstance(place.target, ast.Name):
         edits = silent.copied_gradient(code, place.statement, place.target.id)

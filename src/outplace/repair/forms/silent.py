@@ -75,10 +75,10 @@ def own_entries(code: Code) -> list[list[Edit]]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             items, times = (node.left, node.right) if isinstance(node.left, ast.List) else (node.right, node.left)
             if isinstance(items, ast.List) and len(items.elts) == 1 and isinstance(items.elts[0], ast.Call):
-                text = f"[{code.text(items.elts[0])} for _ in range({code.text(times)})]"
+                text = f"[{code.segment(items.elts[0])} for _ in range({code.segment(times)})]"
                 found.append([code.replaced(node, text)])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.fromkeys" and len(node.args) == 2:
-            keys, value = (code.text(argument) for argument in node.args)
+            keys, value = (code.segment(argument) for argument in node.args)
             found.append([code.replaced(node, f"{{key: {value} for key in {keys}}}")])
     return found
 
@@ -109,16 +109,13 @@ def kept_parameters(code: Code) -> list[list[Edit]]:
     return found
 
 
-def copied_in_ctx(code: Code, name: str) -> list[list[Edit]]:
+def copied_in_ctx(code: Code) -> list[list[Edit]]:
     """What a Function keeps as an attribute of its ctx becomes a copy."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Attribute)
-            and isinstance(node.value, ast.Name)
-        ):
-            if ast.unparse(node.targets[0].value) == "ctx":
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            target = node.targets[0]
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "ctx":
                 end = code.span(node.value)[1]
                 found.append([Edit(end, end, ".clone()")])
     return found
@@ -140,9 +137,9 @@ def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
     sign = {ast.Add: "", ast.Sub: "-"}.get(type(statement.op))
     if sign is None:
         return None
-    text = code.text(value) if isinstance(value, ast.Name | ast.Call | ast.Attribute) else f"({code.text(value)})"
-    holder = code.text(statement.target.value)
-    return [code.replaced(statement, f"{holder}.index_put_(({code.text(index)},), {sign}{text}, accumulate=True)")]
+    text = code.segment(value) if isinstance(value, ast.Name | ast.Call | ast.Attribute) else f"({code.segment(value)})"
+    holder = code.segment(statement.target.value)
+    return [code.replaced(statement, f"{holder}.index_put_(({code.segment(index)},), {sign}{text}, accumulate=True)")]
 
 
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
