@@ -1,9 +1,12 @@
 """Runs the Python blocks of pages, each page in a child of a process that has torch already.
 
-stdin: a JSON list of `{"page", "folder", "blocks": [[name, source], ...]}`; stdout: one line a page, `page<TAB>fault`.
+stdin: a JSON list of `{"page", "folder", "blocks": [[name, set-up, source], ...]}`; stdout: one line a page,
+`page<TAB>fault`. Source with prompts (`>>>`) is held against the output that it shows.
 """
 
 import contextlib
+import doctest
+import io
 import json
 import os
 import sys
@@ -16,10 +19,17 @@ def run(page: dict) -> str:
     os.chdir(page["folder"])
     sys.path.insert(0, page["folder"])
     names = {"__name__": "__main__"}
-    for name, source in page["blocks"]:
+    for name, setup, source in page["blocks"]:
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                exec(compile(source, name, "exec"), names)
+                exec(compile(setup, f"{name} (set-up)", "exec"), names)
+                if not source.startswith(">>>"):
+                    exec(compile(source, name, "exec"), names)
+                    continue
+            told = io.StringIO()
+            test = doctest.DocTestParser().get_doctest(source + "\n", names, name, None, 0)
+            if doctest.DocTestRunner().run(test, out=told.write, clear_globs=False).failed:
+                return told.getvalue()
         except BaseException as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             return f"{name}: {type(error).__name__}: {error} (line {last.lineno})"

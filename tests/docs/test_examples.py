@@ -77,8 +77,7 @@ def python_faults(tmp_path_factory):
             name = str(block.page.relative_to(ROOT))
             if name not in pages:
                 pages[name] = {"page": name, "folder": str(folder_for(block.page, made)), "blocks": []}
-            setup = block.notes.get("setup", "")
-            pages[name]["blocks"].append([block.name, f"{setup}\n{block.text}"])
+            pages[name]["blocks"].append([block.name, block.notes.get("setup", ""), block.text])
     command = [sys.executable, str(ROOT / "tests" / "docs" / "run_python.py")]
     done = subprocess.run(command, input=json.dumps(list(pages.values())), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
