@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What `make bench` checks the speed of `outplace check` on: by default the installed torch's own Python files.
+TREE ?=
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .PHONY: run test lint chromium bench docs clean
@@ -33,6 +35,7 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/updates.py --out build/updates
+	$(BIN)/python benchmarks/check_speed.py $(TREE)
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth src/outplace/runtime/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,23 @@
+"""What Python itself does with abstract values: builtins, containers, iteration, comparison, truth."""
+
+from outplace.source.python_model.containers import extend, is_exact, item, iterate, method, set_item, spread, unpacked
+from outplace.source.python_model.libraries import call_outside
+from outplace.source.python_model.values import binary, builtin, compare, hashable, truth, unary
+
+__all__ = [
+    "binary",
+    "builtin",
+    "call_outside",
+    "compare",
+    "extend",
+    "hashable",
+    "is_exact",
+    "item",
+    "iterate",
+    "method",
+    "set_item",
+    "spread",
+    "truth",
+    "unary",
+    "unpacked",
+]

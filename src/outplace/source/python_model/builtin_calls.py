@@ -1,0 +1,173 @@
+"""The builtin functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Bound,
+    Class,
+    Const,
+    Dictionary,
+    Items,
+    Plain,
+    Super,
+    Tensor,
+    Unknown,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+from outplace.source.python_model.containers import is_exact, iterate, set_item
+
+_MOST_NUMBERS = 4
+"""Longer ranges are not gone through one by one."""
+
+
+def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    ends = [arg.value for arg in args if isinstance(arg, Const) and isinstance(arg.value, int)]
+    if args and len(ends) == len(args) and (len(ends) < 3 or ends[2]):
+        numbers = range(*ends)
+        shown = numbers if len(numbers) <= _MOST_NUMBERS else numbers[:2]
+        items: list[Value] = [Const(number) for number in shown]
+        return Items(items, rest=PLAIN if len(numbers) > len(shown) else None)
+    first: list[Value] = [Const(0)] if len(args) == 1 else [arg for arg in args[:1] if isinstance(arg, Const)]
+    return Items(first, rest=PLAIN)
+
+
+def _zip(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    columns = [iterate(interpreter, arg, node, most=8) for arg in args]
+    exact = any(is_exact(arg) for arg in args)
+    length = min((len(column) for column in columns), default=0)
+    rows: list[Value] = [Items([column[place] for column in columns], "tuple") for place in range(length)]
+    return Items(rows, rest=None if exact or not rows else rows[-1])
+
+
+def _enumerate(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    items = iterate(interpreter, args[0], node, most=8) if args else []
+    rows: list[Value] = [Items([Const(place), item], "tuple") for place, item in enumerate(items)]
+    exact = bool(args) and is_exact(args[0])
+    return Items(rows, rest=None if exact or not rows else Items([PLAIN, items[-1]], "tuple"))
+
+
+def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    if not args:
+        return Items([])
+    if isinstance(args[0], Unknown):
+        return UNKNOWN
+    if isinstance(args[0], Items):
+        return Items(list(args[0].items), "list", args[0].rest)
+    items = iterate(interpreter, args[0], node, most=16)
+    return Items(items, "list", None if is_exact(args[0]) else join(items))
+
+
+def as_dict(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: ast.AST) -> Value:
+    """`dict(...)`."""
+    made = Dictionary(dict(args[0].items), args[0].rest) if args and isinstance(args[0], Dictionary) else Dictionary()
+    if args and isinstance(args[0], Items):
+        for pair in args[0].items:
+            if isinstance(pair, Items) and len(pair.items) == 2:
+                set_item(made, pair.items[0], pair.items[1])
+    made.items.update(keywords)
+    return made
+
+
+def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    """`map(f, ...)`, run at once."""
+    if len(args) < 2:
+        return UNKNOWN
+    rows = zip(*(iterate(interpreter, arg, node, most=8) for arg in args[1:]), strict=False)
+    made = [interpreter.call(args[0], list(row), {}, node) for row in rows]
+    return Items(made, "list", None if is_exact(args[1]) else join(made))
+
+
+def _sum(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    total: Value = args[1] if len(args) > 1 else Const(0)
+    for item_value in iterate(interpreter, args[0], node, most=4) if args else []:
+        total = interpreter.binary(ast.Add(), total, item_value, node)
+    return total
+
+
+def _isinstance(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    if len(args) != 2:
+        return PLAIN
+    from outplace.source import torch_model
+
+    kinds = args[1].items if isinstance(args[1], Items) else [args[1]]
+    answers = [torch_model.is_instance(args[0], kind) for kind in kinds]
+    if True in answers:
+        return Const(True)
+    return PLAIN if None in answers else Const(False)
+
+
+def _getattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    if len(args) >= 2 and isinstance(args[1], Const) and isinstance(args[1].value, str):
+        found = interpreter.attribute(args[0], args[1].value, node)
+        return found if not isinstance(found, Bound) or len(args) == 2 else join([found, args[2]])
+    return UNKNOWN
+
+
+def _setattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    if len(args) == 3 and isinstance(args[1], Const) and isinstance(args[1].value, str):
+        interpreter.set_attribute(args[0], args[1].value, args[2], node)
+    return NONE
+
+
+def _super(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    frame = next((frame for frame in reversed(interpreter.frames) if frame.function and frame.function.owner), None)
+    if len(args) == 2 and isinstance(args[0], Class):
+        return Super(args[1], args[0])
+    if frame is None or frame.function is None or frame.function.owner is None:
+        return UNKNOWN
+    node = frame.function.node
+    first = node.args.args[0].arg if node.args.args else ""
+    receiver = frame.scope.names.get(first)
+    return Super(receiver, frame.function.owner) if receiver is not None else UNKNOWN
+
+
+def _first(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    items = iterate(interpreter, args[0], node) if args else []
+    return items[0] if items else UNKNOWN
+
+
+def _same(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    return args[0] if args else UNKNOWN
+
+
+def _reversed(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    if args and isinstance(args[0], Items):
+        return Items(list(reversed(args[0].items)), "list", args[0].rest)
+    return _as_list(interpreter, args, {}, node)
+
+
+def _length(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    if args and isinstance(args[0], Tensor) and args[0].shape and args[0].shape[0] is not None:
+        return Const(args[0].shape[0])
+    if args and isinstance(args[0], Items) and args[0].rest is None:
+        return Const(len(args[0].items))
+    return PLAIN
+
+
+def _extreme(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+    items = args if len(args) > 1 else iterate(interpreter, args[0], node) if args else []
+    return PLAIN if all(isinstance(item, Plain | Const) for item in items) else join(items)
+
+
+CALLS: dict[str, Any] = {
+    "range": _range, "zip": _zip, "enumerate": _enumerate, "list": _as_list, "tuple": _as_list, "set": _as_list,
+    "sorted": _as_list, "dict": as_dict, "map": as_mapped, "sum": _sum, "isinstance": _isinstance, "getattr": _getattr,
+    "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed, "len": _length,
+    "max": _extreme, "min": _extreme, "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
+}  # fmt: skip
+
+PLAIN_BUILTINS = {
+    "int", "float", "str", "bool", "abs", "print", "open", "hasattr", "callable", "type", "id", "hash", "repr", "round",
+    "any", "all", "format", "input", "ord", "chr", "bytes", "pow", "divmod", "issubclass", "vars", "dir",
+}  # fmt: skip

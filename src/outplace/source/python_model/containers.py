@@ -1,0 +1,255 @@
+"""Lists, tuples, dicts: their items, their methods, and going through them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.source import records
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Bound,
+    Choice,
+    Class,
+    Const,
+    Dictionary,
+    Done,
+    Instance,
+    Items,
+    Layer,
+    Plain,
+    Tensor,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+from outplace.source.python_model.values import hashable
+
+
+def item(holder: Value, key: Value) -> Value:
+    """`holder[key]` without tensors."""
+    if isinstance(holder, Items):
+        return _sequence_item(holder, key)
+    if isinstance(holder, Dictionary):
+        if isinstance(key, Const) and hashable(key.value) and key.value in holder.items:
+            return holder.items[key.value]
+        if isinstance(key, Const) and holder.rest is not None:
+            return holder.rest
+        everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
+        return join(everything) if everything and not isinstance(key, Const) else UNKNOWN
+    if isinstance(holder, Layer):
+        return _layer_item(holder, key)
+    if isinstance(holder, Plain):
+        return Plain(holder.storage, whole=False)
+    if isinstance(holder, Const):
+        return PLAIN
+    return UNKNOWN
+
+
+def _sequence_item(holder: Items, key: Value) -> Value:
+    if isinstance(key, Const) and isinstance(key.value, int) and not isinstance(key.value, bool):
+        if -len(holder.items) <= key.value < len(holder.items) and (holder.rest is None or key.value >= 0):
+            return holder.items[key.value]
+        return holder.any_item() if holder.rest is not None else UNKNOWN
+    if isinstance(key, Const) and isinstance(key.value, slice):
+        try:
+            return Items(holder.items[key.value], holder.kind, holder.rest)
+        except (TypeError, ValueError):
+            return UNKNOWN
+    if isinstance(key, Bound) and key.function == "slice":
+        return Items([], holder.kind, holder.any_item())
+    return holder.any_item()
+
+
+def _layer_item(holder: Layer, key: Value) -> Value:
+    children = list(holder.children.values())
+    if isinstance(key, Const) and isinstance(key.value, str):
+        return holder.children.get(key.value, UNKNOWN)
+    if isinstance(key, Const) and isinstance(key.value, int):
+        return children[key.value] if -len(children) <= key.value < len(children) else join(children)
+    if isinstance(key, Const) and isinstance(key.value, slice):
+        part = Layer(holder.kind, holder.options)
+        names = list(holder.children)[key.value]
+        part.children = {name: holder.children[name] for name in names}
+        return part
+    return join(children) if children else UNKNOWN
+
+
+def set_item(holder: Value, key: Value, value: Value) -> None:
+    """`holder[key] = value` without tensors."""
+    if isinstance(holder, Dictionary):
+        if isinstance(key, Const) and hashable(key.value):
+            holder.items[key.value] = value
+        else:
+            holder.rest = value if holder.rest is None else join([holder.rest, value])
+    elif isinstance(holder, Items):
+        if (
+            isinstance(key, Const)
+            and isinstance(key.value, int)
+            and -len(holder.items) <= key.value < len(holder.items)
+        ):
+            holder.items[key.value] = value
+        elif not (isinstance(key, Const) and isinstance(key.value, slice)):
+            holder.rest = value if holder.rest is None else join([holder.rest, value])
+    elif isinstance(holder, Layer) and isinstance(key, Const):
+        holder.children[str(key.value)] = value
+
+
+def extend(holder: Items, value: Value) -> None:
+    """Adds all items of another container."""
+    if isinstance(value, Items):
+        holder.items.extend(value.items)
+        if value.rest is not None:
+            holder.rest = value.rest if holder.rest is None else join([holder.rest, value.rest])
+    else:
+        holder.rest = UNKNOWN
+
+
+def spread(value: Value) -> list[Value]:
+    """The items of `*value`."""
+    if isinstance(value, Items):
+        return [*value.items, *([value.rest] if value.rest is not None and not value.items else [])]
+    if isinstance(value, Layer):
+        return list(value.children.values())
+    if isinstance(value, Dictionary):
+        return [Const(key) for key in value.items]
+    return [UNKNOWN]
+
+
+def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) -> list[Value]:
+    """The values that `a, b, c = value` binds."""
+    if isinstance(value, Items) and value.items:
+        rest = value.rest if value.rest is not None else UNKNOWN
+        return [*value.items, *[rest] * (count - len(value.items))]
+    if isinstance(value, Items) and value.rest is not None:
+        return [value.rest] * count
+    if isinstance(value, Instance) and value.cls.fields is not None:
+        return [value.names.get(field, UNKNOWN) for field in value.cls.fields]
+    if isinstance(value, Tensor) and value.known:
+        from outplace.source import torch_model
+
+        views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
+        return unpacked(interpreter, views, count, node) if isinstance(views, Items) else [views] * count
+    if isinstance(value, Const | Plain):
+        return [PLAIN] * count
+    return [UNKNOWN] * count
+
+
+def is_exact(value: Value) -> bool:
+    """Is every item of it known?"""
+    if isinstance(value, Items):
+        return value.rest is None
+    return isinstance(value, Dictionary | Layer)
+
+
+def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
+    """What a loop variable stands for, round by round; `least` rounds where their number is not known."""
+    if isinstance(value, Items):
+        items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
+        if value.rest is not None and len(items) < least:
+            items = [*items, *[value.rest] * (least - len(items))]
+        return items
+    if isinstance(value, Dictionary):
+        keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
+        return keys or ([UNKNOWN] * least if value.rest is not None else [])
+    if isinstance(value, Layer):
+        if value.kind.endswith("Dict"):
+            return [Const(name) for name in list(value.children)[:most]]
+        return list(value.children.values())[:most]
+    if isinstance(value, Tensor):
+        from outplace.source import torch_model
+
+        views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
+        return iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
+    if isinstance(value, Instance):
+        children = _module_children(value)
+        return children[:most] if children else [UNKNOWN] * least
+    if isinstance(value, Choice):
+        return [item for option in value.options for item in iterate(interpreter, option, node, 2)]
+    return [PLAIN if isinstance(value, Plain | Const) else UNKNOWN] * least
+
+
+def _module_children(value: Instance) -> list[Value]:
+    from outplace.source import torch_model
+
+    return list(torch_model.children_of(value).values())
+
+
+def method(
+    interpreter: Interpreter, receiver: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """A method of a Python value; None where nothing is known of it."""
+    if isinstance(receiver, Items):
+        if name in ("append", "appendleft") and args and isinstance(args[0], Tensor):
+            from outplace.source import torch_model
+
+            torch_model.check_appended(interpreter, receiver, args[0])
+        return _list_method(receiver, name, args)
+    if isinstance(receiver, Dictionary):
+        return _dict_method(receiver, name, args)
+    if isinstance(receiver, Plain | Const):
+        return Plain()  # it may be an array, which a tensor is made of later
+    if isinstance(receiver, Class) and name == "__init__":
+        return NONE
+    if isinstance(receiver, Instance):
+        return records.parser_method(receiver, name, args, keywords)
+    if isinstance(receiver, Done):
+        return receiver.result if name in ("result", "get", "wait") else PLAIN
+    return None
+
+
+def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
+    if name in ("append", "add", "appendleft") and args:
+        if len(holder.items) < 64:
+            holder.items.append(args[0])
+        return NONE
+    if name == "extend" and args:
+        extend(holder, args[0])
+        return NONE
+    if name == "insert" and len(args) > 1:
+        holder.items.insert(0, args[1])
+        return NONE
+    if name in ("pop", "popleft"):
+        if holder.items:
+            return holder.items.pop(0 if name == "popleft" else -1)
+        return holder.rest if holder.rest is not None else UNKNOWN
+    if name == "clear":
+        holder.items.clear()
+        return NONE
+    if name == "copy":
+        return Items(list(holder.items), holder.kind, holder.rest)
+    return PLAIN if name in ("index", "count", "sort", "reverse") else UNKNOWN
+
+
+def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
+    everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
+    if name == "items":
+        pairs: list[Value] = [Items([Const(key), value], "tuple") for key, value in holder.items.items()]
+        return Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
+    if name == "values":
+        return Items(list(holder.items.values()), rest=holder.rest)
+    if name == "keys":
+        return Items([Const(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
+    if name in ("get", "pop", "setdefault") and args:
+        default = args[1] if len(args) > 1 else NONE
+        if isinstance(args[0], Const) and hashable(args[0].value):
+            if args[0].value in holder.items:
+                found = holder.items[args[0].value]
+                if name == "pop":
+                    del holder.items[args[0].value]
+                return found
+            if name == "setdefault":
+                holder.items[args[0].value] = default
+            return default if holder.rest is None else join([holder.rest, default])
+        return join([*everything, default])
+    if name == "update" and args and isinstance(args[0], Dictionary):
+        holder.items.update(args[0].items)
+        return NONE
+    if name == "copy":
+        return Dictionary(dict(holder.items), holder.rest)
+    return UNKNOWN

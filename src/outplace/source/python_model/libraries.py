@@ -1,0 +1,180 @@
+"""Functions of Python's own and of other libraries."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import records
+from outplace.source.values import (
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Bound,
+    Const,
+    Dictionary,
+    Done,
+    Instance,
+    Items,
+    Layer,
+    Outside,
+    Plain,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+from outplace.source.python_model.builtin_calls import CALLS, PLAIN_BUILTINS, as_dict, as_mapped
+from outplace.source.python_model.containers import extend, iterate, spread
+
+# Libraries whose results are surely no tensors.
+_NO_TENSORS = {
+    "numpy", "math", "random", "os", "sys", "time", "json", "logging", "argparse", "re", "pathlib", "datetime",
+    "pandas", "matplotlib", "scipy", "sklearn", "csv", "pickle", "shutil", "string", "io", "gc", "warnings",
+    "cv2", "PIL",
+}  # fmt: skip
+
+
+def call_outside(
+    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """A call of a builtin or of another library's function."""
+    library, _, function = name.partition(".")
+    if name == "builtins.dict.fromkeys" and len(args) > 1:
+        return _one_for_all(args[0], args[1])
+    if library == "builtins":
+        run = CALLS.get(function)
+        if run is not None:
+            found = run(interpreter, args, keywords, node)
+            return found if isinstance(found, Value) else UNKNOWN
+        return PLAIN if function in PLAIN_BUILTINS else UNKNOWN
+    if library == "operator" and function in _IN_PLACE_OPERATORS and len(args) == 2:
+        return _operator(interpreter, function, args, node)
+    if library == "asyncio":
+        return Items(list(args), "tuple") if function == "gather" else args[0] if args else NONE
+    if name == "threading.Thread" and "target" in keywords:
+        given = keywords.get("args")
+        interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
+        return PLAIN
+    if library == "copy" and args:
+        return (
+            args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
+        )
+    if name == "functools.partial" and args:
+        return _partial(args, keywords)
+    if name == "functools.reduce" and len(args) > 1:
+        return _reduce(interpreter, args, node)
+    if name in ("concurrent.futures.ThreadPoolExecutor", "multiprocessing.pool.ThreadPool"):
+        return Outside("pool")
+    if name in ("pool.map", "pool.imap"):
+        return as_mapped(interpreter, args, keywords, node)
+    if name in ("pool.submit", "pool.apply_async") and args:
+        return Done(interpreter.call(args[0], args[1:], keywords, node))
+    if name == "concurrent.futures.as_completed" and args:
+        return args[0]
+    if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):
+        return _collection(interpreter, name, args, node)
+    if name in ("itertools.count", "itertools.repeat", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
+        return args[0] if name.endswith("tqdm") and args else PLAIN
+    if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser"):
+        return records.make(interpreter, name, args, keywords)
+    if library == "numpy":
+        return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)
+    return PLAIN if library in _NO_TENSORS else UNKNOWN
+
+
+_WRITES_ARRAY = {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
+
+
+def _numpy(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """A function of numpy: it may write an array that shares its memory with a tensor."""
+    from outplace.source import torch_model
+
+    written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
+    if isinstance(written, Plain) and written.storage is not None:
+        torch_model.numpy_write(interpreter, written.storage, node)
+        return written
+    return Plain(_shared_memory(args) if function in ("asarray", "reshape", "ravel", "squeeze") else None)
+
+
+def _one_for_all(keys: Value, value: Value) -> Value:
+    """`dict.fromkeys(keys, value)`."""
+    names = spread(keys) if isinstance(keys, Items) else []
+    if isinstance(value, Tensor):
+        value.many = True
+    return Dictionary({key.value: value for key in names if isinstance(key, Const)}, value)
+
+
+_IN_PLACE_OPERATORS: dict[str, ast.operator] = {
+    "iadd": ast.Add(), "isub": ast.Sub(), "imul": ast.Mult(), "itruediv": ast.Div(), "ipow": ast.Pow(),
+}  # fmt: skip
+
+
+def _operator(interpreter: Interpreter, function: str, args: list[Value], node: ast.AST) -> Value:
+    """`operator.iadd(x, y)`: what `x += y` does."""
+    from outplace.source import torch_model
+
+    if isinstance(args[0], Tensor):
+        names = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_"}
+        return torch_model.run_op(interpreter, names[function], args, {}, node, method=True)
+    return interpreter.binary(_IN_PLACE_OPERATORS[function], args[0], args[1], node)
+
+
+def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:
+    items = iterate(interpreter, args[1], node, most=4)
+    if len(args) > 2:
+        items = [args[2], *items]
+    total = items[0] if items else UNKNOWN
+    for item_value in items[1:]:
+        total = interpreter.call(args[0], [total, item_value], {}, node)
+    return total
+
+
+def _shared_memory(args: list[Value]) -> Any:
+    return args[0].storage if args and isinstance(args[0], Plain | Tensor) else None
+
+
+def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:
+    return Bound(args[0], args[1]) if len(args) == 2 and not keywords else args[0] if len(args) == 1 else UNKNOWN
+
+
+def _collection(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
+    if name == "collections.deque":
+        return Items(list(args[0].items) if args and isinstance(args[0], Items) else [], "list")
+    if name == "itertools.chain":
+        made = Items([])
+        for argument in args:
+            extend(made, argument)
+        return made
+    return as_dict(interpreter, args if name == "collections.OrderedDict" else [], {}, node)
+
+
+def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -> Value:
+    """A copy with memory of its own all the way down."""
+    if id(value) in seen:
+        return seen[id(value)]
+    from outplace.source import torch_model
+
+    if isinstance(value, Tensor):
+        made: Value = torch_model.copied(interpreter, value)
+    elif isinstance(value, Items):
+        made = Items([_deep_copy(interpreter, item, seen) for item in value.items], value.kind, value.rest)
+    elif isinstance(value, Dictionary):
+        made = Dictionary({key: _deep_copy(interpreter, item, seen) for key, item in value.items.items()}, value.rest)
+    elif isinstance(value, Instance):
+        made = Instance(value.cls)
+        seen[id(value)] = made
+        made.names.update({name: _deep_copy(interpreter, item, seen) for name, item in value.names.items()})
+    elif isinstance(value, Layer):
+        made = Layer(value.kind, value.options)
+        made.training, made.sizes = value.training, value.sizes
+        made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
+        made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
+    else:
+        made = value
+    seen[id(value)] = made
+    return made

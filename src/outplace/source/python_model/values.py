@@ -1,0 +1,158 @@
+"""Operators, comparisons and truth of values that are no tensors."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import TYPE_CHECKING, Any
+
+from outplace.source.values import (
+    PLAIN,
+    UNKNOWN,
+    Choice,
+    Class,
+    Const,
+    Dictionary,
+    Function,
+    Instance,
+    Items,
+    Layer,
+    Optimizer,
+    Outside,
+    Plain,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+_BUILTINS = {name: Outside(f"builtins.{name}") for name in dir(__import__("builtins"))}
+
+_OPERATORS: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+_COMPARISONS: dict[type[ast.cmpop], Any] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+def builtin(name: str) -> Value:
+    """A name that no scope binds."""
+    return _BUILTINS.get(name, UNKNOWN)
+
+
+def hashable(value: Any) -> bool:
+    """Can it be a key?"""
+    return isinstance(value, str | int | float | bool | bytes | type(None))
+
+
+def truth(value: Value) -> bool | None:
+    """Is it true? None where that cannot be known."""
+    if isinstance(value, Const):
+        return bool(value.value) if not isinstance(value.value, slice) else True
+    if isinstance(value, Items):
+        return True if value.items else None if value.rest is not None else False
+    if isinstance(value, Dictionary):
+        return True if value.items else None if value.rest is not None else False
+    if isinstance(value, Function | Class | Layer | Instance | Torch | Optimizer):
+        return True
+    if isinstance(value, Choice):
+        known = {truth(option) for option in value.options}
+        return known.pop() if len(known) == 1 else None
+    return None
+
+
+def binary(op: ast.operator, left: Value, right: Value) -> Value:
+    """An operation without tensors."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return _constant_binary(op, left.value, right.value)
+    if isinstance(left, Items) and isinstance(right, Items) and isinstance(op, ast.Add):
+        rests = [side.rest for side in (left, right) if side.rest is not None]
+        return Items([*left.items, *right.items], left.kind, join(rests) if rests else None)
+    if isinstance(op, ast.Mult) and (isinstance(left, Items) or isinstance(right, Items)):
+        items, times = (left, right) if isinstance(left, Items) else (right, left)
+        assert isinstance(items, Items)
+        count = times.value if isinstance(times, Const) and isinstance(times.value, int) else 2
+        copies = items.items * max(0, min(count, 4))
+        if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
+            items.items[0].many = True
+        return Items(copies, items.kind, items.rest or (items.any_item() if len(copies) > 0 else None))
+    if isinstance(left, Plain | Const | Items) and isinstance(right, Plain | Const | Items):
+        return PLAIN
+    return UNKNOWN
+
+
+def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
+    run = _OPERATORS.get(type(op))
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    if run is None or not (numbers or (isinstance(left, str) and isinstance(right, str))):
+        return PLAIN
+    try:
+        made = run(left, right)
+    except (ArithmeticError, TypeError, ValueError):
+        return PLAIN
+    too_large = (isinstance(made, int) and abs(made) > 1 << 62) or (isinstance(made, str) and len(made) > 1000)
+    return PLAIN if too_large else Const(made)
+
+
+def unary(op: ast.unaryop, value: Value) -> Value:
+    """`-x`, `~x`, `+x` without tensors."""
+    if isinstance(value, Const) and isinstance(value.value, int | float):
+        return Const(-value.value) if isinstance(op, ast.USub) else value if isinstance(op, ast.UAdd) else PLAIN
+    return PLAIN if isinstance(value, Plain | Const) else UNKNOWN
+
+
+def compare(interpreter: Interpreter, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """`left op right`."""
+    if isinstance(op, ast.Is | ast.IsNot):
+        return _identity(op, left, right)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        from outplace.source import torch_model
+
+        if isinstance(op, ast.In | ast.NotIn):
+            return PLAIN
+        return torch_model.fresh(interpreter, requires_grad=False, dtype="bool")
+    if isinstance(op, ast.In | ast.NotIn):
+        return _contains(op, left, right)
+    if isinstance(left, Const) and isinstance(right, Const) and type(op) in _COMPARISONS:
+        try:
+            return Const(bool(_COMPARISONS[type(op)](left.value, right.value)))
+        except TypeError:
+            return PLAIN
+    return PLAIN if isinstance(left, Plain | Const) and isinstance(right, Plain | Const) else UNKNOWN
+
+
+def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
+    same: bool | None = None
+    for one, other in ((left, right), (right, left)):
+        could_be = isinstance(one, Unknown | Choice) or (isinstance(one, Tensor) and not one.known)
+        if isinstance(other, Const) and other.value is None and not could_be:
+            same = isinstance(one, Const) and one.value is None
+    if isinstance(left, Const) and isinstance(right, Const) and same is None:
+        same = left.value is right.value
+    return PLAIN if same is None else Const(same == isinstance(op, ast.Is))
+
+
+def _contains(op: ast.cmpop, left: Value, right: Value) -> Value:
+    found: bool | None = None
+    if isinstance(left, Const) and isinstance(right, Dictionary) and right.rest is None and hashable(left.value):
+        found = left.value in right.items
+    elif (
+        isinstance(left, Const)
+        and isinstance(right, Const)
+        and isinstance(left.value, str)
+        and isinstance(right.value, str)
+    ):
+        found = left.value in right.value
+    elif isinstance(left, Const) and isinstance(right, Items) and right.rest is None:
+        constants = [item.value for item in right.items if isinstance(item, Const)]
+        found = left.value in constants if len(constants) == len(right.items) else None
+    return PLAIN if found is None else Const(found == isinstance(op, ast.In))
