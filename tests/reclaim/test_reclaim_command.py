@@ -84,6 +84,7 @@ def test_an_endless_training_is_looked_at_for_some_steps_changed_and_proved(tmp_
     }
     assert data["proof"] | {"done": True, "steady": True, "losses": 2, "gradients": 2, "parameters": 2} == data["proof"]
     assert data["peak"]["after"] == data["peak"]["expected"] < data["peak"]["before"]
+    assert "+    nn.Linear(32, 128), nn.LeakyReLU(inplace=True)" in data["diff"]
     assert "bit for bit" in done.stderr
     page = (tmp_path / "o.html").read_text()
     assert page.count("<polyline") == 2

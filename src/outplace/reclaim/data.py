@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,14 +52,10 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
             "reproducible_algorithms": outcome.exact,
         },
         "alive_at_peak": by_line(recording, advice.account, advice.before.moment),
-        "diff": "".join(_diff(path, text) for path, text in outcome.texts.items()),
+        "diff": "".join(
+            unified(under_cwd(path), outcome.originals[path], text) for path, text in outcome.texts.items()
+        ),
     }
-
-
-def _diff(path: str, text: str) -> str:
-    from outplace.repair.files import read
-
-    return unified(under_cwd(path), read(path).text, text)
 
 
 def where(recording: Recording, moment: int) -> dict[str, Any] | None:
@@ -75,8 +72,10 @@ def where(recording: Recording, moment: int) -> dict[str, Any] | None:
     }
 
 
-def by_line(recording: Recording, account: Account, moment: int) -> list[dict[str, Any]]:
-    """What was alive at a moment, by the line that made it, largest first."""
+def by_line(
+    recording: Recording, account: Account, moment: int, moved: Mapping[str, Mapping[int, int]] | None = None
+) -> list[dict[str, Any]]:
+    """What was alive at a moment, by the line that made it, largest first; `moved` has other numbers for lines."""
     totals: dict[tuple[str | None, int | None, str], int] = {}
     for number in account.alive_at(moment):
         maker = recording.storages[number].maker
@@ -84,7 +83,11 @@ def by_line(recording: Recording, account: Account, moment: int) -> list[dict[st
         if maker is not None:
             operation = recording.operations[maker]
             place = recording.places[operation.place]
-            key = (under_cwd(place[0][0]) if place else None, place[0][1] if place else None, operation.name)
+            key = (None, None, operation.name)
+            if place:
+                file, line = place[0][:2]
+                line = (moved or {}).get(file, {}).get(line, line)
+                key = (under_cwd(file), line, operation.name.removesuffix("_"))
         totals[key] = totals.get(key, 0) + account.nbytes(number)
     ranked = sorted(totals.items(), key=lambda item: -item[1])
     return [{"file": file, "line": line, "operation": name, "bytes": size} for (file, line, name), size in ranked]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -75,17 +76,17 @@ def _timeline(outcome: Outcome) -> Markup:
     after = None
     if outcome.after is not None and outcome.after.recording is not None:
         after = Account(outcome.after.recording).curve().values
-    top = max(before) or 1
+    top, count = max(before) or 1, max(len(before), len(after or ()))
     rows = [Markup("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>").format(WIDTH, HEIGHT, "Memory over time")]
-    rows += _backwards(outcome.first.recording)
+    rows += _backwards(outcome.first.recording, count)
     for part in (0, 0.25, 0.5, 0.75, 1):
         y = _y(part * top, top)
         rows.append(Markup("<line class='grid' x1='{}' x2='{}' y1='{}' y2='{}'/>").format(_LEFT, WIDTH, y, y))
         label = Markup("<text x='{}' y='{}' text-anchor='end'>{}</text>")
         rows.append(label.format(_LEFT - 8, y + 4, size(part * top)))
-    rows.append(_line(before, top, "before"))
+    rows.append(_line(before, count, top, "before"))
     if after is not None:
-        rows.append(_line(after, top, "after"))
+        rows.append(_line(after, count, top, "after"))
     words = "red: as it is" + ("; green: with the changes" if after is not None else "")
     label = Markup("<text x='{}' y='{}'>{}</text>")
     rows.append(label.format(_LEFT, HEIGHT - 8, f"operations, in the order they ran; shaded: backward; {words}"))
@@ -93,9 +94,8 @@ def _timeline(outcome: Outcome) -> Markup:
     return Markup("\n").join(rows)
 
 
-def _backwards(recording: Recording) -> list[Markup]:
-    count = max(len(recording.operations), 1)
-    scale = (WIDTH - _LEFT) / count
+def _backwards(recording: Recording, count: int) -> list[Markup]:
+    scale = (WIDTH - _LEFT) / max(count, 1)
     shade = Markup("<rect class='back' x='{:.1f}' y='{}' width='{:.1f}' height='{}'/>")
     height = HEIGHT - _TOP - _BOTTOM
     found = recording.backwards[:200]
@@ -106,12 +106,12 @@ def _y(value: float, top: int) -> float:
     return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top, 1)
 
 
-def _line(values: Sequence[int], top: int, kind: str) -> Markup:
+def _line(values: Sequence[int], count: int, top: int, kind: str) -> Markup:
     """The highest of each stretch: a peak is never smoothed away."""
-    width = max(1, -(-len(values) // _POINTS))
-    heights = [max(values[start : start + width]) for start in range(0, len(values), width)]
-    scale = (WIDTH - _LEFT) / max(len(heights) - 1, 1)
-    points = " ".join(f"{_LEFT + number * scale:.1f},{_y(height, top)}" for number, height in enumerate(heights))
+    width = max(1, -(-count // _POINTS))
+    scale = (WIDTH - _LEFT) / max(count, 1)
+    heights = [(start, max(values[start : start + width])) for start in range(0, len(values), width)]
+    points = " ".join(f"{_LEFT + start * scale:.1f},{_y(height, top)}" for start, height in heights)
     return Markup("<polyline class='{}' points='{}'/>").format(kind, points)
 
 
@@ -121,8 +121,13 @@ def _line(values: Sequence[int], top: int, kind: str) -> Markup:
 def _bars(outcome: Outcome) -> Markup:
     """What is alive at the peak, by the line that made it."""
     assert outcome.first.recording is not None and outcome.advice is not None
-    before = _totals(outcome.first.recording)
-    after = _totals(outcome.after.recording) if outcome.after is not None and outcome.after.recording else None
+    before = _totals(outcome.first.recording, {})
+    after = None
+    if outcome.after is not None and outcome.after.recording is not None:
+        after = _totals(
+            outcome.after.recording,
+            {path: _old_lines(outcome.originals[path], new) for path, new in outcome.texts.items()},
+        )
     names = sorted(before, key=lambda name: -before[name])[:_LINES]
     most = max(before.values(), default=1)
     height = (2 * _BAR + 14) * len(names) + 8
@@ -144,14 +149,22 @@ def _bar(kind: str, value: int, most: int, y: int) -> Markup:
     return bar + Markup("<text x='{:.1f}' y='{}'>{}</text>").format(width + 6, y + 9, size(value))
 
 
-def _totals(recording: Recording) -> dict[str, int]:
-    """By file and operation: lines move when a `del` is put in."""
+def _totals(recording: Recording, moved: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     account = Account(recording)
     totals: dict[str, int] = {}
-    for entry in by_line(recording, account, account.curve().moment):
+    for entry in by_line(recording, account, account.curve().moment, moved):
         name = f"{entry['file']}:{entry['line']} {entry['operation']}" if entry["file"] else entry["operation"]
         totals[name] = totals.get(name, 0) + entry["bytes"]
     return totals
+
+
+def _old_lines(before: str, after: str) -> dict[int, int]:
+    """Where the lines of a changed file stood before: a `del` has moved those after it."""
+    old, new = before.split("\n"), after.split("\n")
+    found: dict[int, int] = {}
+    for _, first, _, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        found.update({line + 1: first + line - start + 1 for line in range(start, end)})
+    return found
 
 
 def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:

@@ -25,6 +25,8 @@ class Outcome:
     """The run with all changes; None where there are none, or none was tried."""
     texts: dict[str, str] = field(default_factory=dict)
     """The changed files."""
+    originals: dict[str, str] = field(default_factory=dict)
+    """The program's own files as they were."""
     rejected: list[Suggestion] = field(default_factory=list)
     """What looked safe and was not: with it the program computed something else."""
     unsteady: bool = False
@@ -51,6 +53,7 @@ class Reclaim:
         if outcome.trouble or recording is None:
             return outcome
         texts = {path: text for path in recording.files if (text := _text(path)) is not None}
+        outcome.originals = texts
         files = Files(texts, may_read=False)
         outcome.advice = advise(recording, files)
         wanted = [*outcome.advice.paying, *(outcome.advice.others if self._everything else ())]

@@ -235,15 +235,13 @@ class Reuses:
     def _because(self, reuses: Iterable[Reuse]) -> str:
         reuses = list(reuses)
         makers = sorted({_plain(self._maker(reuse).name) for reuse in reuses})
-        made_by = " or ".join(makers) if len(makers) < 4 else "the operations before it"
+        made_by = f"{' and '.join(makers)} do" if len(makers) > 1 else f"{makers[0]} does"
         name = reuses[0].operation.name
         if any(reuse.by_result for reuse in reuses):
-            return (
-                f"{made_by} does not keep this result, {name} keeps it and {name}_ does not: it needs what it returns"
-            )
+            return f"{made_by} not keep it; {name} does, but {name}_ needs only what it returns"
         if all(reuse.at_once for reuse in reuses):
-            return f"{made_by} does not keep this result, and it is gone after this line anyway"
-        return f"{made_by} does not keep this result, and nobody reads it after this line"
+            return f"{made_by} not keep it, and after this line it is gone anyway"
+        return f"{made_by} not keep it, and nobody reads it after this line"
 
 
 def _is_a_function(node: ast.Attribute) -> bool:
