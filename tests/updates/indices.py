@@ -95,10 +95,10 @@ def values(draw: st.DrawFn, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
 
 def low_thresholds(monkeypatch: Any) -> None:
     """Lets small tensors take the ways that are meant for large ones."""
-    from outplace.updates import at, kernels, pieces
+    from outplace.updates import kernels, pieces, place
 
     monkeypatch.setattr(kernels, "CPU_ELEMENTS", 0)
-    monkeypatch.setattr(at, "_SMALL", 0) if hasattr(at, "_SMALL") else None
+    monkeypatch.setattr(place, "_SMALL", 0)
     monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0})
     monkeypatch.setattr(on_cpu, "BLOCK", 4)
     monkeypatch.setattr(on_cpu, "GRAIN", 1)

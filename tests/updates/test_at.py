@@ -135,6 +135,19 @@ def test_a_mask_of_the_rank_of_x_broadcasts() -> None:
     mask = torch.rand(2, 1, 1, 5) < 0.5
     assert torch.equal(at(scores)[mask].set(-1.0), scores.masked_fill(mask, -1.0))
     assert torch.equal(at(scores)[mask].add(1), torch.where(mask, scores + 1, scores))
+    wide = mask.expand(scores.shape)
+    v = torch.rand(int(wide.sum()))
+    assert torch.equal(at(scores)[mask].set(v), reference(scores, wide, v))
+    assert torch.equal(at(scores)[mask].mul(v), reference(scores, wide, scores[wide] * v))
+
+
+def test_all_of_x_replaced_is_no_view_of_the_value() -> None:
+    x, v = torch.rand(2, 3), torch.rand(3)
+    for index in (slice(None), ..., (), None, (slice(None), slice(None)), torch.ones(2, 3) > 0):
+        for result in (at(x)[index].set(v if not isinstance(index, torch.Tensor) else x), at(x)[index].add(0.0)):
+            assert result.untyped_storage().data_ptr() not in (v.data_ptr(), x.data_ptr())
+    batched = torch.func.vmap(lambda v: at(x)[:].set(v))(v[None])
+    assert torch.equal(batched[0], v.expand(2, 3)) and batched.data_ptr() != v.data_ptr()
 
 
 def test_outside_the_mask_nothing_reaches_a_gradient() -> None:

@@ -13,7 +13,7 @@ from outplace.updates.arithmetic import ADD, SUB, Arithmetic
 
 def to_mask(index_: Any, *, like: Tensor) -> Tensor:
     """A bool tensor of `like`'s shape, True exactly where `like[index]` reads; any index that `like[index]` takes."""
-    from outplace.updates.at import at
+    from outplace.updates.place import at
 
     return at(torch.zeros(like.shape, dtype=torch.bool, device=like.device))[index_].set(True)
 
@@ -37,6 +37,7 @@ def put(x: Tensor, mask: Tensor, dim: int, value: Any) -> Tensor:
     if not mode.looks_at_values(x, mask, value):
         return torch.where(wide, _in_order(x, mask, dim, value), x)
     value = _counted(x, mask, dim, value)
+    mask = mask.expand(x.shape[dim : dim + mask.dim()])
     if dim == 0:
         return torch.index_put(x, (mask,), value)
     return torch.ops.aten.index_put.default(x, [None] * dim + [mask], value)

@@ -1,6 +1,6 @@
 """The short ways for what is common: each looks at as little as it can, and returns None for what it does not know.
 
-A small update is a few microseconds of ATen, so a microsecond of Python counts. `at.update` knows everything, and
+A small update is a few microseconds of ATen, so a microsecond of Python counts. `place.update` knows everything, and
 explains what is wrong; whatever fails here is tried again there.
 """
 

@@ -20,9 +20,9 @@ def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor:
         if done is not None:
             return done
     if isinstance(part, Tensor) and not (one is None and mode.eager()):
-        return _into(
-            x, [item for item in view if item is not None], 0, _without_new_axes(view, part.expand(x[view].shape))
-        )
+        items = [item for item in view if item is not None]
+        part = _without_new_axes(view, part.expand(x[view].shape))
+        return part.clone() if all(item == FULL for item in items) else _into(x, items, 0, part)
     copy = x.clone()
     copy[view] = part
     return copy
