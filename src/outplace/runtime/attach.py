@@ -65,7 +65,7 @@ def _set_guard() -> None:
     if _torch_is_here() and (_guards or "outplace.runtime.guard" in sys.modules):
         from outplace.runtime import guard
 
-        guard.set(_guards > 0 and attached(), _way == "marks")
+        guard.switch(_guards > 0 and attached(), _way == "marks")
 
 
 def _torch_is_here() -> bool:
@@ -213,6 +213,8 @@ def _watch_errors(way: Way) -> None:
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if ranks.launched():
             _uncaught.extend(diagnose.take_out(error))
+            old_hook(kind, error, error.__traceback__)
+            return
         diagnose.examine(error)
         diagnose.trim(error)
         old_hook(kind, error, error.__traceback__)

@@ -249,7 +249,7 @@ active = False
 _mode: _Mode | None = None
 
 
-def set(on: bool, marks: bool) -> None:
+def switch(on: bool, marks: bool) -> None:
     """Starts or stops looking, on this thread; `marks` says whether the user's statements can be watched."""
     global active, _mode, _marks_run
     _marks_run = marks
