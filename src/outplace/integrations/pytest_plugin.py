@@ -47,8 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _wanted(config: pytest.Config) -> bool:
-    options = config.known_args_namespace
-    return bool(options.outplace or options.outplace_guard or config.getini("outplace"))
+    given = (config.option, config.known_args_namespace)  # conftests are loaded before the options are final
+    asked = any(getattr(options, name, False) for options in given for name in ("outplace", "outplace_guard"))
+    return asked or bool(config.getini("outplace"))
 
 
 # -- recording ------------------------------------------------------------------------------------------------------

@@ -109,18 +109,23 @@ def essence(diagnosis: Diagnosis) -> str:
 
 
 def _take(path: str, owner: int) -> bool:
-    """Only one process can be the first to make a file."""
+    """Only one process can be the first to make a file. Where the folder is gone each speaks for itself."""
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(str(owner))
     except FileExistsError:
         return False
+    except OSError:
+        return True
     return True
 
 
 def _content(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return "?"
 
 
 def _wait(until: Callable[[], bool], seconds: float) -> None:

@@ -87,8 +87,11 @@ def _new_folder() -> str:
 
 def _is_last_rank(folder: str) -> bool:
     """Have all ranks of this machine come to their ends? One that was killed never says so; see `_sweep`."""
-    Path(folder, f"{os.getpid()}.ended").touch()
-    return sum(name.endswith(".ended") for name in os.listdir(folder)) >= ranks.here()
+    try:
+        Path(folder, f"{os.getpid()}.ended").touch()
+        return sum(name.endswith(".ended") for name in os.listdir(folder)) >= ranks.here()
+    except OSError:  # it is gone
+        return False
 
 
 _A_DAY = 24 * 60 * 60
@@ -121,7 +124,10 @@ def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
 
 
 def _ranks_by_bug(folder: str) -> dict[str, list[int]]:
-    return {bug: found for bug, (_, found) in _bugs(_parts(folder)).items()}
+    try:
+        return {bug: found for bug, (_, found) in _bugs(_parts(folder)).items()}
+    except OSError:  # the other ranks have come to their ends
+        return {}
 
 
 class _Report:
