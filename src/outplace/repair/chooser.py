@@ -397,8 +397,11 @@ def _kept(place: Place) -> Iterator[Candidate]:
     if "ctx" in about:
         for edits in silent.copied_in_ctx(code):
             yield place.candidate("Keep a copy for the backward", "safe", edits)
-    if "backward of this Function" in about and isinstance(place.target, ast.Name):
-        edits = silent.copied_gradient(code, place.statement, place.target.id)
+    written = place.target
+    while isinstance(written, ast.Subscript):
+        written = written.value
+    if "backward of this Function" in about and isinstance(written, ast.Name):
+        edits = silent.copied_gradient(code, place.statement, written.id)
         yield place.candidate("Write a copy of the gradient", "safe", edits)
     if "occur again" in about or "occurs again" in about or "names a place twice" in about:
         added = silent.accumulated(code, place.statement)
