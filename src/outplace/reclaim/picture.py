@@ -76,7 +76,8 @@ def _timeline(outcome: Outcome) -> Markup:
     after = None
     if outcome.after is not None and outcome.after.recording is not None:
         after = Account(outcome.after.recording).curve().values
-    top, count = max(before) or 1, max(len(before), len(after or ()))
+    top, count = max(before) or 1, len(before)
+    marks = _marks(outcome.first.recording)
     rows = [Markup("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>").format(WIDTH, HEIGHT, "Memory over time")]
     rows += _backwards(outcome.first.recording, count)
     for part in (0, 0.25, 0.5, 0.75, 1):
@@ -84,9 +85,9 @@ def _timeline(outcome: Outcome) -> Markup:
         rows.append(Markup("<line class='grid' x1='{}' x2='{}' y1='{}' y2='{}'/>").format(_LEFT, WIDTH, y, y))
         label = Markup("<text x='{}' y='{}' text-anchor='end'>{}</text>")
         rows.append(label.format(_LEFT - 8, y + 4, size(part * top)))
-    rows.append(_line(before, count, top, "before"))
-    if after is not None:
-        rows.append(_line(after, count, top, "after"))
+    rows.append(_line(before, [float(number) for number in range(count)], count, top, "before"))
+    if after is not None and outcome.after is not None and outcome.after.recording is not None:
+        rows.append(_line(after, _moments(_marks(outcome.after.recording), marks), count, top, "after"))
     words = "red: as it is" + ("; green: with the changes" if after is not None else "")
     label = Markup("<text x='{}' y='{}'>{}</text>")
     rows.append(label.format(_LEFT, HEIGHT - 8, f"operations, in the order they ran; shaded: backward; {words}"))
@@ -106,12 +107,28 @@ def _y(value: float, top: int) -> float:
     return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top, 1)
 
 
-def _line(values: Sequence[int], count: int, top: int, kind: str) -> Markup:
+def _marks(recording: Recording) -> list[int]:
+    """The moments by which two runs are laid over each other: where backwards begin and end."""
+    inner = [moment for backward in recording.backwards for moment in (backward.began, backward.ended)]
+    return [0, *inner, len(recording.operations)]
+
+
+def _moments(own: list[int], other: list[int]) -> list[float]:
+    """For each operation of a run the moment in the other run at which it is drawn."""
+    if len(own) != len(other):
+        own, other = [0, own[-1]], [0, other[-1]]
+    found: list[float] = []
+    for start, end, first, last in zip(own, own[1:], other, other[1:], strict=False):
+        found += [first + (last - first) * step / (end - start) for step in range(end - start)]
+    return found
+
+
+def _line(values: Sequence[int], moments: Sequence[float], count: int, top: int, kind: str) -> Markup:
     """The highest of each stretch: a peak is never smoothed away."""
-    width = max(1, -(-count // _POINTS))
+    width = max(1, -(-len(values) // _POINTS))
     scale = (WIDTH - _LEFT) / max(count, 1)
-    heights = [(start, max(values[start : start + width])) for start in range(0, len(values), width)]
-    points = " ".join(f"{_LEFT + start * scale:.1f},{_y(height, top)}" for start, height in heights)
+    heights = [(moments[start], max(values[start : start + width])) for start in range(0, len(moments), width)]
+    points = " ".join(f"{_LEFT + moment * scale:.1f},{_y(height, top)}" for moment, height in heights)
     return Markup("<polyline class='{}' points='{}'/>").format(kind, points)
 
 
