@@ -10,7 +10,7 @@ from pathlib import Path
 
 from killing import BUG, MANY, half_written, lay_out, repaired
 
-from outplace.cli.repairing import _write_all
+from outplace.cli.repairing import write_all
 from outplace.repair import files
 
 
@@ -34,7 +34,7 @@ def test_the_writing_of_run_fix_is_killed(tmp_path):
         if child == 0:
             while True:
                 now = {path: files.read(path) for path in paths}
-                _write_all({path: new if one.data == old else old for path, one in now.items()}, now)
+                write_all({path: new if one.data == old else old for path, one in now.items()}, now)
         time.sleep(choose.random() / 50)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

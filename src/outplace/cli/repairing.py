@@ -64,22 +64,22 @@ class Repairing:
     def _changed(self, outcome: from_run.Outcome, console: Console) -> None:
         documents = {path: files.read(path) for path in outcome.texts}
         if self._write:
-            _write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+            write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
         console.print()
         for path, text in outcome.texts.items():
-            _show_diff(unified(_shown(path), documents[path].text, text), console)
+            show_diff(unified(shown(path), documents[path].text, text), console)
         console.print()
         for proof in outcome.proofs:
             _say(console, proof.title, "bold")
             _say(console, f"  loss: {proof.loss}")
             _say(console, f"  gradients: {proof.gradient}")
-        where = ", ".join(_shown(path) for path in outcome.texts)
+        where = ", ".join(shown(path) for path in outcome.texts)
         ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
         done = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
         _say(console, f"{done}: no in-place error is left, and {ran}.", "green")
 
 
-def _write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None:
+def write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None:
     """All files or none: what is written already is put back if one cannot be."""
     written: list[str] = []
     try:
@@ -94,7 +94,8 @@ def _write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> Non
         raise OutplaceError(f"{path}: {error}; nothing was changed") from error
 
 
-def _show_diff(diff: str, console: Console) -> None:
+def show_diff(diff: str, console: Console) -> None:
+    """A unified diff in colours."""
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in diff.splitlines():
         console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
@@ -104,7 +105,8 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
+    """A path as it is shown: from the working folder where it lies in it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from outplace.cli.errors import OutplaceError
-from outplace.cli.repairing import _show_diff, _shown, _write_all
+from outplace.cli.repairing import show_diff, shown, write_all
 from outplace.reclaim import table
 from outplace.reclaim.data import as_data
 from outplace.reclaim.proving import Outcome, Reclaim
@@ -62,11 +62,11 @@ class Command:
         documents = {path: files.read(path) for path in outcome.texts}
         console.print()
         for path, text in outcome.texts.items():
-            _show_diff(unified(_shown(path), documents[path].text, text), console)
+            show_diff(unified(shown(path), documents[path].text, text), console)
         if not self._fix:
             return
-        _write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
-        names = ", ".join(_shown(path) for path in outcome.texts)
+        write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+        names = ", ".join(shown(path) for path in outcome.texts)
         try:
             holds = self._reclaim.holds_on_disk(outcome)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -121,7 +122,8 @@ class Trials:
             except subprocess.TimeoutExpired:
                 return 0, True
             except KeyboardInterrupt:
-                process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
                 raise
             finally:
                 if process.poll() is None:
