@@ -79,7 +79,8 @@ def on_config(config):
 def on_files(files, config):
     """Adds what lies elsewhere: the kinds, the changelog, and for Japanese the pictures and what is not translated."""
     language = config.theme["language"]
-    made = {"kinds/index.md": _overview(language), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    made = {"kinds/index.md": _overview(language), "changelog.md": changelog}
     made |= {f"kinds/{kind.code}.md": (PAGES / f"{kind.code}.md").read_text("utf-8") for kind in KINDS}
     for name, text in made.items():
         if files.get_file_from_path(name) is None:
