@@ -173,11 +173,12 @@ _appended: dict[Instruction, tuple[weakref.ref[torch.Tensor], int, int]] = {}
 
 
 def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
+    if tensor.is_inference() or tensor._version == 0:
+        return  # most of what is appended, in recurrent models at every step: new results that nobody has written
     line = (frame.f_code, frame.f_lasti)
     known = _appended.get(line)
     if known is None or id(known[0]()) != id(tensor):
-        if not tensor.is_inference():
-            _appended[line] = weakref.ref(tensor), tensor._version, _next_number()
+        _appended[line] = weakref.ref(tensor), tensor._version, _next_number()
     elif known[1] != tensor._version and silent.worth_a_look(line):
         silent.guarded(lambda: _report_appended(tensor, known[2]))
         verdict.raise_if_strict()
