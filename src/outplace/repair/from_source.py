@@ -12,6 +12,7 @@ from outplace.repair.bug import Candidate, of_finding
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict
 from outplace.repair.files import Files
+from outplace.repair.patch import unified
 from outplace.repair.place import Style
 
 MOST_ROUNDS = 60
@@ -100,7 +101,10 @@ class _Repair:
             settled = self._settle(text, finding, findings, 0)
         except Exception:  # an analysis must not fail for want of a remedy
             return None
-        return None if settled is None else (Fix(settled[2].title, settled[2].safety), settled[0])
+        if settled is None:
+            return None
+        new, _, candidate = settled
+        return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
 
     def _to_do(self, finding: Finding) -> bool:
         return self.wanted(finding) and (self.unsafe or finding.severity == "error" or _is_hook(finding))
