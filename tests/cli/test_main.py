@@ -112,7 +112,7 @@ def test_a_program_without_torch_leaves_an_empty_report(tmp_path, source, code):
     (tmp_path / "o.json").write_text("stale")
     ending = outplace(tmp_path, "run", "--json", "o.json", "prog.py", TMPDIR=str(tmp_path))
     report = json.loads((tmp_path / "o.json").read_text())
-    assert report == {"schema": 1, "outplace": package.__version__, "torch": None, "diagnoses": []}
+    assert report == {"schema": 1, "outplace": package.__version__, "torch": None, "diagnoses": [], "sources": {}}
     assert ending.code == code
     if code not in (-9, 6) and "execv" not in source:
         assert not list(tmp_path.glob("outplace-*"))

@@ -234,5 +234,7 @@ def test_install_lasts_for_the_rest_of_the_program(tmp_path):
 
 
 def test_the_public_names():
-    assert set(outplace.__all__) == {"WrongGradientError", "__version__", "install", "watch"}
+    updates = {"at", "blend", "functional", "to_mask"}
+    assert set(outplace.__all__) == {"WrongGradientError", "__version__", "install", "watch", *updates}
+    assert all(hasattr(outplace, name) for name in outplace.__all__)
     assert sys.modules["outplace"].watch is outplace.watch

@@ -28,7 +28,8 @@ def started(frame: FrameType | None = None) -> None:
     """A backward pass begins (called from inside torch's function, whose frame it is)."""
     frame = frame or sys._getframe(1)
     record.add_backward(frame.f_back)
-    silent.examine_backward(frame)
+    if silent.wants_to_look():
+        silent.examine_backward(frame)
 
 
 def finished() -> None:

@@ -263,6 +263,10 @@ if fast.compiled is not None:
     frames_to_own_code = fast.compiled.frames_to_own_code
 
 
+_new: Any = tuple.__new__
+"""Makes a named tuple without a call in Python: at every step and backward, it is worth that."""
+
+
 def add_write(write: Write) -> None:
     """Notes a write; the older half is dropped when there are too many."""
     writes = _main.writes if _get_ident() == _main_thread else current().writes
@@ -271,10 +275,10 @@ def add_write(write: Write) -> None:
         del writes[: WRITES_KEPT // 2]
 
 
-def add_step(step: Step) -> None:
-    """Notes an optimizer step."""
+def add_step(*fields: Any) -> None:
+    """Notes an optimizer step, given as the fields of a `Step` but for its moment."""
     steps = _main.steps if _get_ident() == _main_thread else current().steps
-    steps.append(step)
+    steps.append(_new(Step, (_next_number(), *fields)))
     if len(steps) > STEPS_KEPT:
         del steps[: STEPS_KEPT // 2]
 
@@ -282,6 +286,6 @@ def add_step(step: Step) -> None:
 def add_backward(frame: FrameType | None) -> None:
     """Notes that a backward pass starts."""
     backwards = _main.backwards if _get_ident() == _main_thread else current().backwards
-    backwards.append(Backward(_next_number(), frames_to_own_code(frame)))
+    backwards.append(_new(Backward, (_next_number(), frames_to_own_code(frame))))
     if len(backwards) > STEPS_KEPT:
         del backwards[: STEPS_KEPT // 2]

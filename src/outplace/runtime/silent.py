@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
@@ -119,22 +119,28 @@ def affords(tensor: torch.Tensor) -> bool:
 
 # -- at backward --------------------------------------------------------------------------------------------------
 
-also: list[tuple[Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
-"""Others who want to see the nodes of a backward that starts: a cheap question first, then the look."""
+also: list[tuple[Sized, Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
+"""Others who want to see the nodes of a backward that starts: what they have noted, has it changed, then the look."""
 
 running: dict[int, list[Hit]] = {}
 """What is being looked at, for each backward that runs (they may be nested)."""
 
 
-def examine_backward(frame: FrameType) -> None:
-    """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
+def wants_to_look() -> bool:
+    """A backward starts: is there anything to look for?"""
     global _backwards
     _backwards += 1
-    wanted = bool(_hidden) or guard.active
-    for asks, _ in also:
-        wanted = wanted or asks()
-    if wanted:
-        guarded(lambda: _examine(frame))
+    if _hidden or guard.active:
+        return True
+    for noted, has_changed, _ in also:  # noqa: SIM110  (a generator costs more than all of this)
+        if noted and has_changed():
+            return True
+    return False
+
+
+def examine_backward(frame: FrameType) -> None:
+    """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
+    guarded(lambda: _examine(frame))
 
 
 def finish_backward(frame: FrameType) -> None:
@@ -159,7 +165,7 @@ def _examine(frame: FrameType) -> None:
     outputs = frame.f_locals.get("t_outputs", ())
     nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
     hits = [hit for node in nodes for hit in _suspicious(node)] if _hidden else []
-    for _, look in also:
+    for _, _, look in also:
         look(nodes)
     if guard.active:
         explained = {(hit.node, hit.saved_as) for hit in hits}

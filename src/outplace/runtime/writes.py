@@ -24,7 +24,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime import fast, record
 from outplace.runtime.aliases import is_untracked
-from outplace.runtime.record import WHOLE, Instruction, Region, Step, Write, frames_to_own_code
+from outplace.runtime.record import WHOLE, Instruction, Region, Write, frames_to_own_code
 from outplace.runtime.usercode import own_files
 
 # In-place in name only: they change no value that a graph could need.
@@ -381,7 +381,7 @@ class _StepHooks:
                     if len(versions) != 8 * len(known.parameters):
                         known = self._meet(optimizer)
                     frames = frames_to_own_code(_get_frame(1))
-                    record.add_step(Step(_next_number(), known.name, frames, known.parameters, before, versions))
+                    record.add_step(known.name, frames, known.parameters, before, versions)
                 return
 
     def _meet(self, optimizer: Any) -> _Known:
