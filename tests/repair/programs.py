@@ -26,8 +26,9 @@ _BINARY = [
 ]  # fmt: skip
 _VIEW = [
     "{a}", "{a}.view(4, 3).view(3, 4)", "{a}[:]", "{a}.T.T", "{a}.detach()", "{a}.reshape(-1).view(3, 4)",
-    "{a}[:1].expand(3, 4)", "{a}.narrow(0, 0, 3)", "{a}.contiguous()", "{a}.unsqueeze(0).squeeze(0)",
+    "{a}[:1].clone().expand(3, 4)", "{a}.narrow(0, 0, 3)", "{a}.contiguous()", "{a}.unsqueeze(0).squeeze(0)",
 ]  # fmt: skip
+# What is expanded has memory of its own: a write that reads overlapping memory has no defined result.
 _WRITE = [
     "{a} += {b}", "{a} *= {b}", "{a} -= 0.5", "{a} /= {b} * {b} + 1", "{a} **= 2", "{a} -= {b} if True else 1",
     "{a}.mul_({b})", "{a}.add_(1).mul_(2)", "{a}.sub_({b}, alpha=2)", "{a}.sigmoid_()", "{a}.tanh_()", "{a}.neg_()",
