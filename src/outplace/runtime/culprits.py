@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.names import spellings
 from outplace.knowledge.nodes import by_node
 from outplace.runtime import graph, names, record, tags
 from outplace.runtime.graph import Slot
@@ -84,7 +85,8 @@ def _writes_to(hurt: Hurt) -> list[Write]:
     thread has none and just one other has: the others may be of a storage that is gone.
     """
     mine, *others = record.all_threads()
-    found = [write for write in mine.writes if write.storage == hurt.storage and write.moment > hurt.oldest]
+    writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
+    found = [write for write in writes if write.moment > hurt.oldest or _saves_itself(write, hurt)]
     seen = {write.before for write in found}
     elsewhere: dict[int | None, list[Write]] = {}
     for other in others:
@@ -92,6 +94,12 @@ def _writes_to(hurt: Hurt) -> list[Write]:
         for before, write in last.items():
             elsewhere.setdefault(before, []).append(write)
     return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
+
+
+def _saves_itself(write: Write, hurt: Hurt) -> bool:
+    """Is the write the very operation that saved: `h.mul_(h)` keeps, and overwrites, its second operand?"""
+    made = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
+    return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in made)
 
 
 def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
