@@ -3,7 +3,7 @@ import torch
 
 
 def squared(energy):
-    energy *= energy  # saves overwrites
+    energy *= energy  # saves # overwrites
     return energy.sum()
 
 
