@@ -63,6 +63,19 @@ def test_a_loss_computed_too_early():
     assert text.count("loss_g = ") == 1
 
 
+def test_what_both_losses_are_made_from_is_made_anew():
+    source = """
+    d_real, d_fake = disc(real), disc(fake)
+    loss_d = d_fake.mean() - d_real.mean()
+    loss_g = -d_fake.mean()
+    loss_d.backward(retain_graph=True)
+    opt_d.step()  # step
+    loss_g.backward()  # backward
+    """
+    *_, text = ways(source, held={"d_fake": "tensor", "loss_g": "tensor"}, root_is_older=True).values()
+    assert "opt_d.step()  # step\nd_fake = disc(fake)\nloss_g = -d_fake.mean()\nloss_g.backward()" in text
+
+
 def test_what_others_read_is_not_moved():
     source = """
     loss_g = -disc(fake).mean()

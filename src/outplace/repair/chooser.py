@@ -310,11 +310,14 @@ def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
 
 
+_FILLS = ("fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_")
+
+
 def _writes_one_value(place: Place) -> bool:
     """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
     call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(call, ast.Call):
-        return isinstance(call.func, ast.Attribute) and call.func.attr in ("fill_", "zero_", "masked_fill_")
+        return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return any(part is not None and not isinstance(part, ast.Slice | ast.Constant | ast.UnaryOp) for part in parts)

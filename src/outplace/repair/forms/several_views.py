@@ -36,7 +36,8 @@ def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
     target, source = _find(code, loop, position)
     if target is None or source is None:
         return None
-    if any(binds(node, ast.unparse(source.tensor)) for inner in loop.body for node in ast.walk(inner)):
+    held = source.tensor.value if isinstance(source.tensor, ast.Subscript) else source.tensor
+    if any(binds(node, ast.unparse(held)) for inner in loop.body for node in ast.walk(inner)):
         return None
     tensor = code.segment(source.tensor)
     known = _counter(loop, source)
@@ -80,7 +81,10 @@ def _find(code: Code, loop: ast.For, position: tuple[int, ...]) -> tuple[ast.exp
 
 
 def _source(iterable: ast.expr) -> _Source | None:
-    if isinstance(iterable, ast.Name | ast.Attribute):
+    tensor = iterable
+    if isinstance(tensor, ast.Subscript) and isinstance(tensor.slice, ast.Constant | ast.Name):
+        tensor = tensor.value
+    if isinstance(tensor, ast.Name | ast.Attribute):
         return _Source(iterable, iterable, None)
     if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute) and iterable.func.attr == "unbind":
         arguments = [*iterable.args, *(keyword.value for keyword in iterable.keywords)]

@@ -71,9 +71,7 @@ def reorderings(code: Code, moment: Moment) -> Iterator[Reordering]:
         if cut is not None:
             yield cut
     if order.in_one_round and moment.root_is_older is not False:
-        sunk = _computed_later(order)
-        if sunk is not None:
-            yield sunk
+        yield from _computed_later(order)
     if order.in_one_round and moment.root_is_older is False:
         yield from _used_again(order)
     if loop is not None:
@@ -286,8 +284,8 @@ def _names_bound(statement: ast.stmt) -> list[str]:
 # -- a loss that is computed too early --------------------------------------------------------------------------------
 
 
-def _computed_later(order: _Order) -> Reordering | None:
-    """Moves what only the later backward needs behind the step."""
+def _computed_later(order: _Order) -> Iterator[Reordering]:
+    """Moves what only the later backward needs behind the step; what both losses are made from is made anew there."""
     code = order.code
     block = code.block(order.outer_step)
     first, last = block.index(order.outer_step), block.index(order.outer_backward)
@@ -309,14 +307,33 @@ def _computed_later(order: _Order) -> Reordering | None:
         moved.insert(0, statement)
         wanted |= own
     if not moved or not any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
-        return None
+        return
     if not all(_whole_lines(code, one) for one in moved):
-        return None
+        return
     cuts = [Edit(code.offset(one.lineno, 0), code.offset((one.end_lineno or one.lineno) + 1, 0), "") for one in moved]
-    texts = [line for one in moved for line in "\n".join(code.lines[one.lineno - 1 : one.end_lineno]).split("\n")]
-    names = ", ".join(f"`{name}`" for one in moved[-1:] for name in _names_bound(one))
-    paste = _pasted(code, order.outer_step, texts)
-    return Reordering(f"Compute {names} after the step, with the new weights", "earlier", [*cuts, paste])
+    texts = [line for one in moved for line in code.lines[one.lineno - 1 : one.end_lineno]]
+    names = ", ".join(f"`{name}`" for name in _names_bound(moved[-1]))
+    title = f"Compute {names} after the step, with the new weights"
+    yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, texts)])
+    shared = [name for name in order.moment.held if name in wanted and name not in _names_bound(moved[-1])]
+    again = [text for name in shared if (text := _making(code, moved[0], name)) is not None]
+    if again:
+        indent = code.indent(order.outer_step)
+        lines = [f"{indent}{text}" for text in dict.fromkeys(again)] + texts
+        yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, lines)])
+
+
+def _making(code: Code, statement: ast.stmt, name: str) -> str | None:
+    """The assignment that makes a value, alone where it is one of several: `b = g()` of `a, b = f(), g()`."""
+    found = list(bindings(code, statement, name))
+    made = found[0] if len(found) == 1 else None
+    if not isinstance(made, ast.Assign) or not _is_forward(code, made):
+        return None
+    target, value = made.targets[0], made.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        one = next(number for number, item in enumerate(target.elts) if ast.unparse(item) == name)
+        return f"{name} = {code.segment(value.elts[one])}"
+    return code.segment(made)
 
 
 def _binds_within(statement: ast.stmt, name: str) -> bool:
