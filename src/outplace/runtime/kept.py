@@ -24,6 +24,7 @@ from outplace.runtime.memory import PLAIN, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
 
 _get_frame = sys._getframe
+_mode_active = torch._C._is_torch_function_mode_enabled
 _next_number = torch._C._autograd._get_sequence_nr
 
 
@@ -136,7 +137,11 @@ def note_kept(value: Any, way: str) -> Any:
             if len(value) > 1 and type(value[0]) in PLAIN:
                 _remember_many(value[0])
         elif type(value) in PLAIN:
-            _WAYS[way](value, _get_frame(1))
+            if _mode_active():
+                with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+                    _WAYS[way](value, _get_frame(1))
+            else:
+                _WAYS[way](value, _get_frame(1))
     return value
 
 

@@ -296,6 +296,8 @@ def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
 def target_of(write: Write) -> str | None:
     """What the user calls the tensor that was written."""
     node = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
+        node = node.value
     return None if node is None else ast.unparse(node)
 
 
