@@ -107,7 +107,7 @@ class _Repair:
         return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
 
     def _to_do(self, finding: Finding) -> bool:
-        return self.wanted(finding) and (self.unsafe or finding.severity == "error" or _is_hook(finding))
+        return self.wanted(finding) and (self.unsafe or finding.severity == "error")
 
     def _settle(
         self, text: str, finding: Finding, before: list[Finding], depth: int
@@ -145,11 +145,6 @@ class _Repair:
 def _doubtful(finding: Finding) -> bool:
     """A write past autograd that may be a bug: once the errors are gone, nothing would tell."""
     return finding.kind == "silent-data" and finding.severity == "warning"
-
-
-def _is_hook(finding: Finding) -> bool:
-    """A hook that writes its gradient: a new one is right even where nobody shares the old."""
-    return finding.kind == "silent-other" and "gradient is written" in finding.message
 
 
 def _silent(finding: Finding) -> bool:
