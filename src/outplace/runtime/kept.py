@@ -12,7 +12,7 @@ import gc
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -91,17 +91,23 @@ def _steps_on(step: record.Step, storages: set[int | None]) -> bool:
     return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
 
 
-_receivers: deque[tuple[FrameType, Any]] = deque(maxlen=16)
+_receivers: deque[tuple[int, Callable[[], Any]]] = deque(maxlen=16)
 """What is about to be copied to; the calls may be nested."""
 
 
-def _note_source(source: torch.Tensor, frame: FrameType) -> None:
+def _nobody() -> None:
+    return None
+
+
+def _note_source(source: Any, frame: FrameType) -> None:
     """`x.copy_(source)`: what is copied may be the very memory it is copied to."""
-    target = None
-    while _receivers and target is None:
+    where, target = 0, None
+    while _receivers and where != id(frame):  # a call whose argument raised has left its receiver behind
         where, receiver = _receivers.pop()
-        target = receiver if where is frame else None
-    if target is not None and type(target) in PLAIN and target.numel() and _same_memory(source, target):
+        target = receiver()
+    if where != id(frame) or target is None or type(source) not in PLAIN:
+        return
+    if target.numel() and _same_memory(source, target):
         silent.guarded(lambda: _report_own_copy(target, frame))
         verdict.raise_if_strict()
 
@@ -132,11 +138,11 @@ def note_kept(value: Any, way: str) -> Any:
     """Called by marked code on `[x] * n`, on what is appended to a list, and on what a Function keeps in its ctx."""
     if not writes.is_traced():
         if way == "copy to":
-            _receivers.append((_get_frame(1), value))
+            _receivers.append((id(_get_frame(1)), weakref.ref(value) if type(value) in PLAIN else _nobody))
         elif way == "list":
             if len(value) > 1 and type(value[0]) in PLAIN:
                 _remember_many(value[0])
-        elif type(value) in PLAIN:
+        elif type(value) in PLAIN or way == "copied":
             if _mode_active():
                 with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
                     _WAYS[way](value, _get_frame(1))
