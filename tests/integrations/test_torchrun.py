@@ -18,6 +18,7 @@ TORCHRUN = os.path.join(os.path.dirname(sys.executable), "torchrun")
 RANKS = ("--nproc-per-node", "4", "--master-port", "0", "--rdzv-endpoint", "localhost:0", "--rdzv-backend", "c10d")
 
 FAILS_EVERYWHERE = """
+    import sys
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -33,7 +34,8 @@ FAILS_EVERYWHERE = """
             return self.second(h)
 
     dist.init_process_group("gloo")
-    print("rank", dist.get_rank(), flush=True)
+    sys.stdout.write(f"rank {dist.get_rank()}\\n")  # in one piece, also where Python has no buffer
+    sys.stdout.flush()
     Net()(torch.randn(4, 8)).sum().backward()
     """
 
@@ -57,7 +59,7 @@ def test_torchrun_starts_outplace(tmp_path):
     ending, diagnoses, _ = finish_ranks(tmp_path, TORCHRUN, *RANKS, *program)
     assert ending.code == 1
     assert sorted(ending.stdout.split(b"\n")[:-1]) == [b"rank 0", b"rank 1", b"rank 2", b"rank 3"]
-    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [0, 1, 2, 3], 11, [12])]
+    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [0, 1, 2, 3], 12, [13])]
     # Each rank has its own traceback, as ever; the diagnosis comes once, and torchrun knows of the failure.
     assert ending.stderr.count("OUT201 saved: h (float32[4, 8]) was overwritten") == 1
     assert "note  On all 4 ranks." in ending.stderr
@@ -149,6 +151,7 @@ def test_outplace_starts_torchrun(tmp_path):
 
 
 FSDP = """
+    import sys
     import torch
     import torch.distributed as dist
     import torch.multiprocessing
@@ -181,7 +184,8 @@ FSDP = """
         store = dist.FileStore("store", 2)
         dist.init_process_group("gloo", rank=rank, world_size=2, store=store)
         train(fails=False)
-        print("healthy", flush=True)
+        sys.stdout.write("healthy\\n")
+        sys.stdout.flush()
         train(fails=rank == 1)
 
     if __name__ == "__main__":
@@ -193,5 +197,5 @@ def test_fsdp(tmp_path):
     write(tmp_path, "train.py", FSDP)
     ending, diagnoses, _ = finish_ranks(tmp_path, OUTPLACE, "run", "--json", "report.json", "train.py")
     assert (ending.code, ending.stdout) == (1, b"healthy\n" * 2)
-    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [1], 14, [16])]
+    assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [1], 15, [17])]
     assert ending.stderr.count("OUT201 saved: h (float32[8, 4]) was overwritten") == 1

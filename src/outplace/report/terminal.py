@@ -26,9 +26,10 @@ _SAFETY = {"safe": "safe", "unsafe": "unsafe: look it over", "suggestion": "sugg
 
 
 def render(diagnoses: Sequence[Diagnosis], console: Console) -> None:
-    """Print the report to `console`, in what its stream can show."""
-    for line in _report(diagnoses, max(console.width, NARROWEST), for_encoding(console.encoding)):
-        console.print(line, soft_wrap=True)  # it is laid out already: rich must not wrap or crop it again
+    """Print the report to `console`, in what its stream can show, in one piece: other ranks write there too."""
+    with console:
+        for line in _report(diagnoses, max(console.width, NARROWEST), for_encoding(console.encoding)):
+            console.print(line, soft_wrap=True)  # it is laid out already: rich must not wrap or crop it again
 
 
 def as_text(diagnoses: Sequence[Diagnosis], width: int = 100, encoding: str = "utf-8") -> str:

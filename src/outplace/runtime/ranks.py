@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from outplace.model import Diagnosis
 
-PATIENCE = 1.0
+PATIENCE = 3.0
 """Seconds that a rank waits for the others to run into the same bug."""
 
 _PAUSE = 0.02
@@ -98,7 +98,8 @@ def telling(
     if others and sys.stderr is not None:
         shower = _content(os.path.join(folder, f"{others[0]}.taken"))
         what = "the same in-place bug" if len(others) == 1 else f"the same {len(others)} in-place bugs"
-        print(f"outplace: rank {mine} has {what} as rank {shower}, where the lines are shown.", file=sys.stderr)
+        # In one piece, unlike what print does where the stream has no buffer.
+        sys.stderr.write(f"outplace: rank {mine} has {what} as rank {shower}, where the lines are shown.\n")
 
 
 def essence(diagnosis: Diagnosis) -> str:
