@@ -7,13 +7,13 @@ STAMP := $(VENV)/.installed
 TREE ?=
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
-.PHONY: run test lint chromium bench docs clean
+.PHONY: run test lint chromium sarif bench docs clean
 
 run: $(STAMP)
 	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
 	  test $$status -eq 1 || { echo "expected the example to fail with exit code 1, got $$status"; exit 1; }
 
-test: $(STAMP) lint chromium
+test: $(STAMP) lint chromium sarif
 	$(BIN)/python -m pytest -n 2 -rs
 
 lint: $(STAMP)
@@ -26,6 +26,10 @@ chromium:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 	  { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -qq -y chromium; } || \
 	  echo "There is no Chromium, and it cannot be installed here: tests/report/test_html_browser.py is left out."
+
+# What `outplace check --output-format sarif` writes is held to the official schema, of which no copy is kept here.
+sarif: $(STAMP)
+	@$(BIN)/python tools/sarif_schema.py $(VENV)/share/sarif-schema-2.1.0.json
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
