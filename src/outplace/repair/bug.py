@@ -66,6 +66,8 @@ class Candidate:
     edits: dict[str, tuple[Edit, ...]]
     provable: bool = False
     keeps: Keeps = "all"
+    checking: dict[str, tuple[Edit, ...]] | None = None
+    """The edits with checks of what only a run can show: they are run, the others are written."""
 
 
 def of_finding(finding: Finding) -> Bug:

@@ -26,6 +26,7 @@ from outplace.repair.forms import (
     silent,
     step_order,
     subscript,
+    table,
 )
 from outplace.repair.intent import intent_of
 from outplace.repair.origins import has_flag
@@ -172,6 +173,8 @@ def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     output = forward_hook.returned_output(place)
     if output is not None:
         yield place.candidate("Return a new output from the hook", "safe", output)
+    if place.style == "auto":
+        yield from _stacked(place, neighbours)
     copies = list(_copies(place))
     reads_back = (
         not place.whole and place.path is not None and any(f"`{place.path}[" in one.title for one in copies[:1])
@@ -183,6 +186,19 @@ def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if not reads_back:
         yield from copies
     yield from (one for one in rewrites if one.safety != "safe")
+
+
+def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """A table that a loop fills and reads back as a list, with those that fail beside it in the same loop."""
+    loops = place.code.loops(place.statement)[:1]
+    others = [place_at(place.files, bug, site) for bug in neighbours if bug.kind == "saved" for site in bug.writes]
+    beside = [one.statement for one in others if one is not None and one.code is place.code]
+    writes = [place.statement, *(one for one in beside if place.code.loops(one)[:1] == loops)]
+    found = table.as_lists(place.files, place.code, writes)
+    if found is not None:
+        names, here = " and ".join(f"`{name}`" for name in found.names), place.code.path
+        title = f"Collect the entries of {names} in a list, and stack them behind the loop"
+        yield Candidate(title, "unsafe", {here: found.edits}, True, checking={here: found.checking})
 
 
 def _copies(place: Place) -> Iterator[Candidate]:

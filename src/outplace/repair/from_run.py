@@ -6,10 +6,11 @@ fresh process; an error that another one hid is the next round's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
@@ -103,7 +104,8 @@ class Repair:
         for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
                 break
-            after, output = self._runs.again(_changed(edited))
+            tried = files.edited(candidate.checking) if candidate.checking else edited
+            after, output = self._runs.again(_changed(tried or edited))
             proof = _judge(candidate, evidence, after, reference)
             if proof is not None:
                 return edited, after, output, proof
@@ -148,10 +150,9 @@ class Repair:
         seen: list[dict[str, str]] = []
         lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
         firsts = [found[0] for found in lists if found]
-        together = _joined(firsts)
-        wanted = ([together] if together is not None and len(firsts) > 1 else []) + [
-            c for found in lists for c in found
-        ]
+        plainest = [next((one for one in found if not one.checking), found[0]) for found in lists if found]
+        together = [one for given in (firsts, plainest) if len(given) > 1 and (one := _joined(given)) is not None]
+        wanted = together + [c for found in lists for c in found]
         for candidate in wanted:
             try:
                 edited = files.edited(candidate.edits)
@@ -171,14 +172,21 @@ class Repair:
 def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
     if not candidates:
         return None
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for candidate in candidates:
-        for path, changes in candidate.edits.items():
-            edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
+    edits = _united(candidate.edits for candidate in candidates)
+    checking = _united(candidate.checking or candidate.edits for candidate in candidates)
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
     provable = any(candidate.safety != "safe" for candidate in candidates)
     keeps = min((candidate.keeps for candidate in candidates), key=("beginning", "earlier", "gradients", "all").index)
-    return Candidate("; ".join(titles), "unsafe" if provable else "safe", edits, provable, keeps)
+    safety: Safety = "unsafe" if provable else "safe"
+    return Candidate("; ".join(titles), safety, edits, provable, keeps, checking if checking != edits else None)
+
+
+def _united(given: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
+    edits: dict[str, tuple[Edit, ...]] = {}
+    for one in given:
+        for path, changes in one.items():
+            edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
+    return edits
 
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:

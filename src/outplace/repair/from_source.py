@@ -132,7 +132,7 @@ class _Repair:
         neighbours = tuple(of_finding(other) for other in before if other is not finding)
         for candidate in propose(files, of_finding(finding), self.style, neighbours):
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
-            if not allowed or set(candidate.edits) != {self.path}:
+            if not allowed or candidate.checking or set(candidate.edits) != {self.path}:
                 continue
             try:
                 edited = files.edited(candidate.edits)

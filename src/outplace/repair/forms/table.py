@@ -1,0 +1,425 @@
+"""A table that a loop fills and reads back, `out[:, t] = f(out[:, t - 1])`: a list, stacked behind the loop.
+
+The source shows which entries there are and in which order. Their shapes and dtypes only a run can show, because an
+assignment to an entry also broadcasts and casts: so each rewrite comes with a second one, which checks them as it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from outplace.repair.code import Code, root_of
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.flow import read_later
+from outplace.repair.origins import origins
+
+_MAKERS = {"zeros": True, "ones": True, "empty": False, "new_zeros": True, "new_ones": True, "new_empty": False}
+_LIKE = {"zeros_like": True, "ones_like": True, "empty_like": False}
+"""What makes a table, and whether an entry that is never written has a value."""
+
+_Linear = tuple[str, int]
+"""`T - 1` as `("T", -1)`."""
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """The edits, and those that also check that each entry is what the table would have held."""
+
+    names: tuple[str, ...]
+    edits: tuple[Edit, ...]
+    checking: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table before it is rewritten: where it is made, what one of its entries is, what is changed inside the loop."""
+
+    name: str
+    dim: int
+    row: str
+    edits: tuple[Edit, ...]
+
+
+def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | None:
+    """The tables that these statements write, all in one loop, as lists; None where none of them can be one."""
+    loops = {id(loop): loop for write in writes for loop in code.loops(write)[:1]}
+    written = {ast.unparse(target.value) for write in writes if (target := _target(write)) is not None}
+    loop = next(iter(loops.values()), None)
+    if len(loops) != 1 or not isinstance(loop, ast.For) or loop.orelse or not _in_own_lines(code, loop):
+        return None
+    tables = [table for name in sorted(written) if (table := _Reader(files, code, loop, name).table()) is not None]
+    if not tables:
+        return None
+    stacks = [_stack(code, one) for one in tables if read_later(code, loop, one.name)]
+    checks = [_check(one) for one in tables]
+    inside = [*code.importing("torch"), *(edit for one in tables for edit in one.edits)]
+    plain, checking = (_behind(code, loop, lines) for lines in (stacks, [*checks, *stacks]))
+    return Stacked(tuple(one.name for one in tables), (*inside, plain), (*inside, checking))
+
+
+def _stack(code: Code, table: _Table) -> str:
+    dim = f", dim={table.dim}" if table.dim else ""
+    return f"{table.name} = {code.module_name('torch') or 'torch'}.stack({table.name}{dim})"
+
+
+def _check(table: _Table) -> str:
+    facts = "({0}.shape, {0}.dtype, {0}.device)"
+    same = f"{facts.format('one')} == {facts.format('row')}"
+    return f"assert all({same} for row in [{table.row}] for one in {table.name})"
+
+
+def _behind(code: Code, loop: ast.For, lines: list[str]) -> Edit:
+    start = code.offset((loop.end_lineno or loop.lineno) + 1, 0)
+    return Edit(start, start, "".join(f"{code.indent(loop)}{text}\n" for text in lines))
+
+
+class _NoList(Exception):
+    """The table is not filled entry by entry, or something else needs it as a tensor."""
+
+
+class _Reader:
+    """Reads how one name is used in and before one loop."""
+
+    def __init__(self, files: Files, code: Code, loop: ast.For, name: str) -> None:
+        self.files, self.code, self.loop, self.name = files, code, loop, name
+
+    def table(self) -> _Table | None:
+        """The table, or None where it cannot be a list."""
+        try:
+            return self._table()
+        except _NoList:
+            return None
+
+    def _table(self) -> _Table:
+        code, loop = self.code, self.loop
+        made, between = self._made()
+        self.writes = list(self._once(loop.body))
+        self.dim, (counter, ahead) = self._entry(self.writes[0].targets[0])
+        self.sizes, self.row, self.filled = self._making(made.value)
+        start, stop = self._rounds(counter)
+        if self._sum(stop, ahead) != self._size():
+            raise _NoList
+        self._stays(made, [*between, loop])
+        edits = [*self._beginning(made, between, start + ahead)]
+        for statement in self.writes:
+            if self._entry(statement.targets[0]) != (self.dim, (counter, ahead)):
+                raise _NoList
+            self._is_own(statement.value)
+            edits += _around(code, statement, f"{self.name}.append(", ")")
+        edits += self._reads(counter, start, ahead)
+        return _Table(self.name, self.dim, self.row, tuple(edits))
+
+    # -- before the loop ----------------------------------------------------------------------------------------------
+
+    def _made(self) -> tuple[ast.Assign, list[ast.stmt]]:
+        """Where the table is made, in the block of the loop, and the statements from there to the loop."""
+        block = self.code.block(self.loop)
+        before = block[: block.index(self.loop)]
+        for index in range(len(before) - 1, -1, -1):
+            one = before[index]
+            if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [self.name]:
+                if not _in_own_lines(self.code, one):
+                    break
+                return one, before[index + 1 :]
+        raise _NoList
+
+    def _making(self, value: ast.expr) -> tuple[list[ast.expr] | str, str, bool]:
+        """The sizes (or the tensor whose sizes they are), the text that makes one entry, and whether that is filled."""
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+            raise _NoList
+        if any(keyword.arg not in ("dtype", "device") for keyword in value.keywords):
+            raise _NoList
+        name, function = value.func.attr, self.code.segment(value.func)
+        keywords = [f"{keyword.arg}={self.code.segment(keyword.value)}" for keyword in value.keywords]
+        if name in _LIKE and len(value.args) == 1 and isinstance(value.args[0], ast.Name | ast.Attribute):
+            like = ast.unparse(value.args[0])
+            part = "..., 0" if self.dim < 0 else ", ".join([":"] * self.dim + ["0"])
+            return like, f"{function}({', '.join([f'{like}[{part}]', *keywords])})", _LIKE[name]
+        if name not in _MAKERS:
+            raise _NoList
+        sizes, shown = list(value.args), False
+        if len(sizes) == 1 and isinstance(sizes[0], ast.Tuple | ast.List):
+            sizes, shown = list(sizes[0].elts), True
+        if not -len(sizes) <= self.dim < len(sizes) or any(isinstance(size, ast.Starred) for size in sizes):
+            raise _NoList
+        rest = [self.code.segment(size) for i, size in enumerate(sizes) if i != self.dim % len(sizes)]
+        text = ", ".join(rest)
+        if shown or not rest:
+            text = f"({text},)" if len(rest) == 1 else f"({text})"
+        return sizes, f"{function}({', '.join([text, *keywords])})", _MAKERS[name]
+
+    def _beginning(self, made: ast.Assign, between: list[ast.stmt], count: int) -> Iterator[Edit]:
+        """The entries that are there when the loop begins: those written before it, or as the table was made."""
+        code = self.code
+        first: list[ast.Assign] = []
+        for index, one in enumerate(one for one in between if _mentions(one, self.name)):
+            if not isinstance(one, ast.Assign) or len(one.targets) != 1 or _mentions(one.value, self.name):
+                raise _NoList
+            first.append(one)
+            if self._entry(one.targets[0]) != (self.dim, ("", index)) or isinstance(one.value, ast.Constant):
+                raise _NoList
+            self._is_own(one.value)
+        if (first and len(first) != count) or (not first and count and not self.filled):
+            raise _NoList
+        if not first:
+            entries = f"[{self.row}]" if count == 1 else f"[{self.row} for _ in range({count})]"
+            yield code.replaced(made.value, entries if count else "[]")
+            return
+        alone = "#" not in code.lines[(made.end_lineno or 1) - 1]
+        if alone:
+            yield Edit(code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0), "")
+            yield from _around(code, first[0], f"{self.name} = [", "]")
+        else:
+            yield code.replaced(made.value, "[]")
+        for one in first[1:] if alone else first:
+            yield from _around(code, one, f"{self.name}.append(", ")")
+
+    def _stays(self, made: ast.Assign, later: list[ast.stmt]) -> None:
+        """What the sizes are made from must not change, and no function may see the table while it is a list."""
+        names = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+        for node in (node for one in later for node in ast.walk(one)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
+                raise _NoList
+        scope = self.code.scope(made)
+        inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Global | ast.Nonlocal) and self.name in node.names:
+                raise _NoList
+            if isinstance(node, inner) and node is not scope and _mentions(node, self.name):
+                raise _NoList
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def _rounds(self, counter: str) -> tuple[int, _Linear]:
+        """The first value of the counter and the one behind its last."""
+        loop, over = self.loop, self.loop.iter
+        if not isinstance(over, ast.Call) or over.keywords:
+            raise _NoList
+        function, target = ast.unparse(over.func), loop.target
+        counted = function == "enumerate" and len(over.args) == 1 and isinstance(target, ast.Tuple)
+        if counted and ast.unparse(target.elts[0]) == counter:  # type: ignore[attr-defined]
+            return 0, (f"{ast.unparse(over.args[0])}.size(0)", 0)
+        if function != "range" or ast.unparse(target) != counter or not 1 <= len(over.args) <= 2:
+            raise _NoList
+        start = self._linear(over.args[0]) if len(over.args) == 2 else ("", 0)
+        if start[0] or start[1] < 0:
+            raise _NoList
+        return start[1], self._linear(over.args[-1])
+
+    def _once(self, block: list[ast.stmt]) -> Iterator[ast.Assign]:
+        """The writes of a round: one on each way through it."""
+        found = 0
+        for statement in block:
+            if any(
+                isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await) for node in ast.walk(statement)
+            ):
+                raise _NoList
+            if _leaves(statement):
+                raise _NoList
+            target = _target(statement)
+            if target is not None and ast.unparse(target.value) == self.name:
+                assert isinstance(statement, ast.Assign)
+                found += 1
+                yield statement
+            elif any(_stores(node, self.name) for node in ast.walk(statement)):
+                if not isinstance(statement, ast.If):
+                    raise _NoList
+                found += 1
+                yield from self._once(statement.body)
+                yield from self._once(statement.orelse)
+        if found != 1:
+            raise _NoList
+
+    def _reads(self, counter: str, start: int, ahead: int) -> Iterator[Edit]:
+        """Each read of an earlier entry, without the other dimensions; of the table's size in the loop's head."""
+        code = self.code
+        targets = {statement.targets[0] for statement in self.writes}
+        written_at = min(statement.lineno for statement in self.writes)
+        for node in ast.walk(self.loop):
+            if not isinstance(node, ast.Name) or node.id != self.name:
+                continue
+            item = code.parents[node]
+            if item in targets:
+                continue
+            if self._is_size(item) or self._is_size(code.parents[item]):
+                size = code.parents[item] if self._is_size(code.parents[item]) else item
+                if size not in ast.walk(self.loop.iter) or isinstance(self.sizes, str):
+                    raise _NoList
+                yield code.replaced(size, code.segment(self.sizes[self.dim]))  # type: ignore[arg-type]
+                continue
+            if not isinstance(item, ast.Subscript) or not isinstance(item.ctx, ast.Load):
+                raise _NoList
+            dim, (name, offset), rest = self._parts(item)
+            own = self.code.statement(item)
+            behind = own is not None and own.lineno > written_at and own in self.loop.body
+            earlier = offset < ahead or (offset == ahead and behind)
+            if dim != self.dim or name != counter or not earlier:
+                raise _NoList
+            if self._least(item, counter, start) + offset < 0:
+                raise _NoList  # counted from the table's end
+            elements = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+            position = code.segment(elements[self.dim])
+            yield code.replaced(item, f"{self.name}[{position}]{rest}")
+
+    def _least(self, node: ast.AST, counter: str, start: int) -> int:
+        """The smallest value that the counter has where this node is reached."""
+        least, child = start, node
+        for above in self.code.above(node):
+            if above is self.loop:
+                break
+            if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
+                body = above.body if isinstance(above.body, list) else [above.body]
+                bound = _bound(above.test, counter, child in body, least)
+                least = max(least, bound)
+            child = above
+        return least
+
+    # -- indices and sizes --------------------------------------------------------------------------------------------
+
+    def _entry(self, target: ast.expr) -> tuple[int, _Linear]:
+        """The dimension and the place of an entry that is written whole."""
+        if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != self.name:
+            raise _NoList
+        dim, place, rest = self._parts(target)
+        if rest:
+            raise _NoList
+        return dim, place
+
+    def _parts(self, item: ast.Subscript) -> tuple[int, _Linear, str]:
+        """The dimension and the place of an entry, and what is then taken from it."""
+        elements = list(item.slice.elts) if isinstance(item.slice, ast.Tuple) else [item.slice]
+        if any(isinstance(one, ast.Starred) for one in elements):
+            raise _NoList
+        last = _is_rest(elements[0]) and len(elements) == 2
+        dim = -1 if last else next((i for i, one in enumerate(elements) if not _is_full(one)), len(elements))
+        if dim == len(elements):
+            raise _NoList
+        place = elements.pop(dim)
+        if isinstance(place, ast.Slice) or _is_rest(place):
+            raise _NoList
+        taken = any(not (_is_full(one) or _is_rest(one)) for one in elements)
+        rest = f"[{', '.join(self.code.segment(one) for one in elements)}]" if taken else ""
+        return dim, self._linear(place), rest
+
+    def _linear(self, node: ast.expr) -> _Linear:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return "", node.value
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            one, other = self._linear(node.left), self._linear(node.right)
+            if not other[0]:
+                return self._sum(one, other[1] if isinstance(node.op, ast.Add) else -other[1])
+            if not one[0] and isinstance(node.op, ast.Add):
+                return self._sum(other, one[1])
+        if self._is_size(node) and hasattr(self, "sizes"):
+            return self._size()
+        return _size_text(node), 0
+
+    def _is_size(self, node: ast.AST) -> bool:
+        """`out.size(1)`, `out.shape[1]`, `len(out)`: the number of entries."""
+        dim = getattr(self, "dim", None)
+        return isinstance(node, ast.expr) and _size_text(node) == f"{self.name}.size({dim})"
+
+    def _size(self) -> _Linear:
+        if isinstance(self.sizes, str):
+            return f"{self.sizes}.size({self.dim})", 0
+        return self._linear(self.sizes[self.dim])
+
+    def _sum(self, one: _Linear, number: int) -> _Linear:
+        return one[0], one[1] + number
+
+    def _is_own(self, value: ast.expr) -> None:
+        """An entry of a list is the tensor itself, no copy: nobody may write it afterwards."""
+        held = {one.path for one in origins(self.files, self.code, value) if one.kind != "fresh"}
+        for node in ast.walk(self.code.scope(value)):
+            written: ast.expr | None = None
+            if isinstance(node, ast.AugAssign):
+                written = node.target
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                written = node
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+                written = node.func.value
+            if written is not None and ast.unparse(root_of(written)) in held - {self.name}:
+                raise _NoList
+
+
+def _target(statement: ast.stmt) -> ast.Subscript | None:
+    """`out[:, t]` of `out[:, t] = v`."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            return target
+    return None
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        return ast.unparse(root_of(node)) == name
+    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """May it end the round, or the loop, before its time?"""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Break | ast.Continue | ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            waiting.extend(ast.iter_child_nodes(node))
+    return any(isinstance(node, ast.Return) for node in ast.walk(statement))
+
+
+def _in_own_lines(code: Code, statement: ast.stmt) -> bool:
+    rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
+    ended = len(code.lines) > (statement.end_lineno or 0)
+    return code.begins_line(statement) and ended and (not rest or rest.startswith("#"))
+
+
+def _around(code: Code, statement: ast.Assign, before: str, after: str) -> list[Edit]:
+    """`out[t] = v` as `out.append(v)`: the value stays as it is, parentheses and comments too."""
+    start, end = code.span(statement)
+    equals = code.text.index("=", code.span(statement.targets[0])[1])
+    value = equals + 1 + len(code.text[equals + 1 : end]) - len(code.text[equals + 1 : end].lstrip())
+    return [Edit(start, value, before), Edit(end, end, after)]
+
+
+def _bound(test: ast.expr, counter: str, holds: bool, least: int) -> int:
+    """What a test says about a counter of at least `least`: `t > 0` where it holds, `t == 0` where it does not."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _bound(test.operand, counter, not holds, least)
+    if isinstance(test, ast.Name) and test.id == counter:
+        return max(least, 1) if holds else least
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or ast.unparse(test.left) != counter:
+        return least
+    number = test.comparators[0]
+    if not isinstance(number, ast.Constant) or type(number.value) is not int:
+        return least
+    kind = type(test.ops[0])
+    if (kind, holds) in ((ast.NotEq, True), (ast.Eq, False)):
+        return least + 1 if number.value == least else least
+    known = {(ast.Gt, True): 1, (ast.GtE, True): 0, (ast.Eq, True): 0, (ast.Lt, False): 0, (ast.LtE, False): 1}
+    return number.value + known[kind, holds] if (kind, holds) in known else least
+
+
+def _is_full(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None
+
+
+def _is_rest(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def _size_text(node: ast.expr) -> str:
+    """`len(x)`, `x.shape[0]` and `x.size(0)` are the same number."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1:
+        return f"{ast.unparse(node.args[0])}.size(0)"
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return f"{ast.unparse(node.value.value)}.size({ast.unparse(node.slice)})"
+    return ast.unparse(node)
