@@ -11,13 +11,20 @@ from typing import Any
 
 import torch
 
-_untracked: dict[int, weakref.ref[torch.Tensor]] = {}
+
+class Weak(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference to a tensor of the user's, known to be ours (see `swaps`)."""
+
+    __slots__ = ()
+
+
+_untracked: dict[int, Weak] = {}
 
 
 def remember(alias: torch.Tensor) -> None:
     """Remembers a tensor that shares memory with others but not their version, for as long as it lives."""
     key = id(alias)
-    _untracked[key] = weakref.ref(alias, lambda _: _untracked.pop(key, None))
+    _untracked[key] = Weak(alias, lambda _: _untracked.pop(key, None))
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:

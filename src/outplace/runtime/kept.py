@@ -10,7 +10,6 @@ import ast
 import functools
 import gc
 import sys
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -19,7 +18,8 @@ from typing import Any
 import torch
 
 from outplace.model import Mutation, SavedTensor, Tensor
-from outplace.runtime import aliases, graph, names, record, silent, sites, verdict, writes
+from outplace.runtime import aliases, graph, lost, names, record, silent, sites, verdict, writes
+from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
 
@@ -30,7 +30,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 # -- parameters -------------------------------------------------------------------------------------------------------
 
-_taken: deque[tuple[weakref.ref[torch.Tensor], int]] = deque(maxlen=64)
+_taken: deque[tuple[Weak, int]] = deque(maxlen=64)
 """A tensor of each `state_dict()`, and when it was taken."""
 
 
@@ -41,7 +41,7 @@ def _make_state_dict(original: Any) -> Any:
         if not writes.is_traced() and not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
-                _taken.append((weakref.ref(first), _next_number()))
+                _taken.append((Weak(first), _next_number()))
         return made
 
     return state_dict
@@ -138,7 +138,7 @@ def note_kept(value: Any, way: str) -> Any:
     """Called by marked code on `[x] * n`, on what is appended to a list, and on what a Function keeps in its ctx."""
     if not writes.is_traced():
         if way == "copy to":
-            _receivers.append((id(_get_frame(1)), weakref.ref(value) if type(value) in PLAIN else _nobody))
+            _receivers.append((id(_get_frame(1)), Weak(value) if type(value) in PLAIN else _nobody))
         elif way == "list":
             if len(value) > 1 and type(value[0]) in PLAIN:
                 _remember_many(value[0])
@@ -156,7 +156,7 @@ def note_kept(value: Any, way: str) -> Any:
 
 def _remember_many(tensor: torch.Tensor) -> None:
     key = id(tensor)
-    writes.special[key] = weakref.ref(tensor, lambda _: writes.special.pop(key, None))
+    writes.special[key] = Weak(tensor, lambda _: writes.special.pop(key, None))
 
 
 def note_special(write: Write, tensor: torch.Tensor) -> None:
@@ -179,7 +179,7 @@ def _report_many(write: Write, tensor: torch.Tensor) -> None:
 
 # Appended again and again.
 
-_appended: dict[Instruction, tuple[weakref.ref[torch.Tensor], int, int]] = {}
+_appended: dict[Instruction, tuple[Weak, int, int]] = {}
 """For each appending line: what it appended last, with its version, and when it first appended that."""
 
 
@@ -189,7 +189,7 @@ def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
     line = (frame.f_code, frame.f_lasti)
     known = _appended.get(line)
     if known is None or id(known[0]()) != id(tensor):
-        _appended[line] = weakref.ref(tensor), tensor._version, _next_number()
+        _appended[line] = Weak(tensor), tensor._version, _next_number()
     elif known[1] != tensor._version and silent.worth_a_look(line):
         silent.guarded(lambda: _report_appended(tensor, known[2]))
         verdict.raise_if_strict()
@@ -213,15 +213,15 @@ def _report_appended(tensor: torch.Tensor, since: int) -> None:
 
 # Kept in a Function's ctx.
 
-_in_ctx: deque[tuple[weakref.ref[torch.Tensor], int, int, Instruction]] = deque(maxlen=1_000)
+_in_ctx: deque[tuple[Weak, int, int, Instruction]] = deque(maxlen=1_000)
 
 
 def _note_in_ctx(tensor: torch.Tensor, frame: FrameType) -> None:
     if not tensor.is_inference():
-        _in_ctx.append((weakref.ref(tensor), tensor._version, _next_number(), (frame.f_code, frame.f_lasti)))
+        _in_ctx.append((Weak(tensor), tensor._version, _next_number(), (frame.f_code, frame.f_lasti)))
 
 
-def _changed_in_ctx() -> list[tuple[weakref.ref[torch.Tensor], int, int, Instruction]]:
+def _changed_in_ctx() -> list[tuple[Weak, int, int, Instruction]]:
     return [entry for entry in _in_ctx if _has_moved(entry[0](), entry[1])]
 
 
@@ -268,6 +268,7 @@ _WAYS: dict[str, Any] = {
     "fromkeys": lambda tensor, _: _remember_many(tensor),
     "copied": _note_source,
     "ctx": _note_in_ctx,
+    "grad": lost.note_gradient,
 }
 
 

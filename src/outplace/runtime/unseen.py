@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import weakref
 from types import FrameType
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from outplace.runtime import aliases, hooks, names, record, silent, writes
+from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import Patch
 from outplace.runtime.record import Write, frames_to_own_code
 
@@ -131,7 +131,7 @@ def note_fused_step(optimizer: Any, frame: FrameType) -> None:
     silent.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
 
 
-_evaluated: dict[int, weakref.ref[torch.Tensor]] = {}
+_evaluated: dict[int, Weak] = {}
 """Running means that a batch norm has used, in evaluation, for a graph."""
 
 
@@ -142,7 +142,7 @@ def note_batch_norm(mean: Any, variance: Any, training: bool) -> None:
     if not training:
         if torch.is_grad_enabled() and id(mean) not in _evaluated:
             key = id(mean)
-            _evaluated[key] = weakref.ref(mean, lambda _: _evaluated.pop(key, None))
+            _evaluated[key] = Weak(mean, lambda _: _evaluated.pop(key, None))
     elif id(mean) in _evaluated:
         silent.note_call((mean, variance), "batch_norm", _get_frame(1))
 
