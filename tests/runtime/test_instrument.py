@@ -20,6 +20,7 @@ import pytest
 
 from outplace.runtime import instrument, record
 from outplace.runtime.instrument import compile_main, compile_marked
+from outplace.runtime.instrument import marks as hooks
 
 SNIPPETS = {
     "generators": """
@@ -610,10 +611,10 @@ def test_defaults_and_decorators_run_under_the_mark_of_their_function():
 
 
 def test_no_mark_is_left_behind_in_builtins_that_could_fail_at_exit():
-    names = [getattr(instrument, name) for name in ("MARK", "BACK", "AT", "OUT", "LEAF", "CAUGHT")]
+    names = [getattr(hooks, name) for name in ("MARK", "BACK", "AT", "OUT", "LEAF", "CAUGHT")]
     before = {name: vars(builtins)[name] for name in names}
     try:
-        instrument._retire()
+        hooks.retire()
         namespace = {}
         exec(
             compile_marked("def f(x):\n    for y in [x]:\n        return [\n            y + 1]\nz = f(1)", "<f>"),
@@ -622,7 +623,7 @@ def test_no_mark_is_left_behind_in_builtins_that_could_fail_at_exit():
         assert namespace["z"] == [2]
         assert all(not vars(builtins)[name].__code__.co_names for name in before)
     finally:
-        for namespace in instrument._namespaces():
+        for namespace in hooks.namespaces():
             namespace.update(before)
 
 
@@ -640,5 +641,4 @@ def test_a_tree_without_marks_is_not_changed_in_meaning():
     code = compile_marked(textwrap.dedent(SNIPPETS["scopes"]), "<s>")
     used = {name for c in codes(code) for name in c.co_names}
     new = {name for name in used - names if name.startswith("__outplace")}
-    hooks = (instrument.OUT, instrument.LEAF, instrument.ITEM, instrument.CAUGHT)
-    assert new <= {instrument.MARK, instrument.BACK, instrument.AT, *hooks}
+    assert new <= {hooks.MARK, hooks.BACK, hooks.AT, hooks.OUT, hooks.LEAF, hooks.ITEM, hooks.CAUGHT}

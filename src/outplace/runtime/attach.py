@@ -46,7 +46,7 @@ def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
             _way = way  # a process that tags, and that now runs a program with marks (or the other way round)
         instrument.publish()  # also for tags: a function with marks may come out of a pickle
         if way == "marks":
-            instrument.install_finder()
+            instrument.install()
         if _torch_is_here():
             _connect()
         else:
@@ -78,7 +78,7 @@ def detach() -> None:
     with _lock:
         _way = None
         _set_guard()
-        instrument.remove_finder()
+        instrument.uninstall()
         imports.forget("torch")
         _unwatch_errors()
         if _torch_is_here():

@@ -13,8 +13,7 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace.runtime import attach, instrument
@@ -46,19 +45,9 @@ def start() -> None:
 
 def lay_over(texts: dict[str, str]) -> None:
     """Compiles these texts in place of the files they stand for."""
-    for name in ("compile_marked", "compile_main"):
-        setattr(instrument, name, _from(texts, getattr(instrument, name)))
+    instrument.lay_over(texts)
     for path, text in texts.items():
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-
-
-def _from(
-    texts: dict[str, str], compile_source: Callable[[str | bytes, str], CodeType]
-) -> Callable[[str | bytes, str], CodeType]:
-    def compiled(source: str | bytes, filename: str) -> CodeType:
-        return compile_source(texts.get(os.path.realpath(filename), source), filename)
-
-    return compiled
 
 
 class _Step(NamedTuple):

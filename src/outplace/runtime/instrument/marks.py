@@ -1,0 +1,82 @@
+"""The functions that code with marks calls: their names, and what they are bound to in `builtins`."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import functools
+import gc
+from typing import Any
+
+from outplace.runtime import record
+
+MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
+OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
+ATTRIBUTE, INDEX, KEEP = "__outplace_attribute__", "__outplace_index__", "__outplace_keep__"
+PART, COMPILE = "__outplace_part__", "__outplace_compile__"
+
+
+def pass_on(value: object = None, *_: object, **__: object) -> object:
+    """A hook that does nothing with the value it stands around."""
+    return value
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+_idle: dict[str, Any] = {
+    "OUT": pass_on,
+    "LEAF": pass_on,
+    "ITEM": pass_on,
+    "ATTRIBUTE": _nothing,
+    "INDEX": pass_on,
+    "KEEP": pass_on,
+    "CAUGHT": _nothing,
+    "PART": pass_on,
+    "COMPILE": pass_on,
+}
+"""Hooks that do nothing yet, or no longer."""
+
+_marks: dict[str, Any] = {"MARK": record.mark, "BACK": record.back, "AT": record.at}
+
+
+def publish() -> None:
+    """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
+    if not hasattr(builtins, MARK):
+        put(**_idle)
+        atexit.register(retire)
+    put(**_marks)
+
+
+def heed_dynamo() -> None:
+    """From now on the marks look whether Dynamo is reading them."""
+    _marks.update(MARK=record.mark_unless_traced, BACK=record.back_unless_traced, AT=record.at_unless_traced)
+    if hasattr(builtins, MARK):
+        put(**_marks)
+
+
+def put(**functions: Any) -> None:
+    """Binds marks: `put(MARK=...)`."""
+    for namespace in namespaces():
+        namespace.update({globals()[name]: function for name, function in functions.items()})
+
+
+def retire() -> None:
+    """Python is about to end: from here on the marks are functions that need no module.
+
+    Objects are still deleted, and their `__del__` run, while modules are being emptied.
+    """
+    put(MARK=_nothing, BACK=pass_on, AT=pass_on, **_idle)
+
+
+@functools.cache
+def namespaces() -> tuple[dict[str, Any], ...]:
+    """The built-in names; and the copy that Python made of them when it began and goes back to when it ends."""
+    now = vars(builtins)
+    copies = (
+        namespace
+        for namespace in gc.get_referrers(builtins.__build_class__)
+        if type(namespace) is dict and namespace is not now and namespace.get("__name__") == "builtins"
+    )
+    return (now, *copies)

@@ -1,0 +1,143 @@
+"""Marks inside a statement: operations of statements that span lines, and what may write an array or keep a tensor."""
+
+# ruff: noqa: D102 - what `visit_X` does is visit an X
+
+from __future__ import annotations
+
+import ast
+
+from outplace.runtime.instrument.calls import Calls
+from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, PART
+from outplace.runtime.instrument.syntax import is_one_item, makes_leaf
+
+_ARRAY_METHODS = frozenset({"fill", "itemset", "partition", "put", "resize", "sort"})
+_ARRAY_FUNCTIONS = frozenset(
+    {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
+)
+"""What numpy has to write an array in place: methods of it, and functions whose first argument it is."""
+_LIBRARIES = frozenset({"np", "numpy", "torch"})
+_KEEPING_METHODS = frozenset({"append", "appendleft", "fromkeys"})
+
+
+class Operations(Calls):
+    """The half of the marker that looks at expressions and assignments."""
+
+    # -- assignments ------------------------------------------------------------------------------------------
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        self.generic_visit(node)
+        for target in node.targets:
+            self._mark_target(target)
+        first = node.targets[0]
+        if isinstance(first, ast.Attribute) and isinstance(first.value, ast.Name) and first.value.id == "ctx":
+            node.value = self.keep(node.value, "ctx")
+        elif isinstance(first, ast.Attribute) and first.attr in ("grad", "_grad"):
+            node.value = self.keep(node.value, "grad")
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
+        self.generic_visit(node)
+        self._mark_target(node.target, augmented=True)
+        if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+            self._mark_index(node.target)
+        return node
+
+    def before_augmented(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """`a += v` may write a numpy array: it is shown to us first. Nothing but plain names is read twice."""
+        target = node.target
+        if isinstance(target, ast.Name):
+            shown = self.call(ITEM, ast.copy_location(ast.Name(target.id, ast.Load()), target), where=target)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            owner = ast.copy_location(ast.Name(target.value.id, ast.Load()), target.value)
+            shown = self.call(ATTRIBUTE, owner, ast.copy_location(ast.Constant(target.attr), target), where=target)
+        else:
+            return []
+        return [ast.copy_location(ast.Expr(shown), node)]
+
+    def _mark_target(self, target: ast.expr, augmented: bool = False) -> None:
+        """What is written into is shown to us first.
+
+        `a[i] = v` may write a numpy array that lies over a tensor, `z.real = v` writes a tensor without a call.
+        """
+        if isinstance(target, ast.Subscript):
+            target.value = self.call(ITEM, target.value, where=target.value)
+        elif isinstance(target, ast.Attribute) and target.attr in ("real", "imag"):
+            way = (target.attr, augmented)
+            told = (ast.copy_location(ast.Constant(part), target.value) for part in way)
+            target.value = self.call(PART, target.value, *told, where=target.value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._mark_target(part)
+
+    def _mark_index(self, target: ast.Subscript) -> None:
+        """`y[index] += v` with the same index twice adds only once: an index that is a tensor is looked at."""
+        index = target.slice
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        slices = [isinstance(part, ast.Slice | ast.Constant) for part in parts]
+        if not any(slices):
+            target.slice = self.call(INDEX, index, where=index)
+        elif isinstance(index, ast.Tuple) and slices.count(False) == 1:
+            place = slices.index(False)
+            index.elts[place] = self.call(INDEX, index.elts[place], where=index.elts[place])
+
+    # -- calls and operators ----------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        number = self._number_of_operation(node)
+        is_leaf = makes_leaf(node)
+        self.generic_visit(node)
+        for keyword in node.keywords:
+            if keyword.arg == "out" and not isinstance(keyword.value, ast.Constant):
+                item = self.call(ITEM, keyword.value, where=keyword.value)
+                keyword.value = self.call(OUT, item, where=keyword.value)
+        if isinstance(node.func, ast.Attribute):
+            self._mark_method(node, node.func)
+        elif isinstance(node.func, ast.Name) and node.func.id == "compile":
+            node.func = self.call(COMPILE, node.func, where=node.func)
+        if number is not None:
+            self._mark_last_operand(node, number)
+        return self.call(LEAF, node, where=node) if is_leaf else node
+
+    def _mark_method(self, node: ast.Call, method: ast.Attribute) -> None:
+        """Methods and functions that may write an array, or keep a tensor."""
+        plain = bool(node.args) and not isinstance(node.args[0], ast.Starred)
+        if method.attr in _ARRAY_METHODS and not (isinstance(method.value, ast.Name) and method.value.id in _LIBRARIES):
+            method.value = self.call(ITEM, method.value, where=method.value)
+        if method.attr in _ARRAY_FUNCTIONS and plain:
+            node.args[0] = self.call(ITEM, node.args[0], where=node.args[0])
+        elif method.attr == "copy_" and plain:
+            method.value = self.keep(method.value, "copy to")
+            node.args[0] = self.keep(node.args[0], "copied")
+        elif method.attr in _KEEPING_METHODS and plain and not isinstance(node.args[-1], ast.Starred | ast.Constant):
+            node.args[-1] = self.keep(node.args[-1], method.attr)
+
+    def _mark_last_operand(self, node: ast.Call, number: ast.Constant) -> None:
+        if node.keywords and node.keywords[-1].arg is not None:
+            node.keywords[-1].value = self.call(AT, node.keywords[-1].value, number, where=node.keywords[-1].value)
+        elif node.args and not isinstance(node.args[-1], ast.Starred) and not node.keywords:
+            node.args[-1] = self.call(AT, node.args[-1], number, where=node.args[-1])
+        elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            node.func.value = self.call(AT, node.func.value, number, where=node.func.value)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        number = self._number_of_operation(node)
+        many = isinstance(node.op, ast.Mult) and any(map(is_one_item, (node.left, node.right)))
+        self.generic_visit(node)
+        if number is not None:
+            node.right = self.call(AT, node.right, number, where=node.right)
+        return self.keep(node, "list") if many else node
+
+    def _number_of_operation(self, node: ast.Call | ast.BinOp) -> ast.Constant | None:
+        """Inside a statement of several lines each operation is marked: the line that counts is its own."""
+        if not self._long_statement:
+            return None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            line = node.func.end_lineno or node.lineno
+            column = (node.func.end_col_offset or 0) - len(node.func.attr)
+            return self.number(node, line, column if line != node.lineno else node.col_offset)
+        return self.number(node)

@@ -1,0 +1,108 @@
+"""Questions about a piece of syntax: can it make a node, where does its header end, does it make a leaf."""
+
+from __future__ import annotations
+
+import ast
+
+
+def is_idle(node: ast.expr | None) -> bool:
+    """Can evaluating this expression not make a node? Names, constants, and what is built of them."""
+    if node is None or isinstance(node, ast.Name | ast.Constant | ast.Lambda):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) and is_idle(node.operand)
+    if isinstance(node, ast.BoolOp):
+        return all(is_idle(value) for value in node.values)
+    if isinstance(node, ast.Compare):
+        identity = all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        return identity and all(is_idle(value) for value in (node.left, *node.comparators))
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(is_idle(value) for value in node.elts)
+    return False
+
+
+def needs_mark(node: ast.stmt) -> bool:
+    """Can this statement itself (not the blocks inside it) make a node?"""
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.Pass | ast.Break | ast.Continue):
+        return False
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        defaults = (*node.args.defaults, *node.args.kw_defaults)
+        return bool(node.decorator_list) or not all(map(is_idle, defaults))
+    if isinstance(node, ast.Assign):
+        return not (is_idle(node.value) and all(isinstance(target, ast.Name) for target in node.targets))
+    if isinstance(node, ast.Expr | ast.Return):
+        return not is_idle(node.value)
+    if isinstance(node, ast.If):
+        return not is_idle(node.test)
+    return not isinstance(node, ast.Try)
+
+
+def is_range(node: ast.expr) -> bool:
+    """Is it `range(...)`, which makes no node from round to round?"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+
+
+def is_one_item(node: ast.expr) -> bool:
+    """Is it `[x]` or `(x,)`, whose multiple holds one thing many times?"""
+    return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Constant)
+
+
+def makes_leaf(node: ast.Call) -> bool:
+    """Is this a call that makes a leaf: `nn.Parameter(...)`, `torch.zeros(..., requires_grad=True)`?"""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "Parameter":
+        return True
+    for keyword in node.keywords:
+        if keyword.arg == "requires_grad":
+            return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
+    return False
+
+
+def spans_lines(statement: ast.stmt) -> bool:
+    """Does the statement itself (not the blocks inside it) go over several lines?"""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.While | ast.If):
+        return False
+    if isinstance(statement, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith):
+        return (header_end(statement).end_lineno or 0) > statement.lineno
+    if hasattr(ast, "Match") and isinstance(statement, ast.Match):
+        return False
+    return (statement.end_lineno or 0) > statement.lineno
+
+
+def header_end(node: ast.stmt) -> ast.expr | ast.stmt:
+    """The last expression of a block's header."""
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return node.iter
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return node.items[-1].optional_vars or node.items[-1].context_expr
+    if isinstance(node, ast.If | ast.While):
+        return node.test
+    if isinstance(node, ast.ClassDef) and node.bases:
+        return node.bases[-1]
+    return ast.copy_location(ast.Pass(), node) if isinstance(node, ast.ClassDef) else node
+
+
+def docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Splits off what must stay first: the docstring and `from __future__` imports."""
+    index = 0
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        index = 1
+    while index < len(body) and isinstance(future := body[index], ast.ImportFrom) and future.module == "__future__":
+        index += 1
+    return body[:index], body[index:]
+
+
+def hands_on(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.stmt) -> bool:
+    """Does this statement of a `__torch_function__` carry out the operation that somebody else has called?"""
+    if function.name not in ("__torch_function__", "__torch_dispatch__"):
+        return False
+    taken = [parameter.arg for parameter in function.args.args]
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Attribute) and called.attr == function.name:
+                return True  # super().__torch_function__(...)
+            if isinstance(called, ast.Name) and called.id in taken[1:2]:
+                return True
+    return False
