@@ -42,7 +42,9 @@ _WRITE = [
     "{a}[{b} > 0.8] = 0.25", "{a}[{a} > 0.7] *= 0.5", "{a}[{a} > 0.7] = {b}[{a} > 0.7]", "{a}[[0, 2]] = 0.5",
     "{a}[torch.tensor([0, 2])] *= 2", "{a}[:, [1, 3]] = {b}[:, [0, 2]]", "{a}[-1, 1:3] -= 0.5", "{a}[None, 0] = 0.2",
     "{a}[0] = {a}[1] * 2", "{a}[:, 0] += {a}[:, 1]", "{a}.T[1] = 0.3", "{a}.view(-1)[2:5] = {b}.view(-1)[:3]",
-    "for row in {a}:\n    row.mul_(2)", "for column in {a}.unbind(1):\n    column.add_(1)",
+    "{a}[torch.tensor([0, 2])] = {b}[:2].exp()", "{a}[{a}.sin() > 0.5] += 1", "{a}[({a} > 0.3) & ({a} < {b})] = 0.1",
+    "m = {a} > 0.6\n{a}[m] = {b}[m] * 2", "m = {b} > 0.6\n{a}[m] = {b}[m] - {a}[m]",
+    "if True: {a}[0] = 0.5", "for row in {a}:\n    row.mul_(2)", "for column in {a}.unbind(1):\n    column.add_(1)",
     "for t in range(1, 3):\n    {a}[t] = {a}[t - 1] * {b}[t]", "for t in range(3):\n    {a}[t] = torch.sin({a}[t])",
     "with torch.no_grad():\n    part = {a}[0]\npart.mul_(2)",
 ]  # fmt: skip

@@ -128,6 +128,54 @@ FORMS = [
         "hs = [x.exp(), w.exp()]\nfor i in range(2):\n    hs[i] *= 0.5\nreturn hs[0].sum() + hs[1].sum()",
         "hs = [x.exp(), w.exp()]\nfor i in range(2):\n    hs[i] = hs[i] * 0.5\nreturn hs[0].sum() + hs[1].sum()",
     ),
+    (
+        "h = x.exp()\nh[(h > 2.0) & (h.log() < 1.05)] = float('-0.5')\nreturn (h * w).sum()",
+        "h = x.exp()\nh = h.masked_fill((h > 2.0) & (h.log() < 1.05), float('-0.5'))\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nlarge = h > w\nh[large] = -2\nreturn (h * w).sum()",
+        "h = x.exp()\nlarge = h > w\nh = h.masked_fill(large, -2)\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x * w\nrows = h > 0.5\nh = h.cumsum(0)\ny = h.sin()\nh[rows] = 0\nreturn (y * h).sum()",
+        "h = x * w\nrows = h > 0.5\nh = h.cumsum(0)\ny = h.sin()\nh = h.clone()\nh[rows] = 0\nreturn (y * h).sum()",
+    ),
+    (
+        "h = x.exp()\nrows = x[:, 0] > 0.5\nh[rows] = 0.5\nreturn (h * w).sum()",
+        "h = x.exp()\nrows = x[:, 0] > 0.5\nh = h.clone()\nh[rows] = 0.5\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[h > 2] = w[h > 2] * 2 - h[h > 2]\nreturn (h * w).sum()",
+        "h = x.exp()\nh = torch.where(h > 2, w * 2 - h, h)\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[h > 2] = -(w[h > 2] + 1) / 2\nreturn (h * w).sum()",
+        "h = x.exp()\nh = torch.where(h > 2, -(w + 1) / 2, h)\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[h > 2] *= 0.1\nh[h < 0.5] -= w[h < 0.5] + 1\nreturn (h * h).sum()",
+        "h = x.exp()\nh = torch.where(h > 2, h * 0.1, h)\nh[h < 0.5] -= w[h < 0.5] + 1\nreturn (h * h).sum()",
+    ),
+    (
+        "h = x.exp() - 2\ny = h.sin()\nh[h > 0] = torch.sqrt(h[h > 0])\nreturn (y * w + h).sum()",
+        "h = x.exp() - 2\ny = h.sin()\nh = h.clone()\nh[h > 0] = torch.sqrt(h[h > 0])\nreturn (y * w + h).sum()",
+    ),
+    (
+        "h = x.exp()\nlast = torch.tensor([2, 0])\nh[last] = torch.sin(w[:2])\nreturn (h * w).sum()",
+        "h = x.exp()\nlast = torch.tensor([2, 0])\nh = h.index_put((last,), torch.sin(w[:2]))\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nh[torch.tensor([0, 2])] = w[0].exp()\nreturn (h * w).sum()",
+        "h = x.exp()\nh = h.index_put((torch.tensor([0, 2]),), w[0].exp())\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nlast = torch.tensor([2, 0])\nh[last] = 0.5\nreturn (h * w).sum()",
+        "h = x.exp()\nlast = torch.tensor([2, 0])\nh = h.clone()\nh[last] = 0.5\nreturn (h * w).sum()",
+    ),
+    (
+        "h = x.exp()\nif w.dim(): h[0] = w[1]\nreturn (h * w).sum()",
+        "h = x.exp()\nif w.dim(): h = h.clone(); h[0] = w[1]\nreturn (h * w).sum()",
+    ),
     ("h = x.exp()\nh.data.mul_(2)\nreturn (h * w).sum()", "h = x.exp().clone()\nh.data.mul_(2)\nreturn (h * w).sum()"),
 ]
 

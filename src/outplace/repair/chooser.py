@@ -431,7 +431,8 @@ def _kept(place: Place) -> Iterator[Candidate]:
 def _inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
     if "saved for backward" in place.bug.about or place.target is None:
-        for one in saver.operand_clones(place.code, place.node, names)[:3]:
+        clones = saver.operand_clones(place.code, place.node, names)
+        for one in [clone for clone in clones if clone.named][:1] or clones[:3]:
             yield place.candidate(
                 f"Clone `{_short(one.text)}`, which was made under inference_mode", "safe", [one.edit]
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Loop, same
+from outplace.repair.code import Code, Loop, is_library, same
 from outplace.repair.edits import Edit
-from outplace.repair.flow import binds
+from outplace.repair.flow import bindings, binds
 from outplace.repair.forms.augmented import SYMBOLS, strength
 from outplace.repair.place import Place
 
@@ -23,7 +23,11 @@ def into_a_copy(place: Place, hoist: bool) -> list[Edit] | None:
         if not loops:
             return None
         where = loops[-1]
-    edit = place.code.before(where, f"{place.path} = {place.path}.clone()")
+    copy = f"{place.path} = {place.path}.clone()"
+    if where is place.statement and not place.code.begins_line(where):  # `if c: x[0] = v`
+        start = place.code.span(where)[0]
+        return [Edit(start, start, f"{copy}; ")]
+    edit = place.code.before(where, copy)
     return None if edit is None else [edit]
 
 
@@ -38,24 +42,128 @@ def _loops_outside(place: Place) -> list[Loop]:
 
 
 def as_expression(place: Place) -> tuple[str, list[Edit]] | None:
-    """The assignment as one expression, where that is surely the same: a mask of the tensor's own shape."""
-    statement = place.statement
+    """The assignment as one expression, where that is surely the same and reads better than a copy that is written.
+
+    That is so for masks of the tensor's own shape and for index tensors. `slice_scatter` and `select_scatter` would be
+    exact too, but broadcast nothing and number dimensions and places: `x = x.clone()` before `x[:, 0] = v` says more.
+    """
     if place.style == "at":
         return _at(place)
     if place.style == "blend":
         return _blend(place)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not place.code.begins_line(statement):
+    statement = place.statement
+    if isinstance(statement, ast.Assign) and len(statement.targets) != 1:
         return None
-    target = statement.targets[0]
-    if not isinstance(target, ast.Subscript) or not _plain(target.value) or not _own_mask(target.slice, target.value):
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+    value = getattr(statement, "value", None)
+    if not isinstance(target, ast.Subscript) or not _plain(target.value) or not isinstance(value, ast.expr):
         return None
-    name, mask = place.code.segment(target.value), place.code.segment(target.slice)
-    if isinstance(statement.value, ast.Constant) or _is_number(statement.value):
-        value = place.code.segment(statement.value)
-        return "Use `masked_fill`, which makes a new tensor", [
-            place.code.replaced(statement, f"{name} = {name}.masked_fill({mask}, {value})")
-        ]
+    if _own_mask(target.slice, target.value, place):
+        return _by_mask(place, target, value)
+    if (
+        isinstance(statement, ast.Assign)
+        and _is_made(place, target.slice, _INDICES)
+        and _is_made(place, value, _VALUES)
+    ):
+        name, index, given = (place.code.segment(part) for part in (target.value, target.slice, value))
+        text = f"{name} = {name}.index_put(({index},), {given})"
+        return "Use `index_put`, which makes a new tensor", [place.code.replaced(statement, text)]
     return None
+
+
+def _by_mask(place: Place, target: ast.Subscript, value: ast.expr) -> tuple[str, list[Edit]] | None:
+    """`masked_fill` for a number, `torch.where` for a value that is there for each element."""
+    statement, code = place.statement, place.code
+    name, mask = code.segment(target.value), code.segment(target.slice)
+    if isinstance(statement, ast.Assign) and _is_number(value):
+        text = f"{name} = {name}.masked_fill({mask}, {code.segment(value)})"
+        return "Use `masked_fill`, which makes a new tensor", [code.replaced(statement, text)]
+    unmasked = _unmasked(code, value, target.slice)
+    if unmasked is None:
+        return None
+    if isinstance(statement, ast.AugAssign):
+        symbol = SYMBOLS[type(statement.op)]
+        if symbol not in ("+", "-") and not (symbol in ("*", "/") and _is_number(value)):
+            return None
+        unmasked = f"{name} {symbol} {unmasked if strength(value) > 6 else f'({unmasked})'}"
+    elif _is_number(value):
+        return None
+    torch = code.module_name("torch") or "torch"
+    text = f"{name} = {torch}.where({mask}, {unmasked}, {name})"
+    return "Choose with `torch.where`", [*code.importing("torch"), code.replaced(statement, text)]
+
+
+def _unmasked(code: Code, value: ast.expr, mask: ast.expr) -> str | None:
+    """`v * 2 + x` of `v[mask] * 2 + x[mask]`: sums and multiples of tensors under the same mask.
+
+    Nothing else: `torch.where` computes both sides everywhere, and the root of what a mask leaves out may be nan, whose
+    gradient is nan although it was not chosen.
+    """
+    if _is_number(value):
+        return code.segment(value)
+    if isinstance(value, ast.Subscript):
+        return code.segment(value.value) if _plain(value.value) and same(value.slice, mask) else None
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        inner = _unmasked(code, value.operand, mask)
+        return None if inner is None else f"-{_enclosed(code, value.operand, inner)}"
+    if not isinstance(value, ast.BinOp):
+        return None
+    left, right = _unmasked(code, value.left, mask), _unmasked(code, value.right, mask)
+    multiple = _is_number(value.right) or (_is_number(value.left) and isinstance(value.op, ast.Mult))
+    if left is None or right is None or "\n" in code.segment(value):
+        return None
+    if not (isinstance(value.op, ast.Add | ast.Sub) or (isinstance(value.op, ast.Mult | ast.Div) and multiple)):
+        return None
+    return f"{_enclosed(code, value.left, left)} {SYMBOLS[type(value.op)]} {_enclosed(code, value.right, right)}"
+
+
+def _enclosed(code: Code, node: ast.expr, text: str) -> str:
+    """With the parentheses that it has."""
+    start, end = code.span(node)
+    inside = isinstance(node, ast.BinOp) and code.text[start - 1] == "(" and code.text[end : end + 1] == ")"
+    return f"({text})" if inside else text
+
+
+_INDICES = {"torch": {"tensor", "arange", "argmax", "argmin", "argsort", "randperm", "randint"}, "": {"long"}}
+_VALUES = {
+    "torch": {
+        "cat",
+        "cos",
+        "exp",
+        "log",
+        "mean",
+        "ones",
+        "pow",
+        "relu",
+        "sigmoid",
+        "sin",
+        "sqrt",
+        "stack",
+        "sum",
+        "tanh",
+    },
+    "": {"clone", "cos", "exp", "log", "relu", "sigmoid", "sin", "softmax", "sqrt", "square", "tanh"},
+}
+"""Functions of torch, and methods that only tensors have, whose result is surely a tensor."""
+
+
+def _is_made(place: Place, node: ast.expr, makers: dict[str, set[str]], named: bool = True) -> bool:
+    """Is it the result of one of these, or a name that is only bound to such results?"""
+    if isinstance(node, ast.BinOp):
+        return any(_is_made(place, side, makers, named) for side in (node.left, node.right))
+    if isinstance(node, ast.Name) and named:
+        made = list(bindings(place.code, place.statement, node.id))
+        single = [
+            one
+            for one in made
+            if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [node.id]
+        ]
+        return bool(made) and made == single and all(_is_made(place, one.value, makers, False) for one in single)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    library = is_library(node.func.value)
+    known = makers["torch" if library and ast.unparse(node.func.value) == "torch" else ""]
+    return node.func.attr in known and (not library or ast.unparse(node.func.value) == "torch")
 
 
 def _plain(node: ast.expr) -> bool:
@@ -63,21 +171,49 @@ def _plain(node: ast.expr) -> bool:
 
 
 def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
     if isinstance(node, ast.UnaryOp):
-        return isinstance(node.operand, ast.Constant)
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "float"
+        return isinstance(node.op, ast.USub) and _is_number(node.operand)
+    text = ast.unparse(node)
+    return text in _NUMBERS or text.startswith(("float(", "torch.finfo("))
 
 
-def _own_mask(index: ast.expr, tensor: ast.expr) -> bool:
-    """`x > 0.5` as an index of `x`: surely a mask, and surely of its shape."""
+_NUMBERS = ("torch.inf", "math.inf", "np.inf", "torch.nan", "math.nan", "np.nan", "torch.pi", "math.pi", "np.pi")
+_TESTS = ("isnan", "isinf", "isfinite", "isneginf", "isposinf")
+_ELEMENTWISE = ("abs", "exp", "log", "neg", "sigmoid", "square", "tanh", "detach", "sqrt", "float")
+
+
+def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
+    """`x > 0.5` as an index of `x`: surely a mask, and of its shape, whatever it is compared with; also by a name."""
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.Invert):
-        return _own_mask(index.operand, tensor)
-    if not isinstance(index, ast.Compare) or len(index.ops) != 1:
-        return False
-    sides = (index.left, index.comparators[0])
-    own = [side for side in sides if ast.unparse(side) == ast.unparse(tensor)]
-    other = [side for side in sides if isinstance(side, ast.Constant) or _is_number(side)]
-    return len(own) == 1 and len(other) == 1
+        return _own_mask(index.operand, tensor, place)
+    if isinstance(index, ast.BinOp) and isinstance(index.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return _own_mask(index.left, tensor, place) and _own_mask(index.right, tensor, place)
+    if isinstance(index, ast.Compare) and len(index.ops) == 1:
+        orders = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
+        sides = (index.left, index.comparators[0])
+        return isinstance(index.ops[0], orders) and any(_of_shape(side, tensor) for side in sides)
+    if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and index.func.attr in _TESTS:
+        return _of_shape(index.func.value, tensor) or (len(index.args) == 1 and _of_shape(index.args[0], tensor))
+    if isinstance(index, ast.Name):
+        made = list(bindings(place.code, place.statement, index.id))
+        one = made[0] if len(made) == 1 else None
+        if not isinstance(one, ast.Assign) or len(one.targets) != 1 or isinstance(one.value, ast.Name):
+            return False
+        path = ast.unparse(tensor)
+        then, now = (set(bindings(place.code, at, path)) for at in (one, place.statement))
+        single = isinstance(one.targets[0], ast.Name) and then == now
+        return single and not place.code.loops(place.statement) and _own_mask(one.value, tensor, place)
+    return False
+
+
+def _of_shape(node: ast.expr, tensor: ast.expr) -> bool:
+    """Is it the tensor itself, or something made of each of its elements?"""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ELEMENTWISE:
+        subject = node.args[0] if ast.unparse(node.func.value) == "torch" and node.args else node.func.value
+        return _of_shape(subject, tensor)
+    return same(node, tensor)
 
 
 def _index(place: Place, target: ast.Subscript) -> str:
@@ -97,7 +233,7 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
     method = "set"
     if isinstance(statement, ast.AugAssign):
         operator = _METHODS.get(type(statement.op))
-        if operator is not None and _no_repeats(target.slice, target.value):
+        if operator is not None and _no_repeats(target.slice, target.value, place):
             method = operator
         else:  # where an index stands twice, `x[i] += v` adds once and `at(x)[i].add(v)` twice
             symbol = SYMBOLS[type(statement.op)]
@@ -106,11 +242,11 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
     return "Use `outplace.at`, which makes a new tensor", [*code.importing("outplace"), code.replaced(statement, text)]
 
 
-def _no_repeats(index: ast.expr, tensor: ast.expr) -> bool:
+def _no_repeats(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
     """Does an index surely name each place once: numbers, slices, `...`, None, a mask of the tensor's own?"""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     plain = ast.Slice | ast.Constant
-    return _own_mask(index, tensor) or all(isinstance(part, plain) or _is_number(part) for part in parts)
+    return _own_mask(index, tensor, place) or all(isinstance(part, plain) or _is_number(part) for part in parts)
 
 
 def _blend(place: Place) -> tuple[str, list[Edit]] | None:
@@ -131,7 +267,7 @@ def _blend(place: Place) -> tuple[str, list[Edit]] | None:
         symbol = SYMBOLS[type(statement.op)]
         number = f"{name} {symbol} {number if strength(value) > 6 else f'({number})'}"
     title = "Blend by a mask"
-    if _own_mask(target.slice, target.value):
+    if _own_mask(target.slice, target.value, place):
         mask = f"({index})"
         return title, [code.replaced(statement, f"{name} = {name} + {mask} * ({number} - {name})")]
     mask = _fresh(place, "mask")
