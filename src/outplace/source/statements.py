@@ -411,6 +411,7 @@ def _match(interpreter: Interpreter, node: Any) -> int:
 def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Assigns a value to a target."""
     if isinstance(target, ast.Name):
+        torch_model.note_replaced(interpreter, interpreter.frame.scope.names.get(target.id), value, node)
         interpreter.frame.scope.set(target.id, value)
     elif isinstance(target, ast.Attribute):
         for holder in options(interpreter.eval(target.value)):
@@ -441,6 +442,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         if isinstance(setter, Function):
             interpreter.call_function(setter, [holder, value], {}, node)
         else:
+            torch_model.note_replaced(interpreter, holder.names.get(name), value, node)
             interpreter.set_name(holder.names, name, value)
     elif isinstance(holder, Class):
         interpreter.set_name(holder.names, name, value)

@@ -151,7 +151,12 @@ class Tape:
         self.backward(roots, inputs)
         reached = self._reached(roots)
         leaves = inputs if inputs is not None else [leaf for node in reached for leaf in node.leaves]
+        owners: dict[int, int] = {}
         for leaf in {id(leaf): leaf for leaf in leaves}.values():
+            if leaf.graded and leaf.grad is not None:
+                first = owners.setdefault(id(leaf.grad), id(leaf))
+                if leaf.grad.assigned is not None and first != id(leaf):
+                    self.hits.append(Hit("silent-other", None, leaf.grad.assigned, True, detail="shared gradient"))
             if leaf.graded and leaf.grad is not None:
                 self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
             leaf.graded = True

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outplace.source.tape import Family
 
 if TYPE_CHECKING:
     from outplace.source.project import Module
-    from outplace.source.tape import Node, Storage
+    from outplace.source.tape import Node, Path, Place, Storage
 
 
 class Value:
@@ -54,9 +54,9 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "inference", "known", "leaf", "many",
-        "node", "packed", "parameter", "region", "repeats", "requires_grad", "shape", "since", "storage", "untracked",
-        "view",
+        "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
+        "known", "leaf", "many", "node", "packed", "parameter", "region", "repeats", "replaced", "requires_grad",
+        "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +105,20 @@ class Tensor(Value):
         """Has a leaf got a gradient, which an optimizer would step by?"""
         self.grad: Tensor | None = None
         """Its gradient, once somebody has looked at it."""
+        self.held = False
+        """Does an optimizer step it?"""
+        self.replaced: Replaced | None = None
+        """What has taken its place since, in the name or attribute that it was known by."""
+        self.assigned: Place | None = None
+        """Where it was made the gradient of another tensor than its own."""
+
+
+class Replaced(NamedTuple):
+    """A tensor that took another one's place, where, and on which path of branches."""
+
+    by: Tensor
+    place: Place
+    path: Path
 
 
 class Items(Value):

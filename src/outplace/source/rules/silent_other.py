@@ -20,6 +20,9 @@ _MESSAGES = {
     "kept": "a list keeps this tensor by reference, again and again, and each write changes all of its entries: "
     "append clones",
     "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
+    "lost": "an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
+    "shared gradient": "this makes one tensor the gradient of two leaves, and backward adds the gradients of both to "
+    "it: assign a clone",
     "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
     "it before backward: use ctx.save_for_backward, and write out of place",
 }

@@ -14,6 +14,7 @@ from outplace.source.torch_model.modules import (
     super_attribute,
 )
 from outplace.source.torch_model.operations import augmented, binary, run_op
+from outplace.source.torch_model.optimizers import note_replaced
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
 from outplace.source.torch_model.types import is_instance
 from outplace.source.torch_model.writing import check_appended, check_index, numpy_write
@@ -35,6 +36,7 @@ __all__ = [
     "is_instance",
     "method",
     "node_of",
+    "note_replaced",
     "numpy_write",
     "object_attribute",
     "own_state",

@@ -9,7 +9,7 @@ from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.methods import tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
-from outplace.source.torch_model.optimizers import optimizer_method, parameters_in
+from outplace.source.torch_model.optimizers import note_replaced, optimizer_method, parameters_in
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.torch_model.transforms import DIFFERENTIATING, run_transformed
 from outplace.source.torch_model.writing import numpy_write
@@ -75,15 +75,19 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     if isinstance(holder, Tensor):
         if name == "data":
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
-        elif name == "grad":
+        elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)
+            if isinstance(value, Tensor) and value is not holder.grad:
+                value.assigned = interpreter.place(node)
             holder.grad = value if isinstance(value, Tensor) else None
         elif name == "requires_grad" and isinstance(value, Const):
             set_requires_grad(interpreter, holder, bool(value.value))
     elif isinstance(holder, Layer):
         if isinstance(value, Tensor):
+            note_replaced(interpreter, holder.state.get(name), value, node)
             holder.state[name] = value
         elif isinstance(value, Layer | Instance):
+            note_replaced(interpreter, holder.children.get(name), value, node)
             holder.children[name] = value
         elif name in _SWITCHES:
             holder.options = {**holder.options, name: value.value if isinstance(value, Const) else None}

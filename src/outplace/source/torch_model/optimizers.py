@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from outplace.source.tape import Hit
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -14,7 +15,9 @@ from outplace.source.values import (
     Dictionary,
     Function,
     Items,
+    Layer,
     Optimizer,
+    Replaced,
     Tensor,
     Value,
     options,
@@ -29,7 +32,14 @@ def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywo
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
     source = args[0] if args else keywords.get("params", UNKNOWN)
-    return Optimizer(name.rpartition(".")[2], list(parameters_in(source)))
+    return Optimizer(name.rpartition(".")[2], _held(source))
+
+
+def _held(source: Value) -> list[Tensor]:
+    parameters = list(parameters_in(source))
+    for tensor in parameters:
+        tensor.held = True
+    return parameters
 
 
 def parameters_in(value: Value) -> Iterator[Tensor]:
@@ -61,7 +71,7 @@ def optimizer_method(
     if name == "zero_grad":
         forget_gradients(interpreter, optimizer.parameters, args, keywords)
     if name == "add_param_group" and args:
-        optimizer.parameters.extend(parameters_in(args[0]))
+        optimizer.parameters.extend(_held(args[0]))
     return NONE
 
 
@@ -74,6 +84,30 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
         if tensor.graded is not False or tape.opaque or guessing:
             sure = guessing or tensor.graded is True
             tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+        if tensor.replaced is not None and tensor.graded is False:
+            _check_lost(interpreter, tensor.replaced)
+
+
+def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
+    """The optimizer has nothing to step by, and what took the parameter's place has gradients that nobody uses."""
+    new, path = replaced.by, interpreter.tape.path
+    if new.graded and not new.held and not new.storage.writes:
+        sure = path[: len(replaced.path)] == replaced.path
+        interpreter.tape.hits.append(Hit("silent-other", None, replaced.place, sure, detail="lost"))
+
+
+def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node: ast.AST) -> None:
+    """A name or an attribute gets another value: is that a parameter, or a module, which an optimizer knows?"""
+    if old is new:
+        return
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        if old.held and new.leaf and new.requires_grad:
+            old.replaced = Replaced(new, interpreter.place(node), interpreter.tape.path)
+    elif isinstance(old, Layer) and isinstance(new, Layer):
+        for name, tensor in old.state.items():
+            note_replaced(interpreter, tensor, new.state.get(name, NONE), node)
+        for name, child in old.children.items():
+            note_replaced(interpreter, child, new.children.get(name, NONE), node)
 
 
 def forget_gradients(
