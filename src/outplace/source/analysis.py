@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from outplace.model import Finding
 from outplace.source import torch_model
+from outplace.source.annotations import says_tensor
 from outplace.source.interpreter import Interpreter
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
@@ -194,9 +195,9 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
 
 
 def _unknown_argument(interpreter: Interpreter, argument: ast.arg) -> Value:
-    annotation = ast.unparse(argument.annotation) if argument.annotation is not None else ""
-    if re.search(r"\b(int|float|str|bool|List|Dict|list|dict|ndarray)\b", annotation) and "Tensor" not in annotation:
+    says = says_tensor(argument.annotation)
+    if says is False:
         return UNKNOWN
-    made = Tensor(Storage(), None, known="Tensor" in annotation)
+    made = Tensor(Storage(), None, known=says is True)
     made.since = interpreter.tape.tick()
     return made

@@ -11,7 +11,7 @@ from outplace.source.torch_model import regions, shapes
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
-from outplace.source.values import Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
+from outplace.source.values import UNKNOWN, Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
     """`x[key]`: a view for ints and slices, a copy where a tensor or list decides."""
+    if _is_text(key):
+        return UNKNOWN
     advanced = _is_advanced(key)
     if advanced is True:
         return _index_copy(interpreter, tensor, key, node)
@@ -50,6 +52,11 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.
     return made
 
 
+def _is_text(key: Value) -> bool:
+    """`x["name"]`: then x is no tensor, but a dict or what behaves like one."""
+    return isinstance(key, Const) and isinstance(key.value, str)
+
+
 def _is_advanced(key: Value) -> bool | None:
     """Does indexing by this copy? None where that cannot be known."""
     if isinstance(key, Const):
@@ -74,8 +81,8 @@ def set_item(
     """`x[key] = value`; `again` for the second half of `x[key] += value`."""
     key = interpreter.eval(target.slice)
     mixed = not all(isinstance(option, Tensor) for option in options(holder))
-    if isinstance(value, Const) and not isinstance(value.value, int | float | complex):
-        mixed = True  # None and texts are no values for a tensor
+    if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, int | float | complex)):
+        mixed = True  # a text is no index, and None and texts are no values for a tensor
     for option in options(holder):
         if isinstance(option, Tensor) and mixed:
             continue  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess

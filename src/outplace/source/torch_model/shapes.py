@@ -135,6 +135,8 @@ def sizes(args: Arguments) -> Shape | None:
     """A shape given as numbers or as one tuple of them."""
     if len(args) == 1 and isinstance(args[0], Items):
         return None if args[0].rest is not None else tuple(_integer(item) for item in args[0].items)
+    if len(args) == 1 and not isinstance(args[0], Const):
+        return None  # a number, or a tuple of them
     return tuple(_integer(value) for value in args)
 
 
