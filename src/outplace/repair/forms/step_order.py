@@ -240,10 +240,20 @@ _RANDOM = ("rand", "sample", "multinomial", "bernoulli", "normal(")
 
 
 def _is_forward(code: Code, statement: ast.Assign) -> bool:
-    """May it be run again? What draws at random must not be drawn again."""
+    """May it be run again? What draws at random must not be drawn again, and what is trained not be made again."""
     text = code.segment(statement)
-    calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.value))
-    return calls and code.begins_line(statement) and "\n" not in text and not any(word in text for word in _RANDOM)
+    calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
+    if any(ast.unparse(call.func).split(".")[-1][:1].isupper() for call in calls) or "requires_grad" in text:
+        return False  # an object: a module, an optimizer
+    trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and _optimizes(node)]
+    if any(reads(call, name) for call in trained for name in _names_bound(statement)):
+        return False
+    alone = code.begins_line(statement) and "\n" not in text
+    return bool(calls) and alone and not any(word in text for word in _RANDOM)
+
+
+def _optimizes(call: ast.Call) -> bool:
+    return "optim" in ast.unparse(call.func).lower()
 
 
 def _before(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
@@ -306,15 +316,14 @@ def _computed_later(order: _Order) -> Iterator[Reordering]:
             continue
         moved.insert(0, statement)
         wanted |= own
-    if not moved or not any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
-        return
-    if not all(_whole_lines(code, one) for one in moved):
+    if not moved or not all(_whole_lines(code, one) for one in moved):
         return
     cuts = [Edit(code.offset(one.lineno, 0), code.offset((one.end_lineno or one.lineno) + 1, 0), "") for one in moved]
     texts = [line for one in moved for line in code.lines[one.lineno - 1 : one.end_lineno]]
     names = ", ".join(f"`{name}`" for name in _names_bound(moved[-1]))
     title = f"Compute {names} after the step, with the new weights"
-    yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, texts)])
+    if any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
+        yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, texts)])
     shared = [name for name in order.moment.held if name in wanted and name not in _names_bound(moved[-1])]
     again = [text for name in shared if (text := _making(code, moved[0], name)) is not None]
     if again:
