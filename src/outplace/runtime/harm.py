@@ -53,8 +53,9 @@ class Hit:
         try:
             with unobserved():
                 self._measure(gradients)
-        except Exception:  # the old values may not fit any more: then there is no figure
+        except Exception as trouble:  # the old values may not fit any more: then there is no figure
             self.off = None
+            self.harmless = "modified by an inplace operation" in str(trouble)  # the version has moved: not silent
 
     def _measure(self, gradients: Any) -> None:
         if not _may_run(self.node):
@@ -118,5 +119,9 @@ def how_far(hits: list[Hit]) -> tuple[str, ...]:
     label = describe_saved(worst.node.name(), worst.saved_as).partition(" keeps ")[0]
     if worst.off == float("inf"):
         return (f"How far it is off: with the values as saved, the gradient that {label} hands on is zero or not NaN.",)
-    percent = f"{worst.off:.0%}" if worst.off >= 0.1 else f"{worst.off:.2g} of its size"
-    return (f"How far it is off: the gradient that {label} hands on is {percent} away from the right one.",)
+    return (f"How far it is off: the gradient that {label} hands on is {_share(worst.off)} away from the right one.",)
+
+
+def _share(off: float) -> str:
+    """`6.2%`, `35%`, `17,533 times its size`."""
+    return f"{off:,.0f} times its size" if off >= 10 else f"{off:.0%}" if off >= 0.1 else f"{off * 100:.2g}%"

@@ -153,6 +153,8 @@ def note_collective(target: Any) -> None:
         tensors = target if isinstance(target, list | tuple) else (target,)
         frame = _get_frame(1)
         silent.note_call(tensors, frame.f_code.co_name, frame)
+        for tensor in tensors:
+            writes.note(tensor, frame.f_code.co_name, frame)  # some backends do move the version of some results
 
 
 _COLLECTIVES = (
@@ -170,7 +172,7 @@ _COLLECTIVES = (
     "all_to_all",
     "all_to_all_single",
 )
-"""All of them write their first argument."""
+"""All of them write their first argument; `gather` its second."""
 
 
 def _make_init_process_group(original: Any) -> Any:
@@ -188,6 +190,7 @@ def _watch_collectives() -> None:
         function = inspect.unwrap(getattr(torch.distributed, name))
         first = next(iter(inspect.signature(function).parameters))
         hooks.prepend(function, "collective", first, note_collective)
+    hooks.prepend(torch.distributed.gather, "collective", "gather_list", note_collective)
 
 
 # -- versions that are put back ---------------------------------------------------------------------------------------

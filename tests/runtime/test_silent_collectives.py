@@ -1,0 +1,39 @@
+"""Collectives write without moving a version, or move it unseen: the line is named, on each rank that has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+PROGRAM = Path(__file__).parent / "programs" / "collectives.py"
+
+WRITTEN_BY_ONE = {"gather": {0}, "broadcast": {1}, "recv": {1}, "irecv": {1}}
+"""The others write on both ranks."""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_each_collective_is_found_on_the_ranks_where_it_writes(tmp_path: Path):
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "outplace", "run", "--json", str(report), str(PROGRAM), str(tmp_path / "store")]
+    run = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr
+    happened = {}
+    for line in run.stdout.splitlines():
+        rank, name, how = line.split()
+        if how != "absent" and int(rank) in WRITTEN_BY_ONE.get(name, {0, 1}):
+            happened.setdefault((name, {"silent": "silent-data", "raised": "saved"}[how]), set()).add(int(rank))
+    assert {"all_reduce", "broadcast", "all_gather"} <= {name for name, _ in happened}
+    found = {}
+    for diagnosis in json.loads(report.read_text())["diagnoses"]:
+        (mutation,) = diagnosis["mutations"]
+        assert mutation["site"]["function"].endswith(mutation["operation"])
+        found[mutation["operation"], diagnosis["kind"]] = set(diagnosis["ranks"])
+    assert found == happened
