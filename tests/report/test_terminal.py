@@ -174,7 +174,7 @@ def test_report_in_ascii():
 
 def test_single_report_has_no_number_and_no_summary():
     lines = as_text([leaf_view()], 200).splitlines()
-    assert lines[0].startswith("OUT102 leaf-view: w[1] (float32[]) is a view of a leaf that requires grad")
+    assert lines[0].startswith("OUT102 leaf-view: w[1] (float32[]) is a leaf that requires grad, or a view of one")
     assert lines[-1] == "More: outplace explain OUT102"
 
 

@@ -136,7 +136,7 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         r"a leaf Variable that requires grad is being used in an in-?place operation",
         "op",
         "The tensor is a leaf (you made it, no operation did) and it requires grad. "
-        "Its gradient is asked for its present value, so that value must not be overwritten while grad mode is on.",
+        "Backward gives the gradient at its present value, so that value must stay as it is while grad mode is on.",
         (
             _NO_GRAD_UPDATE,
             "To use the changed value in the graph, give it a name of its own: `w2 = w + 1`.",
@@ -431,11 +431,11 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         "expanded",
         r"more than one element of the written-to tensor refers to a single memory location",
         "op",
-        "The target was made by `expand`, `broadcast_to` or the like: several of its elements are one place in memory. "
-        "In a hook, the gradient of `sum()` is such a tensor.",
+        "The target was made by `expand`, `broadcast_to` or the like: several of its elements are one place in memory.",
         (
             "Copy before the write: `x = x.clone(); x.add_(1)`.",
             "Or write out of place: `x = x + 1`.",
+            "In a hook, the gradient of `sum()` is such a tensor: return a new one, `g * 2`.",
         ),
     ),
     ErrorEntry(
@@ -465,10 +465,10 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         r"output with shape (?P<shape>\[[^\]]*\]) doesn't match the broadcast shape (?P<broadcast>\[[^\]]*\])",
         "op",
         "The result has shape {broadcast}, and the target has {shape}: an in-place operation cannot make its target "
-        "larger. Inside `vmap`, the target is a tensor that is not batched.",
+        "larger.",
         (
             "Out of place: `x = x + t`.",
-            "Inside `vmap`, make the target from the batched input: `torch.zeros_like(x)`.",
+            "Inside `vmap`, where the target is not batched, make it from the batched input: `torch.zeros_like(x)`.",
         ),
     ),
     ErrorEntry(

@@ -36,7 +36,7 @@ _HEADLINES = {
     "nograd-view": "{tensor} is a view made with grad off: {op} cannot change it in place with grad on",
     "custom-view": "{tensor} is a view returned by a custom Function: {op} cannot change it in place",
     "inference": "{tensor} is an inference tensor: {op} cannot use it outside inference_mode",
-    "out-arg": "{tensor} requires grad: {op} cannot write into it by out=",
+    "out-arg": "{tensor} cannot be written by out= in a call that has a tensor that requires grad",
     "expanded": "{tensor} keeps several elements in one memory location: {op} cannot write into it",
     "shape-dtype": "{tensor} cannot hold the result of {op}",
     "overlap": "{tensor} shares memory with what {op} reads, at other places",
@@ -48,7 +48,11 @@ _HEADLINES = {
     "recomputed": "{tensor} was recomputed with other values than its forward had",
     "silent-data": "{tensor} was changed through .data or a detached alias after {node} kept it for backward",
     "silent-alias": "{tensor} was changed through shared memory after {node} kept it for backward",
+    "silent-other": "{tensor} was changed by {op}, and what it held before is still needed",
 }
+
+_LEAF_OR_VIEW = "{tensor} is a leaf that requires grad, or a view of one: {op} cannot change it in place"
+"""For item assignment, which writes into a view that it makes itself."""
 
 
 def operation(name: str) -> str:
@@ -83,6 +87,8 @@ def headline(diagnosis: Diagnosis) -> str:
         known = BY_NAME.get(diagnosis.kind)
         return f"{tensor(diagnosis.tensor)}: {known.summary if known else first_line(diagnosis.error)}"
     saved, changes = diagnosis.saved_by, diagnosis.mutations
+    if diagnosis.kind == "leaf-view" and changes and changes[0].operation == "__setitem__":
+        template = _LEAF_OR_VIEW
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",

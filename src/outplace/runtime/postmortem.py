@@ -120,12 +120,13 @@ def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
 def _mutation(write: AnyWrite, version: int) -> Mutation:
     operation, own = _located(write)
     moment = None if isinstance(write, NodeWrite) else write.moment
+    after = None if operation == "detach_" else version  # it leaves the values, and so the version, alone
     if own is None:
-        return Mutation(operation, None, version, moment=moment)
+        return Mutation(operation, None, after, moment=moment)
     if isinstance(write, NodeWrite):
-        return Mutation(operation, own.site, version)
+        return Mutation(operation, own.site, after)
     chain = tuple(sites.at_instruction(place).site for place in reversed(write.frames[:-1]))
-    return Mutation(operation, own.site, version, chain=chain if isinstance(write, Write) else (), moment=moment)
+    return Mutation(operation, own.site, after, chain=chain if isinstance(write, Write) else (), moment=moment)
 
 
 def _saver(slot: Slot) -> SavedTensor:
@@ -233,7 +234,7 @@ def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
     if apart:
         notes.append(
             "The writes touch other elements than the saved ones, so the mathematics is fine: autograd keeps one "
-            "version counter for the whole memory and cannot tell. Collect the parts in a list and torch.stack them."
+            "version counter for the whole memory and cannot tell."
         )
     unseen = sum(hurt.unseen for hurt in hurts)
     if unseen:

@@ -63,6 +63,18 @@ def _innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruct
     return None if found is None else (*found, library)
 
 
+def by_library(error: BaseException, engine_frame: FrameType) -> bool:
+    """Was it raised by a backward itself, with no code of the user's running inside it?"""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame is not engine_frame:
+        traceback = traceback.tb_next
+    while traceback is not None:
+        if own_files[traceback.tb_frame.f_code.co_filename]:
+            return False
+        traceback = traceback.tb_next
+    return True
+
+
 def _noted(place: Instruction) -> Write | None:
     """The write that was noted just before PyTorch refused it, if it came from this line."""
     noted = record.current().writes[-1:]
@@ -79,7 +91,8 @@ def _operation(written: Write | None, located: Located) -> str:
     if isinstance(node, ast.AugAssign):
         return f"__i{_OPERATORS.get(type(node.op), 'add')}__"
     if isinstance(node, ast.Assign):
-        return "__setitem__"
+        parts = [target.attr for target in node.targets if isinstance(target, ast.Attribute)]
+        return f".{parts[0]} =" if parts else "__setitem__"
     if isinstance(node, ast.BinOp):
         return SYMBOLS[type(node.op)]
     if isinstance(node, ast.Call):
@@ -172,7 +185,9 @@ def _diagnosis(
     made_at = _made_at(kind.name, tensor, target, located, frame)
     described = Tensor(name)
     if tensor is not None:
-        described = Tensor(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        of_part = isinstance(target, ast.Subscript) and _value(target.value, frame) is tensor
+        shape = None if of_part else tuple(tensor.shape)  # `tensor` is then the whole of it
+        described = Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
     return Diagnosis(
         kind=kind.name,
         code=kind.code,
@@ -182,7 +197,7 @@ def _diagnosis(
         raised_at=located.site,
         mutations=(mutation,),
         made_at=made_at,
-        fixes=fixes_for(kind.name, [(mutation.operation, located)], False),
+        fixes=fixes_for(kind.name, [(mutation.operation, located)], False, tensor=name, error=str(error)),
         notes=_parameter_note(tensor, frame, name),
     )
 
@@ -193,7 +208,8 @@ def _parameter_note(tensor: torch.Tensor | None, frame: FrameType, name: str | N
     if base is None or not (base.is_leaf and base.requires_grad):
         return ()
     full = names.name_in_frames(base, names.own_frames(None, frame))
-    return (f"{name} is {full}.",) if full and name and full != name and full.split(".")[0] != name else ()
+    is_what = "is" if base is tensor else "is a view of"
+    return (f"{name} {is_what} {full}.",) if full and name and full != name and full.split(".")[0] != name else ()
 
 
 def _made_at(

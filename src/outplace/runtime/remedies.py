@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from outplace.model import Fix
 from outplace.repair.bug import Bug
@@ -45,43 +47,59 @@ _FLAG_ADVICE = "Build the module with `inplace=False`."
 
 
 def fixes_for(
-    kind: str, writes: Iterable[tuple[str, Located | None]], apart: bool, through_view: bool = False
+    kind: str,
+    writes: Iterable[tuple[str, Located | None]],
+    apart: bool,
+    through_view: bool = False,
+    tensor: str | None = None,
+    error: str = "",
 ) -> tuple[Fix, ...]:
     """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
-    fixes: dict[str, Fix] = {}
+    bug = Bug(kind, (), tensor=tensor, about=error)
+    fixes: dict[Any, Fix] = {}
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):
-        for fix in _fixes_at(kind, operation, located, through_view):
-            fixes.setdefault(fix.diff or fix.title, fix)
+        for fix in _fixes_at(bug, operation, located, through_view):
+            # One copy at the first of a function's writes is enough.
+            once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
+            fixes.setdefault(once or fix.diff or fix.title, fix)
     for advice in _ADVICE.get(kind, ()):
-        if not (kind == "saved" and fixes):
+        if not _is_said(advice, list(fixes.values())):
             fixes.setdefault(advice, Fix(advice, "suggestion"))
     return tuple(fixes.values())
+
+
+def _is_said(advice: str, fixes: list[Fix]) -> bool:
+    """Does one of the fixes show already what the advice tells? Of the two ways with a leaf each counts by itself."""
+    if not advice.startswith(("For a value", "For an update")):
+        return bool(fixes)
+    rewrites = [fix.diff for fix in fixes if fix.diff]
+    return any(("no_grad" in diff) is advice.startswith("For an update") for diff in rewrites)
 
 
 def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Located]]:
     return list({(located.filename, located.site): (op, located) for op, located in writes if located}.values())
 
 
-def _fixes_at(kind: str, operation: str, located: Located, through_view: bool) -> list[Fix]:
-    if located.statement is None or kind == "stepped":
+def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool) -> list[Fix]:
+    if located.statement is None or bug.kind == "stepped":
         return []
-    found = _rewrites(kind, located, through_view)
-    if not found and operation == "__setitem__" and kind == "saved":
+    found = _rewrites(replace(bug, writes=(located.site,)), located, through_view)
+    if not found and operation == "__setitem__" and bug.kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
     if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
         found.append(Fix(_FLAG_ADVICE, "suggestion"))
     return found
 
 
-def _rewrites(kind: str, located: Located, through_view: bool) -> list[Fix]:
+def _rewrites(bug: Bug, located: Located, through_view: bool) -> list[Fix]:
     """What `--fix` would try first, as diffs."""
     path, source = located.site.file, "".join(source_tree(located.filename).lines)
     files = Files({path: source}, may_read=False)
     found: dict[str, Fix] = {}
     try:
-        for candidate in islice(propose(files, Bug(kind, (located.site,))), _MOST_REWRITES):
+        for candidate in islice(propose(files, bug), _MOST_REWRITES):
             edited = files.edited(candidate.edits)
             if edited is not None and candidate.title not in found:
                 diff = unified(under_cwd(path), source, edited.text(path), context=1)
