@@ -63,13 +63,14 @@ def reclaim(
     def start() -> int:
         from outplace.reclaim.command import Command
 
+        command = Command(
+            program, steps, timeout, everything, not no_proof, reproducible, fix, diff, json_path, html_path
+        )
         try:
-            command = Command(
-                program, steps, timeout, everything, not no_proof, reproducible, fix, diff, json_path, html_path
-            )
             return command.run()
         except KeyboardInterrupt:
-            print("outplace: stopped; nothing was changed", file=sys.stderr)
+            left = f"{command.written} had been written" if command.written else "nothing was changed"
+            print(f"outplace: stopped; {left}", file=sys.stderr)
             return 130
 
     return start

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -39,6 +43,8 @@ class Command:
         self._trials = Trials(words, steps, limit, exact)
         self._reclaim = Reclaim(self._trials, everything, prove)
         self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
+        self.written = ""
+        """The files that have been changed for good."""
 
     def run(self) -> int:
         """Does it; leaves with 0, or with the program's own exit code where it fails."""
@@ -65,16 +71,18 @@ class Command:
             show_diff(unified(shown(path), documents[path].text, text), console)
         if not self._fix:
             return
-        write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+        data = {path: documents[path].encode(text) for path, text in outcome.texts.items()}
         names = ", ".join(shown(path) for path in outcome.texts)
         try:
+            write_all(data, documents)
             holds = self._reclaim.holds_on_disk(outcome)
         except BaseException:
-            _put_back(documents)
+            _put_back(documents, data)
             raise
         if not holds:
-            _put_back(documents)
+            _put_back(documents, data)
             raise OutplaceError(f"what was proved did not hold once it was written; {names} put back as before", 1)
+        self.written = names
         console.print(Text(f"Written: {names}; run again as written, it computes the same.", style="green"))
 
     def _report(self, outcome: Outcome) -> None:
@@ -87,6 +95,22 @@ class Command:
             html.write(self._html, json_report.report((), data["torch"]), [section(outcome, data)])
 
 
-def _put_back(documents: dict[str, files.Document]) -> None:
-    for path, document in documents.items():
-        files.write(path, document.data)
+def _put_back(documents: Mapping[str, files.Document], written: Mapping[str, bytes]) -> None:
+    """All files as they were; one that somebody else has changed meanwhile is left to them."""
+    with _undisturbed():
+        for path, document in documents.items():
+            if files.read(path).data == written[path]:
+                files.write(path, document.data)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An impatient second Ctrl-C must not stop what undoes the first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

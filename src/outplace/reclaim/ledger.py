@@ -2,7 +2,7 @@
 
 A `TorchDispatchMode` sees each operation with the Python frames it came from, forward and backward. A storage's Python
 object lives as long as its memory, so a weak reference to it tells the moment of its death. Nothing here keeps a tensor
-alive. What an operation allocates and frees inside itself no mode can see; for CUDA the allocator is asked.
+alive. What an operation allocates and frees inside itself no mode can see: the allocator is asked.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from outplace.reclaim.recording import (
     Sum,
     Tensor,
 )
+from outplace.reclaim.workspace import OnCpu, OnCuda
 from outplace.runtime import graph, sites
 from outplace.runtime.usercode import own_files
 
@@ -89,15 +90,14 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self._now += 1
         made = torch._C._autograd._get_sequence_nr() - 1
         inputs = tuple(self._tensor(one, given=True) for one in _tensors((args, kwargs)))
-        workspace = _Workspace() if self._cuda else None
         try:
-            result = func(*args, **kwargs)
+            with OnCuda() if self._cuda else OnCpu() as workspace:
+                result = func(*args, **kwargs)
         except BaseException:
             self._now -= 1  # it has not taken place
             raise
         outputs = tuple(self._tensor(one, given=False) for one in _tensors(result))
-        if workspace is not None:
-            self._account_for(workspace.stays())
+        self._account_for(workspace.stays)
         self.recording.operations.append(
             Operation(
                 func._overloadpacket.__name__,
@@ -107,7 +107,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 node is not None,
                 inputs,
                 outputs,
-                workspace.bytes() if workspace is not None else 0,
+                workspace.taken,
             )
         )
         if outputs and outputs[0].shape == () and func._overloadpacket.__name__ in ("add", "add_"):
@@ -318,22 +318,6 @@ def rounded(storage: Storage) -> int:
     if not storage.device.startswith("cuda"):
         return storage.nbytes
     return -(-storage.nbytes // CUDA_ROUNDS_TO) * CUDA_ROUNDS_TO
-
-
-class _Workspace:
-    """What cuDNN, cuBLAS and others take for themselves during an operation, by the allocator's figures."""
-
-    def __init__(self) -> None:
-        torch.cuda.reset_peak_memory_stats()
-        self._before = torch.cuda.memory_allocated()
-
-    def stays(self) -> int:
-        """What is allocated now and was not before."""
-        return int(torch.cuda.memory_allocated() - self._before)
-
-    def bytes(self) -> int:
-        """What was given back before the operation was over."""
-        return int(max(0, torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()))
 
 
 @functools.cache
