@@ -45,7 +45,7 @@ def start(command: list[str], folder: Path, **env: str) -> subprocess.Popen:
     )
 
 
-def finish(process: subprocess.Popen, timeout: float = 100) -> Ending:
+def finish(process: subprocess.Popen, timeout: float = 300) -> Ending:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -143,7 +143,7 @@ def _connect() -> None:
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
-    instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.note_kept)
+    instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.keeper())
     if _way == "tags":
         tags.install()
     _set_guard()

@@ -17,25 +17,42 @@ from typing import Any
 
 import torch.autograd.graph
 
-from outplace.runtime import record, silent, verdict
+from outplace.runtime import fast, record, silent, verdict
 
 STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__outplace_finished__"
 
 _original: CodeType | None = None
 
 
-def started(frame: FrameType | None = None) -> None:
-    """A backward pass begins (called from inside torch's function, whose frame it is)."""
-    frame = frame or sys._getframe(1)
-    record.add_backward(frame.f_back)
-    if silent.wants_to_look():
-        silent.examine_backward(frame)
+def started() -> None:
+    """A backward pass begins (called from inside torch's function)."""
+    record.state.backwards += 1
+    frame = sys._getframe(1)
+    _note(frame)
+    if any(silent.noticed):
+        _look(frame)
 
 
 def finished() -> None:
     """A backward pass is over, well or not (called from inside torch's function)."""
-    if silent.running or verdict.to_raise:
+    if any(_UNFINISHED):
         silent.finish_backward(sys._getframe(1))
+
+
+def _note(frame: FrameType) -> None:
+    record.add_backward(frame.f_back)
+
+
+def _look(frame: FrameType) -> None:
+    if silent.wants_to_look():
+        silent.examine_backward(frame)
+
+
+_UNFINISHED = [silent.running, verdict.to_raise]
+
+if fast.compiled is not None:
+    fast.compiled.connect_backwards(silent.noticed, _look, _UNFINISHED, silent.finish_backward, _note)
+    started, finished = fast.compiled.started, fast.compiled.finished
 
 
 def _with_hooks(function: Any) -> CodeType:

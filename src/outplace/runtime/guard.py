@@ -245,23 +245,22 @@ def flush() -> None:
 
 # -- on and off -----------------------------------------------------------------------------------------------------
 
-active = False
-_mode: _Mode | None = None
+active: list[_Mode] = []
+"""The mode that looks, while it does."""
 
 
 def switch(on: bool, marks: bool) -> None:
     """Starts or stops looking, on this thread; `marks` says whether the user's statements can be watched."""
-    global active, _mode, _marks_run
+    global _marks_run
     _marks_run = marks
-    if on and _mode is None:
-        active, _mode = True, _Mode()
-        _mode.__enter__()
+    if on and not active:
+        active.append(_Mode())
+        active[0].__enter__()
         atexit.register(flush)
-    elif not on and _mode is not None:
+    elif not on and active:
         flush()
         atexit.unregister(flush)
-        _take_off(_mode)
-        active, _mode = False, None
+        _take_off(active.pop())
         _armed.clear()
         _watched.clear()
         _writers.clear()

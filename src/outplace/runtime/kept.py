@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from outplace.model import Mutation, SavedTensor, Tensor
-from outplace.runtime import aliases, graph, lost, names, record, silent, sites, verdict, writes
+from outplace.runtime import aliases, fast, graph, lost, names, record, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
@@ -149,6 +149,15 @@ def note_kept(value: Any, way: str) -> Any:
             else:
                 _WAYS[way](value, _get_frame(1))
     return value
+
+
+def keeper() -> Callable[[Any, str], Any]:
+    """The same, with the commonest answer (nothing to note) compiled, in a program that Dynamo does not read."""
+    if fast.compiled is None or writes.is_traced is not bool:
+        return note_kept
+    fast.compiled.connect_kept(PLAIN, _mode_active, note_kept)
+    keep: Callable[[Any, str], Any] = fast.compiled.keep
+    return keep
 
 
 # One tensor, many times over.
@@ -316,4 +325,6 @@ def install() -> None:
     writes.replace(torch.nn.Module, "state_dict", _make_state_dict(torch.nn.Module.state_dict))
     writes.replace(torch.nn.Module, "load_state_dict", _make_load_state_dict(torch.nn.Module.load_state_dict))
     silent.also.append((_in_ctx, _ctx_has_changed, examine_ctx))
+    silent.noticed.append(_in_ctx)
     writes.at_uninstall(silent.also.clear)
+    writes.at_uninstall(lambda: silent.noticed.remove(_in_ctx))

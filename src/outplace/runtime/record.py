@@ -110,6 +110,22 @@ class ThreadRecord:
         self.forgotten = self.starts[0]
 
 
+class State:
+    """What is asked and set at every step and backward pass, here and in `_fast.c`."""
+
+    __slots__ = ("backwards", "stepping_thread", "steps")
+
+    def __init__(self) -> None:
+        self.backwards = 0
+        """How many backward passes have begun."""
+        self.steps = 0
+        """How many steps of library optimizers are running, nested: their writes are noted as one step."""
+        self.stepping_thread = 0
+        """The thread that is inside a step without a closure: no code of the user's runs there. Else 0."""
+
+
+state: Any = State() if fast.compiled is None else fast.compiled.state
+
 _main_thread = threading.main_thread().ident
 _main = ThreadRecord()
 
@@ -233,6 +249,7 @@ def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None])
             MARKS_KEPT,
             _main_thread,
         )
+        fast.compiled.connect_record(_main.steps, _main.backwards, Step, Backward, STEPS_KEPT)
 
 
 def _mark_elsewhere(number: int, place: Place) -> None:
@@ -284,7 +301,7 @@ def add_step(*fields: Any) -> None:
 
 
 def add_backward(frame: FrameType | None) -> None:
-    """Notes that a backward pass starts."""
+    """Notes that a backward pass starts, called from this frame."""
     backwards = _main.backwards if _get_ident() == _main_thread else current().backwards
     backwards.append(_new(Backward, (_next_number(), frames_to_own_code(frame))))
     if len(backwards) > STEPS_KEPT:

@@ -67,7 +67,10 @@ class _Line:
 
 _hidden: list[Hidden] = []
 _lines: dict[tuple[int, int], _Line] = {}
-_backwards = 0
+
+noticed: list[Sized] = [_hidden, guard.active]
+"""While all of these are empty, a backward that starts need not be looked at."""
+
 _copied = 0
 
 
@@ -80,8 +83,8 @@ def worth_a_look(place: Instruction) -> bool:
     line = _lines.get(key)
     if line is None:
         line = _lines[key] = _Line(place[0])
-    if line.since != _backwards:
-        line.since = _backwards
+    if line.since != record.state.backwards:
+        line.since = record.state.backwards
         line.turns += 1
         line.sampled = line.turns <= _ALWAYS or line.turns & (line.turns - 1) == 0
     return line.sampled
@@ -94,7 +97,7 @@ def note_hidden(write: Write, tensor: Any, before: Patch | None = None, copied: 
             if copyable(tensor):
                 if before is None and copied and affords(tensor):
                     before = Patch.of(tensor)
-                _hidden.append(Hidden(write, extent(tensor), before, _backwards + _BACKWARDS))
+                _hidden.append(Hidden(write, extent(tensor), before, record.state.backwards + _BACKWARDS))
         if len(_hidden) > _MOST_WRITES:
             del _hidden[: _MOST_WRITES // 2]
 
@@ -127,9 +130,7 @@ running: dict[int, list[Hit]] = {}
 
 
 def wants_to_look() -> bool:
-    """A backward starts: is there anything to look for?"""
-    global _backwards
-    _backwards += 1
+    """A backward starts, and something is noticed: is there anything to look for?"""
     if _hidden or guard.active:
         return True
     for noted, has_changed, _ in also:  # noqa: SIM110  (a generator costs more than all of this)
@@ -201,7 +202,7 @@ def _changed_in_graph(write: Write, alias: torch.Tensor) -> bool:
 
 def _forget_old() -> None:
     global _copied
-    _hidden[:] = [hidden for hidden in _hidden if hidden.expires > _backwards]
+    _hidden[:] = [hidden for hidden in _hidden if hidden.expires > record.state.backwards]
     if not _hidden:
         _copied = 0
 
@@ -303,9 +304,9 @@ def target_of(write: Write) -> str | None:
 
 def start_afresh() -> None:
     """Looks at every line anew."""
-    global _backwards, _copied
+    global _copied
     _hidden.clear()
     _lines.clear()
     running.clear()
-    _backwards = _copied = 0
+    _copied = 0
     verdict.start_afresh()

@@ -17,7 +17,7 @@ import weakref
 from array import array
 from collections.abc import Callable
 from types import CodeType, FrameType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
@@ -37,28 +37,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _mode_active = torch._C._is_torch_function_mode_enabled
 _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
-
-
-class _Stepping:
-    """Is a library's optimizer stepping? Its writes are noted as one step, not one by one."""
-
-    __slots__ = ("depth", "thread")
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.thread = 0
-        """The thread that is inside a step without a closure: no code of the user's runs there. Else 0."""
-
-
-_stepping = _Stepping()  # an instance, because its slot is read faster than a class's attribute
-
-
-def _set_stepping_thread(ident: int) -> None:
-    _stepping.thread = ident
-
-
-if fast.compiled is not None:  # then it is the compiled look-up that asks which thread steps
-    _set_stepping_thread = fast.compiled.set_stepping_thread
+_state = record.state
 
 
 is_traced: Callable[[], bool] = record.is_traced
@@ -98,7 +77,7 @@ def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
     code = frame.f_code
     if own_files[code.co_filename]:
         return ((code, frame.f_lasti),)
-    return None if _stepping.depth else frames_to_own_code(frame)
+    return None if _state.steps else frames_to_own_code(frame)
 
 
 def _note(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
@@ -160,7 +139,7 @@ on_fused_step: Callable[[Any, FrameType], None] = lambda optimizer, frame: None 
 
 def leave_step() -> None:
     """The user's own code runs again: whatever step there was is over, or goes on by the longer way."""
-    _set_stepping_thread(0)
+    _state.stepping_thread = 0
 
 
 class WritingMethod:
@@ -176,9 +155,9 @@ class WritingMethod:
         if tensor is None:
             return self.method
         # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
-        if _stepping.thread and _stepping.thread == _get_ident():
+        if _state.stepping_thread and _state.stepping_thread == _get_ident():
             return self.bind(tensor, owner)
-        if not is_traced() and not (_stepping.depth and not own_files[_get_frame(1).f_code.co_filename]):
+        if not is_traced() and not (_state.steps and not own_files[_get_frame(1).f_code.co_filename]):
             frame = _get_frame(1)
             if _only_taken(frame):
                 return MethodType(self.taken, tensor)
@@ -305,18 +284,23 @@ def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
 # -- optimizers -----------------------------------------------------------------------------------------------------
 
 
-class _Known:
-    """What is known of an optimizer: its parameters, are all of them plain tensors, is its class the user's own."""
+class _Known(NamedTuple):
+    """What is known of an optimizer (`_fast.c` reads it in this order)."""
 
-    __slots__ = ("name", "optimizer", "own", "parameters", "plain")
+    optimizer: weakref.ref[Any]
+    own: bool
+    """Is its class the user's own?"""
+    plain: bool
+    """Are all its parameters plain tensors?"""
+    name: str
+    parameters: tuple[weakref.ref[torch.Tensor], ...]
 
-    def __init__(self, optimizer: Any, own: bool, forget: Callable[[Any], object]) -> None:
+    @classmethod
+    def of(cls, optimizer: Any, own: bool, forget: Callable[[Any], object]) -> _Known:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.name = f"{type(optimizer).__name__}.step"
-        self.own = own
-        self.optimizer = weakref.ref(optimizer, forget)
-        self.parameters = tuple(weakref.ref(p) for p in parameters)
-        self.plain = all(type(p) in _plain_types for p in parameters)
+        plain = all(type(p) in _plain_types for p in parameters)
+        name = f"{type(optimizer).__name__}.step"
+        return cls(weakref.ref(optimizer, forget), own, plain, name, tuple(weakref.ref(p) for p in parameters))
 
 
 def _read_versions(groups: list[dict[str, Any]]) -> bytes:
@@ -335,7 +319,7 @@ def _read_versions_unseen(groups: list[dict[str, Any]]) -> bytes:
 class _StepHooks:
     """Notes each optimizer step with the versions of its parameters before and after.
 
-    In one piece each, because a call of a Python function costs a microsecond here: the step has emptied the caches.
+    The plain ones are noted by `_fast.c`, where that was compiled.
     """
 
     def __init__(self) -> None:
@@ -343,20 +327,29 @@ class _StepHooks:
         self._before: list[tuple[_Known, bytes]] = []
         self._own_class: dict[type, bool] = {}
 
+    def short(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """What to call before and after a step, in a program that Dynamo does not read."""
+        if fast.compiled is None:
+            return self.before, self.after
+        fast.compiled.connect_steps(_mode_active, self._known, self._before, self.before, self.after)
+        return fast.compiled.before_step, fast.compiled.after_step
+
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if is_traced():
             return
         known = self._known.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             known = self._meet(optimizer)
+        while self._before and self._before[-1][0].optimizer() is optimizer:  # left behind by a step that raised
+            self._drop_last()
         for group in optimizer.param_groups:
             if group.get("fused"):
                 on_fused_step(optimizer, _get_frame(1))
                 break
         if not known.own:
-            _stepping.depth += 1
+            _state.steps += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
-            _set_stepping_thread(_get_ident() if closure is None else 0)
+            _state.stepping_thread = _get_ident() if closure is None else 0
         if known.plain and not _mode_active():
             versions = _read_versions(optimizer.param_groups)
         else:
@@ -367,11 +360,8 @@ class _StepHooks:
         if is_traced():
             return
         groups = optimizer.param_groups
-        while self._before:  # a step that raised has left its entry behind
-            known, before = self._before.pop()
-            if not known.own:
-                _stepping.depth -= 1
-                _set_stepping_thread(0)
+        while self._before:
+            known, before = self._drop_last()
             if known.optimizer() is optimizer:
                 if not known.own:
                     if known.plain and not _mode_active():
@@ -384,6 +374,13 @@ class _StepHooks:
                     record.add_step(known.name, frames, known.parameters, before, versions)
                 return
 
+    def _drop_last(self) -> tuple[_Known, bytes]:
+        known, before = self._before.pop()
+        if not known.own:
+            _state.steps -= 1
+            _state.stepping_thread = 0
+        return known, before
+
     def _meet(self, optimizer: Any) -> _Known:
         key, all_known = id(optimizer), self._known
 
@@ -391,7 +388,7 @@ class _StepHooks:
             if key in all_known and all_known[key].optimizer is reference:
                 del all_known[key]
 
-        known = all_known[key] = _Known(optimizer, self._is_own(type(optimizer)), forget)
+        known = all_known[key] = _Known.of(optimizer, self._is_own(type(optimizer)), forget)
         return known
 
     def _is_own(self, kind: type) -> bool:
@@ -488,9 +485,32 @@ def install() -> bool:
     from torch.optim import optimizer as optimizers
 
     hooks = _StepHooks()
-    _undo.append(optimizers.register_optimizer_step_pre_hook(hooks.before).remove)
-    _undo.append(optimizers.register_optimizer_step_post_hook(hooks.after).remove)
+    before, after = hooks.short() if is_traced is bool else (hooks.before, hooks.after)
+    handles = (
+        optimizers.register_optimizer_step_pre_hook(before),
+        optimizers.register_optimizer_step_post_hook(after),
+    )
+    for handle, registered, long in (
+        (handles[0], optimizers._global_optimizer_pre_hooks, hooks.before),
+        (handles[1], optimizers._global_optimizer_post_hooks, hooks.after),
+    ):
+        _step_hooks.append((registered, handle.id, long))
+        _undo.append(handle.remove)
+    _undo.append(_step_hooks.clear)
     return True
+
+
+_step_hooks: list[tuple[dict[int, Any], int, Callable[..., None]]] = []
+"""Where the hooks of optimizers are registered, and what stands in for the compiled ones."""
+
+
+def heed_dynamo() -> None:
+    """From now on everything here looks whether Dynamo is reading it."""
+    global is_traced
+    is_traced = record.is_traced
+    for registered, key, long in _step_hooks:
+        if key in registered:
+            registered[key] = long
 
 
 def uninstall() -> None:
