@@ -8,17 +8,17 @@ import gc
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
-from outplace.source.interpreter import Interpreter
+from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rules import finding_for
-from outplace.source.tape import Hit, Storage
-from outplace.source.values import PLAIN, UNKNOWN, Class, Function, Instance, Tensor, Value
+from outplace.source.tape import Group, Hit, Storage
+from outplace.source.values import Class, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000
 FUNCTION_STEPS = 800
@@ -82,7 +82,7 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
     found: dict[tuple[str, str, int, int], Finding] = {}
     surest: dict[tuple[str, int], Hit] = {}
-    for hit in hits:  # a loop meets the same write many times
+    for hit in _with_groups(hits):  # a loop meets the same write many times
         place = (hit.kind, id(hit.place.node))
         if place not in surest or (hit.certain and not surest[place].certain):
             surest[place] = hit
@@ -97,6 +97,24 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     return sorted(found.values(), key=lambda found: (found.site.file, found.site.line, found.site.column, found.code))
 
 
+def _with_groups(hits: list[Hit]) -> list[Hit]:
+    """Where a statement is run on one of several values, it is wrong for certain if it is for each of them."""
+    wrong: dict[tuple[str, int, int], set[int]] = {}
+    for hit in hits:
+        for number, place, _ in _group(hit):
+            wrong.setdefault((hit.kind, id(hit.place.node), number), set()).add(place)
+    return [
+        hit
+        if all(len(wrong[hit.kind, id(hit.place.node), number]) >= count for number, _, count in _group(hit))
+        else replace(hit, certain=False)
+        for hit in hits
+    ]
+
+
+def _group(hit: Hit) -> Group:
+    return hit.write.group if hit.write is not None else hit.group
+
+
 def _is_own(module: Module) -> bool:
     return not {"site-packages", "dist-packages"}.intersection(os.path.abspath(module.path).split(os.sep))
 
@@ -109,9 +127,10 @@ def _run(module: Module, project: Project) -> list[Hit]:
     _guarded(lambda: program.run_module(module))
     hits = list(program.tape.hits)
     receivers: Receivers = {}
+    numbers: Numbers = {}
     for function, owner in _functions(module):
         if function.node not in reached and _worth_running(module, function, owner):
-            alone = Interpreter(project, FUNCTION_STEPS)
+            alone = Interpreter(project, FUNCTION_STEPS, numbers)
             alone.frames.append(Frame(module, module.scope, "<module>"))
             _guarded(lambda alone=alone, function=function, owner=owner: _run_alone(alone, function, owner, receivers))  # type: ignore[misc]
             hits.extend(alone.tape.hits)
@@ -183,13 +202,14 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
         made.names.update(torch_model.own_state(interpreter, base, owner.node))
     init = owner.find("__init__")
     if isinstance(init, Function):
-        unknown: list[Value] = [UNKNOWN] * (len(init.node.args.posonlyargs) + len(init.node.args.args) - 1)
+        count = len(init.node.args.posonlyargs) + len(init.node.args.args) - 1
+        unknown: list[Value] = [Unknown() for _ in range(count)]
         _guarded(
             lambda: interpreter.within(
                 INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)
             )
         )
-    made.names["training"] = PLAIN
+    made.names["training"] = Plain()
     receivers[owner] = made, dict(made.names)
     return made
 
@@ -197,7 +217,7 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
 def _unknown_argument(interpreter: Interpreter, argument: ast.arg) -> Value:
     says = says_tensor(argument.annotation)
     if says is False:
-        return UNKNOWN
+        return Unknown()
     made = Tensor(Storage(), None, known=says is True)
     made.since = interpreter.tape.tick()
     return made

@@ -21,7 +21,7 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
-    join,
+    narrowed,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
     holder = interpreter.eval(node.value)
-    if isinstance(holder, Choice):
-        return join([interpreter.attribute(option, node.attr, node) for option in holder.options])
-    return interpreter.attribute(holder, node.attr, node)
+    found = interpreter.each(holder, lambda option: interpreter.attribute(option, node.attr, node))
+    return narrowed(found, interpreter.tape.path) if isinstance(found, Choice) else found
 
 
 def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST) -> Value:
@@ -115,6 +114,8 @@ def _name(interpreter: Interpreter, node: ast.Name) -> Value:
     value = interpreter.frame.scope.get(node.id)
     if value is None:
         return python_model.builtin(node.id)
+    if isinstance(value, Choice):
+        return narrowed(value, interpreter.tape.path)
     return _resolved(interpreter, value, set()) if isinstance(value, Imported) else value
 
 

@@ -13,7 +13,6 @@ from outplace.source.values import (
     NONE,
     UNKNOWN,
     Bound,
-    Choice,
     Class,
     Const,
     Context,
@@ -29,6 +28,7 @@ from outplace.source.values import (
     Unknown,
     Value,
     join,
+    join_arms,
 )
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
             keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
     if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
         interpreter.tape.opaque = True
-    if isinstance(function, Choice):
-        return join([interpreter.call(option, args, keywords, node) for option in function.options])
-    return interpreter.call(function, args, keywords, node)
+    return interpreter.each(function, lambda option: interpreter.call(option, args, keywords, node))
 
 
 def call(
@@ -196,7 +194,8 @@ def _run(
         return Items(frame.yields, "list", rest=join(frame.yields))
     if ended == Stop.RAN and frame.returns:
         frame.returns.append(NONE)
-    return join(frame.returns) if frame.returns else NONE
+        frame.return_paths.append(path)
+    return join_arms(frame.returns, frame.return_paths) if frame.returns else NONE
 
 
 def _bind_arguments(

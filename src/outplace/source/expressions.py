@@ -9,6 +9,7 @@ from outplace.source import python_model, torch_model
 from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
+from outplace.source.decisions import decision
 from outplace.source.machine import Frame
 from outplace.source.values import (
     NONE,
@@ -25,7 +26,7 @@ from outplace.source.values import (
     Tensor,
     Value,
     join,
-    options,
+    join_arms,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _constant(interpreter: Interpreter, node: ast.Constant) -> Value:
 def _subscript(interpreter: Interpreter, node: ast.Subscript) -> Value:
     holder = interpreter.eval(node.value)
     key = interpreter.eval(node.slice)
-    return join([_item(interpreter, option, key, node) for option in options(holder)])
+    return interpreter.each(holder, lambda option: _item(interpreter, option, key, node))
 
 
 def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscript) -> Value:
@@ -66,10 +67,16 @@ def _lambda(interpreter: Interpreter, node: ast.Lambda) -> Value:
 
 
 def _if_exp(interpreter: Interpreter, node: ast.IfExp) -> Value:
-    known = interpreter.truth(interpreter.eval(node.test))
+    known, branch, turned = decision(interpreter, node.test)
     if known is not None:
         return interpreter.eval(node.body if known else node.orelse)
-    return join([interpreter.eval(node.body), interpreter.eval(node.orelse)])
+    path, values = interpreter.tape.path, list[Value]()
+    arms = [(*path, (branch, int(turned))), (*path, (branch, int(not turned)))]
+    for arm, part in zip(arms, (node.body, node.orelse), strict=True):
+        interpreter.tape.path = arm
+        values.append(interpreter.eval(part))
+    interpreter.tape.path = path
+    return join_arms(values, arms)
 
 
 def _bool_op(interpreter: Interpreter, node: ast.BoolOp) -> Value:
@@ -98,8 +105,10 @@ def _compare(interpreter: Interpreter, node: ast.Compare) -> Value:
 def _bin_op(interpreter: Interpreter, node: ast.BinOp) -> Value:
     left, right = interpreter.eval(node.left), interpreter.eval(node.right)
     if isinstance(left, Choice) or isinstance(right, Choice):
-        made = [interpreter.binary(node.op, one, other, node) for one in options(left) for other in options(right)]
-        return join(made)
+        return interpreter.each(
+            left,
+            lambda one: interpreter.each(right, lambda other: interpreter.binary(node.op, one, other, node)),
+        )
     return interpreter.binary(node.op, left, right, node)
 
 

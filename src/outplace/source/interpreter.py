@@ -8,17 +8,37 @@ from typing import Any
 
 from outplace.source import attributes, calls, expressions, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
-from outplace.source.machine import Frame, OutOfSteps, Stop
+from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
 from outplace.source.tape import Hit, Place, Tape
-from outplace.source.values import UNKNOWN, Const, Function, Namespace, Outside, Torch, Value
+from outplace.source.values import (
+    PLAIN,
+    UNKNOWN,
+    Choice,
+    Const,
+    Function,
+    Namespace,
+    Outside,
+    Plain,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+    is_none,
+    join_arms,
+    narrowed,
+)
+
+Numbers = dict[tuple[int, str], tuple[Value, int]]
+"""The branch that each question about a value decides, and the value, so that it stays alive."""
 
 
 class Interpreter:
     """One run over a program, or over one function with unknown arguments."""
 
-    def __init__(self, project: Project, most_steps: int) -> None:
+    def __init__(self, project: Project, most_steps: int, numbers: Numbers | None = None) -> None:
+        """`numbers`: shared by runs over the same objects."""
         self.project = project
         self._most_steps = most_steps
         self.tape = Tape()
@@ -30,7 +50,7 @@ class Interpreter:
         """Told of each function that is run."""
         self.lazy: ast.AST | None = None
         """The call that a `for` statement goes through: if it is a generator's, the body runs at each `yield`."""
-        self._branches = 0
+        self._numbers = {} if numbers is None else numbers
         self._loops = 0
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
@@ -45,6 +65,7 @@ class Interpreter:
 
     def hit(self, kind: str, node: ast.AST, certain: bool, detail: str = "", **facts: Any) -> None:
         """Reports something that is wrong where it stands."""
+        facts.setdefault("group", self.tape.group)
         self.tape.hits.append(Hit(kind, None, self.place(node), certain, detail=detail, **facts))
 
     def run_module(self, module: Module) -> None:
@@ -97,11 +118,13 @@ class Interpreter:
     def within(self, steps: int, run: Callable[[], object]) -> None:
         """Runs something with a budget of its own, and leaves no trace of having been cut short."""
         kept = self.steps, self._most_steps, list(self.frames), self.grad, self.tape.path, self._changes, self._loops
+        group = self.tape.group
         self.steps, self._most_steps = 0, steps
         try:
             run()
         finally:
             self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = kept
+            self.tape.group = group
 
     def block(self, statements: list[ast.stmt]) -> int:
         """Runs statements in order until one leaves the block."""
@@ -128,6 +151,28 @@ class Interpreter:
     def truth(self, value: Value) -> bool | None:
         """Is it true? None where that cannot be known."""
         return python_model.truth(value)
+
+    def each(self, value: Value, run: Callable[[Value], Value]) -> Value:
+        """Runs something on each value that this may be here, on the path that leads to it."""
+        chosen = narrowed(value, self.tape.path) if isinstance(value, Choice) else value
+        if not isinstance(chosen, Choice):
+            return run(chosen)
+        tape, results = self.tape, []
+        path, group, number = tape.path, tape.group, tape.tick()
+        count = sum(not is_none(option) for option in chosen.options)
+        for place, (option, arms) in enumerate(zip(chosen.options, chosen.paths, strict=True)):
+            tape.path = (*path, *(arm for arm in arms if arm not in path))
+            tape.group = (*group, (number, place, count))
+            results.append(run(option))
+        tape.path, tape.group = path, group
+        return join_arms(results, list(chosen.paths))
+
+    def branch_number(self, value: Value, question: str) -> int | None:
+        """The branch that an answer decides, the same whenever this value is asked; None for nobody in particular."""
+        if value is UNKNOWN or value is PLAIN or not isinstance(value, Unknown | Plain | Tensor):
+            return None
+        _, number = self._numbers.setdefault((id(value), question), (value, next_branch()))
+        return number
 
     def attribute(self, holder: Value, name: str, node: ast.AST) -> Value:
         """`holder.name`."""

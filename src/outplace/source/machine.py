@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from outplace.source.project import Module
+from outplace.source.tape import Path
 from outplace.source.values import Function, Scope, Value
+
+_branches = itertools.count(1)
+
+
+def next_branch() -> int:
+    """A number for an undecided branch."""
+    return next(_branches)
+
 
 DEEPEST_CALL = 16
 ROUNDS = 3
@@ -29,11 +39,12 @@ LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
 class Frame:
     """A running function: its scope, what it returned so far, and where it is."""
 
-    __slots__ = ("at_yield", "function", "module", "name", "returns", "scope", "yields")
+    __slots__ = ("at_yield", "function", "module", "name", "return_paths", "returns", "scope", "yields")
 
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
         self.returns: list[Value] = []
+        self.return_paths: list[Path] = []
         self.yields: list[Value] = []
         self.at_yield: Callable[[Value], None] | None = None
         """What runs at a `yield`: the block of the `with` statement that a context manager was entered by."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model, torch_model
 from outplace.source.calls import run_around
-from outplace.source.machine import LEAST_FINAL, ROUNDS, Frame, Stop
+from outplace.source.decisions import decision
+from outplace.source.machine import LEAST_FINAL, ROUNDS, Frame, Stop, next_branch
+from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -29,6 +31,7 @@ from outplace.source.values import (
     Torch,
     Value,
     join,
+    join_arms,
     options,
 )
 
@@ -58,7 +61,7 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     target = node.target
     old = interpreter.eval(target)
     value = interpreter.eval(node.value)
-    new = join([_augmented(interpreter, node, option, value) for option in options(old)])
+    new = interpreter.each(old, lambda option: _augmented(interpreter, node, option, value))
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
         if any(isinstance(option, Tensor) for option in options(holder)):
@@ -86,6 +89,7 @@ def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value:
 
 def _return(interpreter: Interpreter, node: ast.Return) -> int:
     interpreter.frame.returns.append(interpreter.eval(node.value) if node.value is not None else NONE)
+    interpreter.frame.return_paths.append(interpreter.tape.path)
     return Stop.RETURNED
 
 
@@ -94,16 +98,16 @@ def _raise(interpreter: Interpreter, node: ast.Raise) -> int:
 
 
 def _if(interpreter: Interpreter, node: ast.If) -> int:
-    known = interpreter.truth(interpreter.eval(node.test))
+    known, branch, turned = decision(interpreter, node.test)
     if known is not None:
         return interpreter.block(node.body if known else node.orelse)
-    return _arms(interpreter, [lambda: interpreter.block(node.body), lambda: interpreter.block(node.orelse)])
+    arms = [lambda: interpreter.block(node.body), lambda: interpreter.block(node.orelse)]
+    return _arms(interpreter, arms[::-1] if turned else arms, branch)
 
 
-def _arms(interpreter: Interpreter, arms: list[Callable[[], int]]) -> int:
+def _arms(interpreter: Interpreter, arms: list[Callable[[], int]], branch: int) -> int:
     """Runs each arm from the same beginning, then joins what they left behind."""
-    interpreter._branches += 1
-    branch, outer_path, outer_changes = interpreter._branches, interpreter.tape.path, interpreter._changes
+    outer_path, outer_changes = interpreter.tape.path, interpreter._changes
     scope, before = interpreter.frame.scope, dict(interpreter.frame.scope.names)
     ends: list[tuple[int, int, dict[str, Value], dict[Any, tuple[dict[str, Value], str, Value]]]] = []
     for number, arm in enumerate(arms):
@@ -123,28 +127,32 @@ def _arms(interpreter: Interpreter, arms: list[Callable[[], int]]) -> int:
     interpreter.tape.path, interpreter._changes = outer_path, outer_changes
     going_on = [end for end in ends if end[1] == Stop.RAN]
     joined = going_on or ends
-    _join_names(interpreter, scope.names, [names for _, _, names, _ in joined])
-    _join_attributes(interpreter, [changed for _, _, _, changed in joined])
+    paths = [(*outer_path, (branch, number)) for number, _, _, _ in joined]
+    _join_names(scope.names, [names for _, _, names, _ in joined], paths)
+    _join_attributes(interpreter, [changed for _, _, _, changed in joined], paths)
     if len(going_on) == 1 and len(ends) > 1:
         interpreter.tape.path = (*outer_path, (branch, going_on[0][0]))  # what follows runs only after this arm
     return Stop.RAN if going_on else min((end[1] for end in ends), key=LEAST_FINAL.index)
 
 
-def _join_names(interpreter: Interpreter, names: dict[str, Value], ends: list[dict[str, Value]]) -> None:
+def _join_names(names: dict[str, Value], ends: list[dict[str, Value]], paths: list[Path]) -> None:
     names.clear()
     names.update(ends[0])
-    for end in ends[1:]:
-        for name, value in end.items():
-            before = names.get(name)
-            if before is not value:
-                names[name] = value if before is None else join([before, value])
+    if len(ends) == 1:
+        return
+    for name in {name: None for end in ends[1:] for name, value in end.items() if names.get(name) is not value}:
+        bound = [(end[name], path) for end, path in zip(ends, paths, strict=True) if name in end]
+        names[name] = join_arms([value for value, _ in bound], [path for _, path in bound])
 
 
-def _join_attributes(interpreter: Interpreter, ends: list[dict[Any, tuple[dict[str, Value], str, Value]]]) -> None:
+def _join_attributes(
+    interpreter: Interpreter, ends: list[dict[Any, tuple[dict[str, Value], str, Value]]], paths: list[Path]
+) -> None:
     for key in dict.fromkeys(key for end in ends for key in end):
         holder, name, _ = next(end[key] for end in ends if key in end)
         values = [end[key][2] if key in end else holder.get(name) for end in ends]
-        interpreter.set_name(holder, name, join([value for value in values if value is not None]))
+        bound = [(value, path) for value, path in zip(values, paths, strict=True) if value is not None]
+        interpreter.set_name(holder, name, join_arms([value for value, _ in bound], [path for _, path in bound]))
 
 
 def _for(interpreter: Interpreter, node: ast.For) -> int:
@@ -259,7 +267,7 @@ def _try(interpreter: Interpreter, node: Any) -> int:
         return interpreter.block(node.orelse) if not ended and node.orelse else ended
 
     handlers = [_handler(interpreter, handler) for handler in node.handlers]
-    ended = _arms(interpreter, [body, *handlers]) if handlers else body()
+    ended = _arms(interpreter, [body, *handlers], next_branch()) if handlers else body()
     finally_ended = interpreter.block(node.finalbody) if node.finalbody else Stop.RAN
     return finally_ended or ended
 
@@ -403,9 +411,8 @@ def _assert(interpreter: Interpreter, node: ast.Assert) -> int:
 
 def _match(interpreter: Interpreter, node: Any) -> int:
     interpreter.eval(node.subject)
-    return _arms(
-        interpreter, [*(lambda case=case: interpreter.block(case.body) for case in node.cases), lambda: Stop.RAN]
-    )
+    cases = [lambda case=case: interpreter.block(case.body) for case in node.cases]
+    return _arms(interpreter, [*cases, lambda: Stop.RAN], next_branch())
 
 
 def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -425,7 +432,10 @@ def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST
 
 
 def _unpack(interpreter: Interpreter, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
-    parts = [python_model.unpacked(interpreter, option, len(targets), node) for option in options(value)]
+    whole = options(value)
+    if any(isinstance(option, Items) for option in whole):
+        whole = tuple(option for option in whole if not isinstance(option, Tensor))  # who unpacks means the tuple
+    parts = [python_model.unpacked(interpreter, option, len(targets), node) for option in whole]
     starred = next((place for place, item in enumerate(targets) if isinstance(item, ast.Starred)), None)
     for place, target in enumerate(targets):
         if starred is not None and place >= starred:

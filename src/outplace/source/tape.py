@@ -20,6 +20,10 @@ Path = tuple[tuple[int, int], ...]
 """Which arm was taken at each undecided branch."""
 
 
+Group = tuple[tuple[int, int, int], ...]
+"""Which of several values a statement was run on: a number for the run, which one, and of how many."""
+
+
 @dataclass(frozen=True)
 class Place:
     """An expression or statement of a file, and the function it stands in."""
@@ -67,6 +71,7 @@ class Write:
     step: bool = False
     """An update of parameters."""
     target: str = ""
+    group: Group = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class Hit:
     node: Node | None = None
     save: Save | None = None
     detail: str = ""
+    group: Group = ()
+    """Filled in for hits without a write."""
 
 
 _clock = itertools.count(1)
@@ -117,6 +124,7 @@ class Tape:
     """The books of one run of the interpreter."""
 
     path: Path = ()
+    group: Group = ()
     hits: list[Hit] = field(default_factory=list)
     went_backward: bool = False
     """Has a backward been followed?"""
@@ -140,7 +148,8 @@ class Tape:
     ) -> Write:
         """Notes a write to a tensor's storage."""
         sure = certain and tensor.certain
-        write = Write(self.tick(), self.path, place, operation, sure, tracked and not tensor.untracked, step, target)
+        tracked = tracked and not tensor.untracked
+        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group)
         tensor.storage.writes.append(write)
         return write
 
@@ -169,11 +178,11 @@ class Tape:
                 functions.append(node.backward)
             for save in node.saves:
                 for write in save.storage.writes:
-                    if write.time > save.time and _compatible(write.path, node.path, self.path):
+                    if write.time > save.time and compatible(write.path, node.path, self.path):
                         self._hurt(node, save, write, certain)
             for storage in node.outputs:
                 for write in storage.writes:
-                    if write.operation == "numpy" and write.time > node.time and _compatible(write.path, self.path):
+                    if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
                         self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
         for run in functions:
             run()
@@ -230,7 +239,7 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
     return [node for node in nodes if id(node) in needed]
 
 
-def _compatible(*paths: Path) -> bool:
+def compatible(*paths: Path) -> bool:
     """Can all these lie on one way through the branches?"""
     taken: dict[int, int] = {}
     for path in paths:

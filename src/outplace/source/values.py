@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outplace.source.tape import Family
+from outplace.source.tape import Family, compatible
 
 if TYPE_CHECKING:
     from outplace.source.project import Module
@@ -355,15 +355,32 @@ class GradMode(Value):
 class Choice(Value):
     """One of several values: what is left after branches joined."""
 
-    __slots__ = ("options",)
+    __slots__ = ("options", "paths")
 
-    def __init__(self, options: tuple[Value, ...]) -> None:
+    def __init__(self, options: tuple[Value, ...], paths: tuple[Path, ...] | None = None) -> None:
         self.options = options
+        self.paths: tuple[Path, ...] = ((),) * len(options) if paths is None else paths
+        """For each of them, the arms of branches that lead to it."""
+
+
+def is_none(value: Value) -> bool:
+    """Is it surely None?"""
+    return isinstance(value, Const) and value.value is None
 
 
 def options(value: Value) -> tuple[Value, ...]:
     """The values it may be."""
     return value.options if isinstance(value, Choice) else (value,)
+
+
+def narrowed(choice: Choice, path: Path) -> Value:
+    """What it can be on a path."""
+    left = [place for place, arms in enumerate(choice.paths) if compatible(arms, path)]
+    if len(left) == len(choice.options) or not left:
+        return choice
+    if len(left) == 1:
+        return choice.options[left[0]]
+    return Choice(tuple(choice.options[place] for place in left), tuple(choice.paths[place] for place in left))
 
 
 _MOST_OPTIONS = 4
@@ -377,15 +394,39 @@ def join(values: list[Value]) -> Value:
             place = next((place for place, other in enumerate(found) if _same(option, other)), None)
             if place is None:
                 found.append(option)
+            elif isinstance(option, Unknown | Plain) and option is not found[place]:
+                found[place] = UNKNOWN if isinstance(option, Unknown) else PLAIN  # two of them are nobody in particular
             elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
                 found[place] = min(option, other, key=lambda kept: kept.since)
     if not found:
         return UNKNOWN
     if len(found) == 1:
         return found[0]
-    if len(found) > _MOST_OPTIONS:
-        return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
-    return Choice(tuple(found))
+    return Choice(tuple(found)) if len(found) <= _MOST_OPTIONS else _any_of(found)
+
+
+def _any_of(found: list[Value]) -> Value:
+    return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
+
+
+def join_arms(values: list[Value], paths: list[Path]) -> Value:
+    """One of these, each with the path that leads to it."""
+    found: list[Value] = []
+    leading: list[Path] = []
+    for value, outer in zip(values, paths, strict=True):
+        for option, inner in zip(options(value), value.paths if isinstance(value, Choice) else ((),), strict=True):
+            if not compatible(outer, inner):
+                continue
+            path = (*outer, *(arm for arm in inner if arm not in outer))
+            place = next((place for place, other in enumerate(found) if _same(option, other)), None)
+            if place is None:
+                found.append(option)
+                leading.append(path)
+            else:
+                leading[place] = tuple(arm for arm in leading[place] if arm in path)
+    if not 1 < len(found) <= _MOST_OPTIONS or any(isinstance(option, StateDict) for option in found):
+        return join(values)
+    return Choice(tuple(found), tuple(leading))
 
 
 def _same(one: Value, other: Value) -> bool:

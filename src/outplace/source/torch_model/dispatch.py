@@ -29,7 +29,6 @@ from outplace.source.values import (
     Scaler,
     Tensor,
     Value,
-    join,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +97,9 @@ def method(
 ) -> Value | None:
     """A method of a torch value; None where nothing is known of it."""
     if isinstance(receiver, Choice):
-        return join([method(interpreter, option, name, args, keywords, node) or UNKNOWN for option in receiver.options])
+        return interpreter.each(
+            receiver, lambda option: method(interpreter, option, name, args, keywords, node) or UNKNOWN
+        )
     if isinstance(receiver, Tensor):
         return tensor_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Scaler):

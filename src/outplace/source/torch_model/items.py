@@ -83,10 +83,11 @@ def set_item(
     mixed = not all(isinstance(option, Tensor) for option in options(holder))
     if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, int | float | complex)):
         mixed = True  # a text is no index, and None and texts are no values for a tensor
-    for option in options(holder):
+
+    def on(option: Value) -> Value:
         if isinstance(option, Tensor) and mixed:
-            continue  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
-        if isinstance(option, Tensor):
+            pass  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
+        elif isinstance(option, Tensor):
             _set_tensor_item(interpreter, option, key, value, node, again)
         elif isinstance(option, Plain) and option.storage is not None:
             numpy_write(interpreter, option.storage, node)
@@ -94,6 +95,9 @@ def set_item(
             interpreter.call_function(setter, [option, key, value], {}, node)
         else:
             python_model.set_item(option, key, value)
+        return option
+
+    interpreter.each(holder, on)
 
 
 def _set_tensor_item(

@@ -20,7 +20,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
-from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value, join
+from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -87,14 +87,13 @@ def run_op(
     """Runs an operation of the op table: what it saves, shares and writes goes into the books."""
     chosen = next((value for value in (*args, *keywords.values()) if isinstance(value, Choice)), None)
     if chosen is not None:
-        made = []
-        for option in chosen.options:
+
+        def on(option: Value) -> Value:
             swapped = [option if value is chosen else value for value in args]
             swapped_keywords = {key: option if value is chosen else value for key, value in keywords.items()}
-            made.append(
-                run_op(interpreter, name, swapped, swapped_keywords, node, method=method, label=label, layer=layer)
-            )
-        return join(made)
+            return run_op(interpreter, name, swapped, swapped_keywords, node, method=method, label=label, layer=layer)
+
+        return interpreter.each(chosen, on)
     op = find_op(name)
     if op is None or not op.measured:
         return _unmeasured(interpreter, op, args, node)
