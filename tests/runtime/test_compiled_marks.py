@@ -75,11 +75,11 @@ thread.start(); thread.join()
 
 
 def told(place):
-    """The line, since an instruction has more than one offset while it calls something."""
+    # The line, since an instruction has more than one offset while it calls something.
     if not isinstance(place, tuple):
         return place
-    code, offset = place
-    return code.co_name, next(line for start, end, line in code.co_lines() if start <= offset < end)
+    inside, offset = place
+    return inside.co_name, next(line for start, end, line in inside.co_lines() if start <= offset < end)
 
 
 for one in record.all_threads():
