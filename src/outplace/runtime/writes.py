@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -111,6 +111,24 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     if operation == "set_" or (special and id(tensor) in special):
         on_special(write, tensor)
 
+
+def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
+    """As `_note` for each whole tensor: clipping gradients writes all of them, at every step of many a program."""
+    plain = not (_mode_active() or special or operation in _MOVE_NO_VERSION)
+    moment, grad_enabled = _next_number(), _grad_enabled()
+    for tensor in tensors:
+        if plain and type(tensor) in _plain_types and not tensor._is_view() and not is_untracked(tensor):
+            try:
+                storage, version = tensor.untyped_storage()._cdata, tensor._version
+            except (RuntimeError, NotImplementedError):
+                _note(tensor, operation, frames, WHOLE)
+            else:
+                record.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled)))
+        else:
+            _note(tensor, operation, frames, WHOLE)
+
+
+_new: Any = tuple.__new__
 
 _MOVE_NO_VERSION = {
     "apply_",
@@ -235,8 +253,7 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
             targets = target if isinstance(target, list | tuple) else (target,)
             frames = _frames(_get_frame(1))
             if frames is not None:
-                for tensor in targets:
-                    _note(tensor, name, frames, WHOLE)
+                _note_each(targets, name, frames)
             if has_torch_function(targets) or has_torch_function(args):
                 # Modes and subclasses must be told of this very function: they compare with `torch.relu_`.
                 _overridden.append(name)
