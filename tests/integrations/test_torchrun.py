@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ if not torch.distributed.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
 
 TORCHRUN = os.path.join(os.path.dirname(sys.executable), "torchrun")
+REPORTS = ("--json", "report.json", "--html", "report.html")
 RANKS = ("--nproc-per-node", "4", "--master-port", "0", "--rdzv-endpoint", "localhost:0", "--rdzv-backend", "c10d")
 
 FAILS_EVERYWHERE = """
@@ -48,6 +50,12 @@ def finish_ranks(folder, *command):
         return ending, json.load(file)["diagnoses"], temporary
 
 
+def drawn(folder):
+    """The bugs of the HTML report, each with the ranks it names."""
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return re.findall(r'<p class="rule"><span class="code">(OUT\d+)</span>.*<span class="order">(ranks? [^<]+)<', page)
+
+
 def facts(diagnosis):
     saved = diagnosis["saved_by"]["site"]["line"]
     return diagnosis["kind"], diagnosis["ranks"], saved, [change["site"]["line"] for change in diagnosis["mutations"]]
@@ -55,9 +63,10 @@ def facts(diagnosis):
 
 def test_torchrun_starts_outplace(tmp_path):
     write(tmp_path, "train.py", FAILS_EVERYWHERE)
-    program = ("-m", "outplace", "run", "--json", "report.json", "train.py")
+    program = ("-m", "outplace", "run", *REPORTS, "train.py")
     ending, diagnoses, _ = finish_ranks(tmp_path, TORCHRUN, *RANKS, *program)
     assert ending.code == 1
+    assert drawn(tmp_path) == [("OUT201", "ranks 0 to 3")]
     assert sorted(ending.stdout.split(b"\n")[:-1]) == [b"rank 0", b"rank 1", b"rank 2", b"rank 3"]
     assert [facts(diagnosis) for diagnosis in diagnoses] == [("saved", [0, 1, 2, 3], 12, [13])]
     # Each rank has its own traceback, as ever; the diagnosis comes once, and torchrun knows of the failure.
@@ -134,7 +143,7 @@ SOME_FAIL = """
 def test_outplace_starts_torchrun(tmp_path):
     """Healthy training raises no alarm; the silent bugs of DDP and collectives are found; two ranks fail."""
     write(tmp_path, "train.py", SOME_FAIL)
-    command = (OUTPLACE, "run", "--json", "report.json", "-m", "torch.distributed.run", *RANKS, "train.py")
+    command = (OUTPLACE, "run", *REPORTS, "-m", "torch.distributed.run", *RANKS, "train.py")
     ending, diagnoses, temporary = finish_ranks(tmp_path, *command)
     assert ending.code == 1
     found = [facts(diagnosis) for diagnosis in diagnoses]
@@ -144,6 +153,10 @@ def test_outplace_starts_torchrun(tmp_path):
     assert sorted(rank for _, ranks, _, _ in sent for rank in ranks) == [0, 1, 2, 3]
     assert all(35 in lines for _, ranks, _, lines in sent if 0 not in ranks)
     assert len(found) == 2 + len(sent)
+    names = {change["operation"] for diagnosis in diagnoses for change in diagnosis["mutations"]}
+    assert names == {"__iadd__", "all_reduce", "mul_", "DDP sends its buffers"}
+    assert sorted(drawn(tmp_path))[:1] == [("OUT201", "ranks 1, 2")]
+    assert len(drawn(tmp_path)) == len(found)
     assert ending.stderr.count("OUT201 saved: h (float32[2, 4]) was overwritten") == 1
     assert "note  On ranks 1-2 of 4." in ending.stderr
     assert "ChildFailedError" in ending.stderr

@@ -8,6 +8,7 @@ done, since a launcher stops all ranks when one has failed.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import sys
@@ -15,22 +16,37 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from outplace.model import Diagnosis
+from outplace.writing import replace_text
 
 PATIENCE = 3.0
-"""Seconds that a rank waits for the others to run into the same bug."""
+"""Seconds of its own processor time that another rank may take to run into the same bug."""
 
-_PAUSE = 0.02
+QUIET = 0.5
+"""Ranks that have all been asleep for so many seconds wait for what will not come: for the one that has failed."""
+
+_MOST = 120.0
+_PAUSE = 0.05
 
 
 def rank() -> int | None:
     """The number of this process among the ranks of its program; None where it is not one of several."""
+    known = _in_group()
+    if known is not None:
+        return known[0] if known[1] > 1 else None
+    return int(os.environ["RANK"]) if launched() else None
+
+
+def _in_group() -> tuple[int, int] | None:
+    """This process's number and how many there are, once they have made a group."""
     distributed = sys.modules.get("torch.distributed")
     with contextlib.suppress(Exception):  # a torch without distributed, one that is still being imported
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return int(distributed.get_rank()) if distributed.get_world_size() > 1 else None
-    return int(os.environ["RANK"]) if launched() else None
+            return int(distributed.get_rank()), int(distributed.get_world_size())
+    return None
 
 
 def launched() -> bool:
@@ -63,11 +79,25 @@ def meeting_place() -> str:
 
 def _beginning(process: int) -> str:
     """When a process began: numbers of processes are used again."""
+    return next(iter(_facts(f"/proc/{process}/stat")[19:]), "0")
+
+
+def _facts(path: str) -> list[str]:
+    """What Linux tells of a process or a thread, from its state on; nothing if it is gone, or elsewhere."""
     try:
-        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "0"
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def join(folder: str) -> None:
+    """Makes this process known to the other ranks. Its own children, which carry the same number, are not."""
+    number = os.environ["RANK"]
+    first = _Process(folder, number)
+    if first.seconds is None or first.is_gone:
+        with contextlib.suppress(OSError):
+            replace_text(Path(folder, f"{number}.rank"), str(os.getpid()))
 
 
 @contextlib.contextmanager
@@ -85,19 +115,20 @@ def telling(
     bugs = {essence(diagnosis): diagnosis for diagnosis in diagnoses}
     taken = [bug for bug in bugs if _take(os.path.join(folder, f"{bug}.taken"), mine)]
     if taken:
-        _wait(lambda: all(len(known().get(bug, ())) >= here() for bug in taken), PATIENCE)
+        others = _Others(folder)
+        _wait(lambda: not launched() or all(others.will_not_come(known().get(bug, ())) for bug in taken))
         ranks = known()
         yield [_with_ranks(bugs[bug], ranks.get(bug, [mine])) for bug in taken]
         for bug in taken:
             _take(os.path.join(folder, f"{bug}.told"), mine)
     else:
         yield []
-    others = [bug for bug in bugs if bug not in taken]
-    for bug in others:
-        _wait(lambda bug=bug: os.path.exists(os.path.join(folder, f"{bug}.told")), 2 * PATIENCE)  # type: ignore[misc]
-    if others and sys.stderr is not None:
-        shower = _content(os.path.join(folder, f"{others[0]}.taken"))
-        what = "the same in-place bug" if len(others) == 1 else f"the same {len(others)} in-place bugs"
+    elsewhere = [bug for bug in bugs if bug not in taken]
+    for bug in elsewhere:
+        _wait(partial(_is_told, folder, bug))
+    if elsewhere and sys.stderr is not None:
+        shower = _content(os.path.join(folder, f"{elsewhere[0]}.taken"))
+        what = "the same in-place bug" if len(elsewhere) == 1 else f"the same {len(elsewhere)} in-place bugs"
         # In one piece, unlike what print does where the stream has no buffer.
         sys.stderr.write(f"outplace: rank {mine} has {what} as rank {shower}, where the lines are shown.\n")
 
@@ -129,14 +160,73 @@ def _content(path: str) -> str:
         return "?"
 
 
-def _wait(until: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
+def _is_told(folder: str, bug: str) -> bool:
+    """Has the rank that took it shown it, or can it no more?"""
+    teller = _content(os.path.join(folder, f"{bug}.taken"))
+    return os.path.exists(os.path.join(folder, f"{bug}.told")) or _Process(folder, teller).is_gone
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    end = time.monotonic() + _MOST
     while not until() and time.monotonic() < end:
         time.sleep(_PAUSE)
 
 
+class _Others:
+    """The ranks of this machine that have not run into a bug: whether they still may.
+
+    Their own processor time counts, not the time on the clock, so that ranks on a machine under load are not given up
+    too early. Ranks that do nothing but wait for a rank that has failed are soon known by that.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._began = self._last_busy = time.monotonic()
+        self._spent: dict[int, float] = {}
+
+    def will_not_come(self, there: Sequence[int]) -> bool:
+        """Is there nobody to wait for, beside the ranks that have the bug already?"""
+        local = _number("LOCAL_RANK")
+        first = 0 if local is None else (_number("RANK") or 0) - local
+        ranks = {number: _Process(self._folder, str(number)) for number in range(first, first + here())}
+        missing = {number: one for number, one in ranks.items() if number not in there and not one.is_gone}
+        now = time.monotonic()
+        if any(self._is_busy(number, process, now) for number, process in missing.items()):
+            self._last_busy = now
+        return not missing or now - self._last_busy >= QUIET
+
+    def _is_busy(self, number: int, process: _Process, now: float) -> bool:
+        if process.seconds is None:  # it has not begun yet, or this is not Linux
+            return now - self._began < PATIENCE
+        return process.is_awake and process.seconds - self._spent.setdefault(number, process.seconds) < PATIENCE
+
+
+class _Process:
+    """What another rank is doing right now."""
+
+    def __init__(self, folder: str, number: str) -> None:
+        self._id = _content(os.path.join(folder, f"{number}.rank"))
+        self._facts = _facts(f"/proc/{self._id}/stat")
+
+    @property
+    def is_gone(self) -> bool:
+        """Has it come to its end?"""
+        return self._id.isdigit() and os.path.isdir("/proc/self") and (not self._facts or self._facts[0] in "ZX")
+
+    @property
+    def seconds(self) -> float | None:
+        """The processor time it has taken so far, where that is known."""
+        return sum(map(int, self._facts[11:13])) / os.sysconf("SC_CLK_TCK") if self._facts else None
+
+    @property
+    def is_awake(self) -> bool:
+        """Does one of its threads run, or want to?"""
+        return any(_facts(path)[:1] in (["R"], ["D"]) for path in glob.glob(f"/proc/{self._id}/task/*/stat"))
+
+
 def _with_ranks(diagnosis: Diagnosis, ranks: Sequence[int]) -> Diagnosis:
-    size = _number("WORLD_SIZE") or len(ranks)
+    group = _in_group()
+    size = group[1] if group else _number("WORLD_SIZE") or len(ranks)
     return replace(diagnosis, notes=(in_words(ranks, size), *diagnosis.notes))
 
 

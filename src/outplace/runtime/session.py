@@ -57,6 +57,8 @@ class Session:
     def _start_report(self, targets: Targets) -> None:
         _sweep()
         self._folder = os.environ[FOLDER] = ranks.meeting_place() if ranks.launched() else _new_folder()
+        if ranks.launched():
+            ranks.join(self._folder)
         replace_text(Path(self._folder, _TARGETS), json.dumps(targets._asdict()))
         self._report = _Report(self._folder)
         try:
@@ -228,6 +230,8 @@ def start_in_child() -> None:
     words.working_folder = os.environ.get(STARTED_IN)
     diagnose.start_afresh()
     if folder is not None and os.path.isdir(folder):
+        if ranks.launched():
+            ranks.join(folder)
         diagnose.listeners.append(_Report(folder).leave)
 
 

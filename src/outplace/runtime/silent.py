@@ -10,6 +10,7 @@ of this sort repeats itself at every step; a program without such writes pays no
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
@@ -124,6 +125,19 @@ def affords(tensor: torch.Tensor) -> bool:
 
 also: list[tuple[Sized, Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
 """Others who want to see the nodes of a backward that starts: what they have noted, has it changed, then the look."""
+
+
+def also_look(noted: Sized, has_changed: Callable[[], bool], look: Callable[[Iterable[Any]], None]) -> None:
+    """Has `look` called with the nodes of a backward that starts while something is noted there that has changed."""
+    also.append((noted, has_changed, look))
+    noticed.append(noted)
+
+
+def look_alone() -> None:
+    """The others look no longer."""
+    noticed[:] = [one for one in noticed if not any(one is noted for noted, _, _ in also)]
+    also.clear()
+
 
 running: dict[int, list[Hit]] = {}
 """What is being looked at, for each backward that runs (they may be nested)."""
@@ -257,7 +271,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         described(first.alias, tensor_name),
         why,
         mutations,
-        _REMEDIES[kind],
+        _REMEDIES["broadcast" if any(map(_is_broadcast, written)) else kind],
         saved_by=saved_by(first),
         also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
         notes=how_far(hits),
@@ -268,6 +282,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
 _REMEDIES = {
     "silent-data": "Compute the new value out of place, or write a clone; `.detach()` at least lets PyTorch notice.",
     "silent-alias": "Give numpy a copy: `.detach().numpy().copy()`, or `torch.tensor(array)` instead of from_numpy.",
+    "broadcast": "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`.",
 }
 
 
@@ -290,8 +305,22 @@ def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
     found: dict[tuple[str, int], Mutation] = {}
     for write in written:
         site = sites.at_instruction(write.frames[-1], write.operation).site
-        found.setdefault((site.file, site.line), Mutation(write.operation, site, None, moment=write.moment))
+        found.setdefault((site.file, site.line), Mutation(_in_words(write), site, None, moment=write.moment))
     return tuple(found.values())
+
+
+def _in_words(write: Write) -> str:
+    """The operation; what DDP does inside its forward is told as what it is for."""
+    return _BROADCAST if _is_broadcast(write) else write.operation
+
+
+def _is_broadcast(write: Write) -> bool:
+    inside = [code.co_filename for code, _ in write.frames[:-1]]
+    return write.operation == PRESERVED and any(name.endswith(_DDP) for name in inside)
+
+
+_BROADCAST = "DDP sends its buffers"
+_DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
 
 
 def target_of(write: Write) -> str | None:
