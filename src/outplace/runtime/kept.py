@@ -324,7 +324,5 @@ def install() -> None:
     writes.on_special = note_special
     writes.replace(torch.nn.Module, "state_dict", _make_state_dict(torch.nn.Module.state_dict))
     writes.replace(torch.nn.Module, "load_state_dict", _make_load_state_dict(torch.nn.Module.load_state_dict))
-    silent.also.append((_in_ctx, _ctx_has_changed, examine_ctx))
-    silent.noticed.append(_in_ctx)
-    writes.at_uninstall(silent.also.clear)
-    writes.at_uninstall(lambda: silent.noticed.remove(_in_ctx))
+    silent.also_look(_in_ctx, _ctx_has_changed, examine_ctx)
+    writes.at_uninstall(silent.look_alone)

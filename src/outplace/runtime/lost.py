@@ -352,8 +352,8 @@ def install() -> None:
     hooks.prepend(torch.optim.Optimizer.add_param_group, "param_group", "self", _note_optimizer)
     writes.at_uninstall(modules.register_module_parameter_registration_hook(_note_parameter).remove)
     writes.at_uninstall(modules.register_module_module_registration_hook(_note_module).remove)
-    silent.also.append((_lost, lambda: True, _decide))
-    silent.also.append((_shared, _gradients_wait, _find_shared))
+    silent.also_look(_lost, lambda: True, _decide)
+    silent.also_look(_shared, _gradients_wait, _find_shared)
     atexit.unregister(_at_end)
     atexit.register(_at_end)
 

@@ -83,12 +83,11 @@ class _Notes:
         import torch
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        from outplace.runtime import engine
+        from outplace.runtime import engine, record, silent
 
         if reference:
             hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
             hooks.__enter__()
-        noted = getattr(builtins, engine.STARTED)
 
         def started() -> None:
             frame = sys._getframe(1)
@@ -96,7 +95,10 @@ class _Notes:
             if self._count < _MOST_BACKWARDS:
                 self._write(root=[_digest(root) for root in roots])
             self._count += 1
-            noted(frame)
+            record.state.backwards += 1  # as `engine.started` does, which looks at the frame that calls it
+            engine._note(frame)
+            if any(silent.noticed):
+                engine._look(frame)
 
         setattr(builtins, engine.STARTED, started)
         register_optimizer_step_pre_hook(self._stepping)
