@@ -97,6 +97,8 @@ def test_a_value_made_before_a_loop_is_made_in_it():
     """
     (text,) = ways(source, held={"fake": "tensor", "loss": "tensor"}, root_is_older=False).values()
     assert "    opt.zero_grad()\n    fake = gen(noise)\n    loss = -disc(fake).mean()\n" in text
+    (text,) = ways(f"G = Net()\n{textwrap.dedent(source).replace('gen(', 'G(')}", held={"fake": "tensor"}).values()
+    assert "    fake = G(noise)\n" in text
 
 
 def test_what_is_drawn_at_random_is_not_drawn_again():
@@ -108,6 +110,19 @@ def test_what_is_drawn_at_random_is_not_drawn_again():
         opt.step()  # step
     """
     assert ways(source, held={"fake": "tensor"}, root_is_older=False) == {}
+
+
+def test_what_is_trained_is_not_made_again():
+    source = """
+    {made}
+    opt = torch.optim.SGD([scale], lr=0.1)
+    for _ in range(3):
+        loss = D(scale).mean()
+        loss.backward(retain_graph=True)  # backward
+        opt.step()  # step
+    """
+    for made in ("scale = weight(3)", "scale = torch.ones(3).requires_grad_()", "scale = Scale(3)"):
+        assert ways(source.format(made=made), held={"scale": "tensor"}, root_is_older=False) == {}
 
 
 def test_rounds_with_optimizers_of_their_own_are_for_a_person():

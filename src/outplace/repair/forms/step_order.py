@@ -243,13 +243,19 @@ def _is_forward(code: Code, statement: ast.Assign) -> bool:
     """May it be run again? What draws at random must not be drawn again, and what is trained not be made again."""
     text = code.segment(statement)
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
-    if any(ast.unparse(call.func).split(".")[-1][:1].isupper() for call in calls) or "requires_grad" in text:
-        return False  # an object: a module, an optimizer
+    if any(_makes_object(code, call) for call in calls) or "requires_grad" in text:
+        return False
     trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and _optimizes(node)]
     if any(reads(call, name) for call in trained for name in _names_bound(statement)):
         return False
     alone = code.begins_line(statement) and "\n" not in text
     return bool(calls) and alone and not any(word in text for word in _RANDOM)
+
+
+def _makes_object(code: Code, call: ast.Call) -> bool:
+    """Is it a class that is called: a module, an optimizer? `D(fake)` is none where `D` is a name that was assigned."""
+    name = ast.unparse(call.func)
+    return name.split(".")[-1][:1].isupper() and not any(binds(node, name) for node in ast.walk(code.tree))
 
 
 def _optimizes(call: ast.Call) -> bool:
