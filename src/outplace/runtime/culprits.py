@@ -55,7 +55,8 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
     hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
     versions = [slot.error for slot in slots if slot.error is not None]
     if not versions:  # detached in place: no version step, the call itself is in the record
-        hurt.writes = [(write, write.before or 0) for slot in slots for write in detaching(slot)]
+        calls = {id(write): write for slot in slots for write in detaching(slot)}
+        hurt.writes = [(write, write.before or 0) for write in calls.values()]
         return hurt
     first, now = min(error.expected for error in versions), max(error.version for error in versions)
     hurt.writes = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
@@ -87,6 +88,7 @@ def _writes_to(hurt: Hurt) -> list[Write]:
     mine, *others = record.all_threads()
     writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
     found = [write for write in writes if write.moment > hurt.oldest or _saves_itself(write, hurt)]
+    found = _once_a_version(found)
     seen = {write.before for write in found}
     elsewhere: dict[int | None, list[Write]] = {}
     for other in others:
@@ -94,6 +96,23 @@ def _writes_to(hurt: Hurt) -> list[Write]:
         for before, write in last.items():
             elsewhere.setdefault(before, []).append(write)
     return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
+
+
+def _once_a_version(writes: list[Write]) -> list[Write]:
+    """Each write leaves another version: of two that found the same one, the first has come to nothing.
+
+    Or both are one: an assignment that a `__torch_function__` carries out is seen where it is written and again there.
+    """
+    kept: dict[int | None, Write] = {}
+    for write in writes:
+        if write.before not in kept or not _hands_on(write):
+            kept[write.before] = write
+    return list(kept.values())
+
+
+def _hands_on(write: Write) -> bool:
+    """Was it carried out for somebody else, by a `__torch_function__` of the user's?"""
+    return bool(write.frames) and write.frames[-1][0].co_name in ("__torch_function__", "__torch_dispatch__")
 
 
 def _saves_itself(write: Write, hurt: Hurt) -> bool:

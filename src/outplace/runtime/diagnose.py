@@ -136,10 +136,13 @@ def _engine_frame(traceback: TracebackType | None) -> FrameType | None:
 
 
 def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None) -> list[Diagnosis]:
-    from outplace.runtime import postmortem, refused  # they need torch
+    from outplace.runtime import expanded, postmortem, refused  # they need torch
 
     if match.raised == "backward" and engine_frame is not None:
         return postmortem.diagnose(error, match, engine_frame)
+    engine_frame = engine_frame or _engine_frame(error.__traceback__)
+    if match.entry.kind == "expanded" and engine_frame is not None and refused.by_library(error, engine_frame):
+        return expanded.diagnose(error, match, engine_frame)
     return refused.diagnose(error, match)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,9 @@ _FIRST_LEAF_NUMBER = 2**63
 
 CHECKPOINTED = "checkpoint"
 """What a tensor is saved as that a checkpoint keeps to run its block again."""
+
+
+_DETACHED = "detached in-place"
 
 
 @dataclass(frozen=True)
@@ -186,18 +189,25 @@ def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
     if len(parts) == 1 and not isinstance(raw, list | tuple):
         return _stale(node, saved_as, message, parts[0])
     if parts and not hasattr(parts[0], "unpack"):
-        return _stale_in_list(node, saved_as, message, parts)
+        return _stale_in_list(node, saved_as, message, dict(enumerate(parts)))
     found = []
     for index, part in enumerate(parts):
-        found.extend(_stale(node, f"{saved_as}[{index}]", _message_of(part), part))
+        own = _message_of(part)
+        if _DETACHED in own and _DETACHED not in message:  # its own results always answer so, stale or not
+            found.extend(_stale_in_list(node, saved_as, message, {index: part}))
+        else:
+            found.extend(_stale(node, f"{saved_as}[{index}]", own, part))
     return found
 
 
-def _stale_in_list(node: Any, saved_as: str, message: str, parts: Sequence[Any]) -> list[Slot]:
-    """torch before 2.13 unpacks only whole lists: stale is the one that fits the message, and any that was written."""
+def _stale_in_list(node: Any, saved_as: str, message: str, parts: Mapping[int, Any]) -> list[Slot]:
+    """Those that cannot be asked one by one (torch before 2.13, a Function's own results), by their places in the list.
+
+    Stale is the one that fits the message of the whole list, and any that was written.
+    """
     error = parse_version_error(message)
     found: list[Slot] = []
-    for index, part in enumerate(parts if error is not None else ()):
+    for index, part in parts.items() if error is not None else ():
         alias = _alias(part)
         if alias is None or error is None:
             continue
@@ -218,7 +228,7 @@ def _first_write_since(node: Any, alias: torch.Tensor) -> int | None:
 
 def _stale(node: Any, saved_as: str, message: str, raw: Any) -> list[Slot]:
     error = parse_version_error(message)
-    if error is None and "detached in-place" not in message:
+    if error is None and _DETACHED not in message:
         return []  # freed: it ran before the failure
     return [Slot(node, saved_as, error, message, _alias(raw))]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -28,16 +28,27 @@ def stale_slots(nodes: Iterable[Any]) -> list[Slot]:
     """The stale saved tensors of those nodes that hide theirs."""
     search = _Search()
     found = []
+    for node, message in _failures(nodes):
+        error = parse_version_error(message)
+        if error is not None:
+            found.append(search.slot(node, error, message))
+    return found
+
+
+def failing_alone(nodes: Iterable[Any], message: str) -> list[Any]:
+    """Those of these nodes that raise this very error when they are run by themselves."""
+    return [node for node, said in _failures(nodes) if said == message]
+
+
+def _failures(nodes: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     until = time.monotonic() + _SECONDS
     for node in nodes:
         if type(node).__name__ in ("CopySlices", "CppFunction"):
             if time.monotonic() > until:
-                break
-            message = _fails_alone(node) or ""
-            error = parse_version_error(message)
-            if error is not None:
-                found.append(search.slot(node, error, message))
-    return found
+                return
+            message = _fails_alone(node)
+            if message is not None:
+                yield node, message
 
 
 class _Enough(Exception):
@@ -101,7 +112,7 @@ class _Search:
 
     def slot(self, node: Any, error: VersionError, message: str) -> Slot:
         number = graph.number_of(node) or 0
-        made_by = _write_behind(node, number)
+        made_by = write_behind(node, number)
         if made_by is not None and _wrote_itself(made_by, error):
             return Slot(node, "result", error, message, _view(made_by, error), made_by.storage)
         fitting = {
@@ -122,7 +133,7 @@ class _Search:
         return not since.isdisjoint(range(error.expected, error.version))
 
 
-def _write_behind(node: Any, number: int) -> Write | None:
+def write_behind(node: Any, number: int) -> Write | None:
     """The write through a view that made this node."""
     if type(node).__name__ != "CopySlices":
         return None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from outplace.model import Site
 from outplace.runtime.instrument import STATEMENTS
@@ -233,7 +233,7 @@ def target_node(located: Located, operation: str) -> ast.expr | None:
             return node.target.value
         return node.target
     if isinstance(node, ast.Assign):
-        written = [target for target in node.targets if isinstance(target, ast.Subscript)]
+        written = [target for target in node.targets if _is_written(target)]
         return written[0].value if len(written) == 1 else None
     if isinstance(node, ast.Call):
         out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
@@ -244,6 +244,11 @@ def target_node(located: Located, operation: str) -> ast.expr | None:
         if node.args and not isinstance(node.args[0], ast.Starred) and not _hands_on(node.func):
             return node.args[0]
     return None
+
+
+def _is_written(target: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
+    """Does assigning to it write a tensor: `x[i] = v`, `z.real = v`?"""
+    return isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr in ("real", "imag"))
 
 
 def _start_of_chain(node: ast.expr) -> ast.expr:
