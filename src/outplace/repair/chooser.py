@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from outplace.repair.files import Files
 from outplace.repair.flow import bindings, read_later
 from outplace.repair.forms import (
     augmented,
+    backward_first,
     cast,
     forward_hook,
     inplace_flag,
@@ -381,6 +383,12 @@ def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
 
 def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     yield from _copies(place)
+    for moment in step_order.moments(place.files, place.bug):
+        code = place.files.code(moment.file)
+        edits = backward_first.backward_first(code, moment) if code is not None and not moment.by_optimizer else None
+        if edits is not None:
+            title = "Go backward before the write"
+            yield Candidate(title, "unsafe", {moment.file: tuple(edits)}, provable=True, keeps="gradients")
 
 
 def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -398,6 +406,24 @@ def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
         for edits in silent.kept_state(place.code):
             yield place.candidate("Keep a deep copy of the state", "safe", edits)
     yield from _kept(place)
+    yield from _lost(place)
+
+
+def _lost(place: Place) -> Iterator[Candidate]:
+    """Gradients that nobody uses, or that two leaves share."""
+    about, code, statement = place.bug.about, place.code, place.statement
+    if "one tensor the gradient of two" in about:
+        edits = silent.own_gradient(code, statement)
+        if edits is not None:
+            yield place.candidate("Assign a copy of the gradient", "safe", edits)
+    seen = re.search(r"optimizer made at line (\d+)", about)
+    if seen is not None or "an optimizer still holds" in about:
+        edits = silent.changed_parameter(code, statement)
+        if edits is not None:  # only a run has shown that the new one has the shape of the old one
+            yield place.candidate("Change the parameter itself", "safe" if seen else "unsafe", edits)
+        edits = silent.optimizer_later(code, statement, int(seen[1])) if seen is not None else None
+        if edits is not None:
+            yield place.candidate("Make the optimizer afterwards", "safe", edits)
 
 
 def _kept(place: Place) -> Iterator[Candidate]:

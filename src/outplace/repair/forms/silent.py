@@ -6,7 +6,7 @@ import ast
 
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
-from outplace.repair.flow import bindings
+from outplace.repair.flow import bindings, reads
 from outplace.repair.forms import augmented, method
 from outplace.repair.place import start_of_chain
 
@@ -167,3 +167,55 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
             end = code.span(node.args[0])[1]  # type: ignore[attr-defined]
             found.append([Edit(end, end, ".copy()")])
     return found
+
+
+def own_gradient(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`a.grad = b.grad.clone()`: a gradient of its own."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+        return None
+    end = code.span(value)[1]
+    return [Edit(end, end, ".clone()")]
+
+
+def changed_parameter(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`w = nn.Parameter(v)` as a change of the parameter that the optimizer knows."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(target, ast.Name | ast.Attribute) or not code.begins_line(statement):
+        return None
+    value = _new_contents(statement.value)  # type: ignore[attr-defined]
+    if value is None:
+        return None
+    inner = code.indent(statement) + "    "
+    torch = code.module_name("torch") or "torch"
+    text = f"with {torch}.no_grad():\n{inner}{code.segment(target)}.copy_({code.segment(value)})"
+    return [*code.importing("torch"), code.replaced(statement, text)]
+
+
+def _new_contents(value: ast.expr) -> ast.expr | None:
+    """What a new leaf is made from: `v` in `nn.Parameter(v)`, `v.requires_grad_()`, `v.clone().requires_grad_(True)`."""
+    if not isinstance(value, ast.Call):
+        return None
+    if ast.unparse(value.func).split(".")[-1] == "Parameter":
+        return value.args[0] if len(value.args) == 1 and not value.keywords else None
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
+        turned_on = not value.args or (isinstance(value.args[0], ast.Constant) and value.args[0].value is True)
+        return value.func.value if turned_on and not value.keywords else None
+    return None
+
+
+def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | None:
+    """The optimizer is made after the module that it is to train has got its last layer."""
+    block = code.block(statement)
+    made = next((one for one in block if one.lineno <= line <= (one.end_lineno or 0)), None)
+    if not isinstance(made, ast.Assign) or block.index(made) >= block.index(statement):
+        return None
+    names = [ast.unparse(target) for target in made.targets]
+    between = block[block.index(made) + 1 : block.index(statement) + 1]
+    if any(reads(one, name) for one in between for name in names) or not code.begins_line(made):
+        return None
+    start, stop = code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0)
+    last = statement.end_lineno or 0
+    end = code.offset(last, len(code.lines[last - 1].encode()))
+    lines = code.lines[made.lineno - 1 : made.end_lineno]
+    return [Edit(start, stop, ""), Edit(end, end, "".join(f"\n{text}" for text in lines))]

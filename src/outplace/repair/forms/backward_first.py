@@ -1,0 +1,102 @@
+"""A write that backward must not see waits for it: the backward, with what it needs, goes before the write.
+
+The write and all that came after it keep their order, so that what they compute stays as it was. A write that takes
+gradients itself (an update by hand) stays where it is: it would take those of this backward, too.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.bug import Moment
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.flow import targets_of
+
+
+def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
+    """The backward and the statements it needs, moved in front of the write."""
+    found = _in_one_block(code, moment)
+    if found is None or _takes_gradients(code, found[0]):
+        return None
+    write, backward = found
+    block = code.block(write)
+    between = block[block.index(write) + 1 : block.index(backward)]
+    moved = _needed(backward, between)
+    rest = [write, *(one for one in between if one not in moved)]
+    changed = {name for one in rest for name in _bound(one)}
+    if changed & {name for one in [*moved, backward] for name in _read(one)} or any(map(_leaves, between)):
+        return None
+    if not all(_whole_lines(code, one) for one in [write, *moved, backward]):
+        return None
+    lines = [line for one in [*moved, backward] for line in code.lines[one.lineno - 1 : one.end_lineno]]
+    start = code.offset(write.lineno, 0)
+    edits = [Edit(start, start, "".join(f"{line}\n" for line in lines))]
+    for one in [*moved, backward]:
+        last = (one.end_lineno or 0) == len(code.lines)
+        begin, end = code.offset(one.lineno, 0), code.offset((one.end_lineno or 0) + 1, 0)
+        edits.append(Edit(begin - 1 if last else begin, end, ""))
+    return edits
+
+
+def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:
+    """The statements of one block that write and that go backward, in this order."""
+    write, backward = (_around(code, line) for line in (moment.step_line, moment.backward_line))
+    for one in write:
+        for other in backward:
+            block = code.block(one)
+            if one is not other and other in block and block.index(one) < block.index(other):
+                return (one, other) if isinstance(other, ast.Expr) else None
+    return None
+
+
+def _around(code: Code, line: int) -> list[ast.stmt]:
+    """The statements that a line belongs to, innermost first."""
+    found = [
+        node
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return sorted(found, key=lambda node: -node.lineno)
+
+
+def _needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
+    """What computes the loss, and what clears the gradients for it."""
+    names, found = _read(backward), []
+    for one in reversed(between):
+        if _bound(one) & names or "zero_grad(" in ast.unparse(one):
+            found.append(one)
+            names |= _read(one)
+    return found[::-1]
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _bound(node: ast.AST) -> set[str]:
+    stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    return stored | {ast.unparse(target) for target in targets_of(node)}
+
+
+def _leaves(node: ast.stmt) -> bool:
+    return any(isinstance(one, ast.Return | ast.Break | ast.Continue | ast.Raise) for one in ast.walk(node))
+
+
+def _takes_gradients(code: Code, write: ast.stmt) -> bool:
+    """Does it, or a function of the file that it calls by name, look at gradients, or step an optimizer?"""
+    called = {
+        one.func.id if isinstance(one.func, ast.Name) else one.func.attr
+        for one in ast.walk(write)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name | ast.Attribute)
+    }
+    functions = [one for one in ast.walk(code.tree) if isinstance(one, ast.FunctionDef) and one.name in called]
+    texts = [ast.unparse(one).replace("no_grad", "").replace("requires_grad", "") for one in (write, *functions)]
+    return any("grad" in text or "step(" in text for text in texts)
+
+
+def _whole_lines(code: Code, statement: ast.stmt) -> bool:
+    block = code.block(statement)
+    place = block.index(statement)
+    alone = place + 1 == len(block) or block[place + 1].lineno > (statement.end_lineno or 0)
+    return code.begins_line(statement) and alone
