@@ -199,6 +199,9 @@ def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
     known = _appended.get(line)
     if known is None or id(known[0]()) != id(tensor):
         _appended[line] = Weak(tensor), tensor._version, _next_number()
+        if silent.worth_a_look(line) and _stands_last(tensor, line, frame):  # appended before anybody had written it
+            silent.guarded(lambda: _tell_appended(tensor, _writes_of(tensor)[-tensor._version :]))
+            verdict.raise_if_strict()
     elif known[1] != tensor._version and silent.worth_a_look(line):
         silent.guarded(lambda: _report_appended(tensor, known[2]))
         verdict.raise_if_strict()
@@ -208,8 +211,15 @@ def _report_appended(tensor: torch.Tensor, since: int) -> None:
     lists = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque)]
     if not any(sum(item is tensor for item in one) >= 1 for one in lists):
         return
+    _tell_appended(tensor, [one for one in _writes_of(tensor) if one.moment >= since])
+
+
+def _writes_of(tensor: torch.Tensor) -> list[Write]:
     storage = names.storage_of(tensor)
-    written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
+    return [one for one in record.current().writes if one.storage == storage and one.frames]
+
+
+def _tell_appended(tensor: torch.Tensor, written: list[Write]) -> None:
     if written:
         why = (
             "The list keeps references, not copies: each of its entries is this one tensor, which is changed in place "
@@ -218,6 +228,32 @@ def _report_appended(tensor: torch.Tensor, since: int) -> None:
         name = silent.target_of(written[-1])
         remedy = "Keep copies: `history.append(state.clone())`."
         verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
+
+
+_lists: dict[Instruction, tuple[str, ...]] = {}
+"""What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
+
+
+def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
+    """Is the tensor the last entry of the list that it is being appended to?"""
+    if line not in _lists:
+        _lists[line] = _list_at(line)
+    first, *rest = _lists[line] or ("",)
+    holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
+    for attribute in rest:
+        holder = getattr(holder, "__dict__", {}).get(attribute)
+    return type(holder) in (list, deque) and bool(holder) and holder[-1] is tensor
+
+
+def _list_at(line: Instruction) -> tuple[str, ...]:
+    call = sites.at_instruction(line).node
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        holder, names_of = call.func.value, []
+        while isinstance(holder, ast.Attribute):
+            names_of.append(holder.attr)
+            holder = holder.value
+        return (holder.id, *reversed(names_of)) if isinstance(holder, ast.Name) else ()
+    return ()
 
 
 # Kept in a Function's ctx.
