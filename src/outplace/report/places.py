@@ -66,7 +66,7 @@ def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
     if _refused(diagnosis, change):
         return f"refused here: {words.operation(change.operation)}"
     spot = "here" if change.site else "at an unknown line"
-    unseen = ", unseen by autograd" if change.version is None and _silent(diagnosis) else ""
+    unseen = ", unseen by autograd" if words.is_unseen(diagnosis, change) else ""
     verb = _VERBS.get(diagnosis.kind, "overwritten")
     return f"{verb} {spot}: {words.step(change, glyphs.times, glyphs.arrow)}{unseen}"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -22,20 +20,13 @@ def timeline(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> list[Text]:
     if saved is None or not diagnosis.mutations:
         return []
     before = [step for step in diagnosis.mutations if _precedes(step, saved.version)]
-    after = [_since(step, saved.version) for step in diagnosis.mutations if not _precedes(step, saved.version)]
+    after = [words.since(step, saved) for step in diagnosis.mutations if not _precedes(step, saved.version)]
     kept = Text(glyphs.clean(f"{_version(saved.version)}saved by {words.node(saved.node)}"), style=STYLES["saved"])
     return _joined([*_steps(before, glyphs), kept, *_steps(after, glyphs), _wanted(diagnosis)], width, glyphs)
 
 
 def _precedes(step: Mutation, version: int | None) -> bool:
     return step.version is not None and version is not None and step.version <= version
-
-
-def _since(step: Mutation, version: int | None) -> Mutation:
-    """A line of a loop may have written before this save, too: no more than the versions in between are of interest."""
-    if step.version is None or version is None:
-        return step
-    return replace(step, count=min(step.count, step.version - version))
 
 
 def _version(version: int | None) -> str:

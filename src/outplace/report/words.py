@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from outplace.knowledge import nodes
@@ -109,6 +110,18 @@ def step(change: Mutation, times: str, arrow: str) -> str:
     if change.count > 1:
         return f"{name} {times}{change.count} (up to v{change.version})"
     return f"{name} (v{max(change.version - 1, 0)} {arrow} v{change.version})"
+
+
+def since(change: Mutation, saved: SavedTensor | None) -> Mutation:
+    """A line of a loop may have written before the save, too: only the versions after it are of interest."""
+    if saved is None or saved.version is None or change.version is None or change.version <= saved.version:
+        return change
+    return replace(change, count=min(change.count, change.version - saved.version))
+
+
+def is_unseen(diagnosis: Diagnosis, change: Mutation) -> bool:
+    """Did the write leave no trace that autograd could see?"""
+    return change.version is None and diagnosis.kind in ("silent-data", "silent-alias")
 
 
 cell_name: Callable[[str], str | None] | None = None

@@ -64,8 +64,9 @@ def fixes_for(
             # One copy at the first of a function's writes is enough.
             once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
             fixes.setdefault(once or fix.diff or fix.title, fix)
+    shown = list(fixes.values())
     for advice in _ADVICE.get(kind, ()):
-        if not _is_said(advice, list(fixes.values())):
+        if not _is_said(advice, shown):
             fixes.setdefault(advice, Fix(advice, "suggestion"))
     return tuple(fixes.values())
 

@@ -46,7 +46,7 @@ def tell(diagnosis: Diagnosis) -> list[Event]:
         if saved is not None:
             _keep(events, saved, is_first=saved is diagnosis.saved_by)
     for change in diagnosis.mutations[-MOST_WRITES:]:
-        _write(events, change, diagnosis)
+        _write(events, words.since(change, diagnosis.saved_by), diagnosis)
     earlier = len(diagnosis.mutations) - MOST_WRITES
     if earlier > 0:
         first = min((event.moment for event in events if event.touch == "writes"), default=_LAST)
@@ -125,15 +125,15 @@ def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
     if is_refused(diagnosis) and change.version is None:
         events.append(Event("overwritten", title, "refused by PyTorch", change.site, _LAST, "refused"))
         return
-    detail = "changes its memory unseen" if is_silent(diagnosis) else "writes its memory"
+    detail = "changes its memory unseen" if words.is_unseen(diagnosis, change) else "writes its memory"
     if change.count > 1:
         detail = f"{detail} × {change.count}"
     if diagnosis.kind == "detached":
         detail, left = "cuts it out of the graph", ""
     for place, event in enumerate(events):
         if event.role == "node" and _is_node_of(event, change):
-            role: Role = "overwritten"
-            events[place] = replace(event, role=role, title=title, detail=detail, touch="writes", version=left)
+            written = Event("overwritten", title, detail, change.site, event.moment, "writes", left)
+            events[place] = replace(written, node=event.node, inputs=event.inputs)
             return
     moment = _LATE if change.moment is None else change.moment - 0.25
     events.append(Event("overwritten", title, detail, change.site, moment, "writes", left))

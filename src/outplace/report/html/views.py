@@ -101,7 +101,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         notes=tuple(short(note.strip(), _LONGEST_MESSAGE) for note in diagnosis.notes),
         also=words.also_kept(diagnosis.also_saved_by, "×") if diagnosis.also_saved_by else "",
         ranks=_ranks(ranks or ()),
-        rows=tuple(_row(event, sources, names) for event in events),
+        rows=tuple(_row(event, sources, names, len({site.file for site in nodes}) > 1) for event in events),
         left_out=max(diagnosis.graph.size - drawn, 0) if diagnosis.graph else 0,
         lanes=lanes,
         memory=memory.memory(events, lanes.height),
@@ -148,16 +148,17 @@ def _sentence(diagnosis: Diagnosis) -> str:
     return short(whole.replace(words.tensor(diagnosis.tensor), f"`{name}`", 1) if name else whole, 300)
 
 
-def _row(event: story.Event, sources: Sources, names: Places) -> Row:
+def _row(event: story.Event, sources: Sources, names: Places, several_files: bool) -> Row:
     site = event.site
+    file = PurePath(words.document(site.file)).name if site and several_files else ""
     return Row(
         role=event.role,
         height=figure.height(event),
         title=short(event.title, 60),
         detail=event.detail,
         code=short(_code(site, sources, event.role), 120) if site else "",
-        file=PurePath(words.document(site.file)).name if site else "",
-        line=f":{site.line}" if site else "",
+        file=file,
+        line="" if site is None else f":{site.line}" if file else f"line {site.line}",
         place=names.name(site) if site else None,
         spoken=_SPOKEN.get(event.role, ""),
     )
