@@ -23,7 +23,6 @@ MLP = {
     "F.leaky_relu(self.fc1(x), inplace=True)",
     "F.leaky_relu(self.fc2(h), inplace=True)",
     "torch.sigmoid_(h)",
-    "del logits",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outplace.reclaim.hints import Hints
 from outplace.reclaim.keepers import Keepers
 from outplace.reclaim.recording import Recording
 from outplace.reclaim.reuse import Reuses
@@ -15,6 +16,8 @@ from outplace.repair.files import Files
 
 LEAST_SHARE = 0.001
 """What saves less than this share of the peak does not pay."""
+LEAST_SHARE_OF_A_LINE = 0.01
+"""What adds a line to the program (`del x`) has to pay more."""
 
 
 @dataclass
@@ -37,17 +40,29 @@ def advise(recording: Recording, files: Files) -> Advice:
     """All suggestions, the one that saves most first."""
     account = Account(recording)
     before = account.curve()
-    found = [*Reuses(recording, files).suggestions(), *Keepers(recording, files).suggestions()]
-    hints = [one for one in found if not one.edits]
-    possible = [one for one in found if one.edits]
+    possible = [*Reuses(recording, files).suggestions(), *Keepers(recording, files).suggestions()]
     value(account, before, possible)
+    hints = list(Hints(recording, files).suggestions())
+    value(account, before, hints)
     compatible = _compatible(files, sorted(possible, key=lambda one: -one.alone))
-    if len(compatible) < len(possible):
-        value(account, before, compatible)
-    worth = before.peak * LEAST_SHARE
-    paying = sorted((one for one in compatible if one.saves > worth), key=lambda one: -one.saves)
-    others = [one for one in compatible if one.saves <= worth and one.kind == "in-place"]
-    return Advice(account, before, paying, others, hints)
+    needed = _needed(account, before, compatible)
+    value(account, before, needed)
+    others = [one for one in compatible if one not in needed and one.kind == "in-place"]
+    hints = [one for one in hints if one.alone > before.peak * LEAST_SHARE]
+    return Advice(account, before, sorted(needed, key=lambda one: -one.saves), others, hints)
+
+
+def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Those without which the peak would be higher: of two that free the same memory, one is enough."""
+    kept = list(suggestions)
+    lowest = account.curve([one.change for one in kept]).peak
+    for one in sorted(kept, key=lambda one: (one.kind != "del", one.alone)):
+        rest = [other for other in kept if other is not one]
+        share = LEAST_SHARE_OF_A_LINE if one.kind == "del" else LEAST_SHARE
+        higher = account.curve([other.change for other in rest]).peak - lowest
+        if higher <= before.peak * share:
+            kept = rest
+    return kept
 
 
 def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> None:

@@ -35,6 +35,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
             "expected": advice.expected().peak,
             "activations_before": live,
             "activations_after": live_after,
+            "kept_for_backward": advice.account.kept(),
             "allocator_before": outcome.allocator[0] if outcome.allocator else None,
             "allocator_after": outcome.allocator[1] if outcome.allocator else None,
             "at": where(recording, advice.before.moment),

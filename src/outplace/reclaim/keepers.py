@@ -9,12 +9,15 @@ from outplace.reclaim.holders import node_at, site_of
 from outplace.reclaim.recording import Backward, Held, Recording, Sum
 from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.timeline import Change, Life
-from outplace.repair.code import Code, same
+from outplace.repair.code import Code
 from outplace.repair.edits import Edit, apply
 from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
 
 _SEES_ALL = {"locals", "globals", "vars", "eval", "exec"}
+_KEEPING = {"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"}
+"""Methods of containers that keep what they are given."""
+_HOLDING = ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.Return | ast.Yield | ast.Dict | ast.Set | ast.Starred
 
 
 class Keepers:
@@ -22,6 +25,9 @@ class Keepers:
 
     def __init__(self, recording: Recording, files: Files) -> None:
         self._recording, self._files = recording, files
+        self._names_of: dict[tuple[int, int], set[str]] = {}
+        for held in recording.held:
+            self._names_of.setdefault((held.storage, held.moment), set()).add(held.name)
         self._visited: dict[int, list[int]] = {}
         for number, backward in enumerate(recording.backwards):
             for node in backward.nodes:
@@ -32,7 +38,6 @@ class Keepers:
         yield from self._names()
         yield from self._retained()
         yield from self._totals()
-        yield from self._blends()
 
     def _last_read(self, storage: int) -> int:
         readers = self._recording.readers.get(storage)
@@ -41,7 +46,7 @@ class Keepers:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _names(self) -> Iterator[Suggestion]:
-        """A name that stands for a large tensor while a backward runs, and is not used any more."""
+        """A name that stands for a large tensor at a time when it is not used any more."""
         groups: dict[tuple[str, str, str], list[Held]] = {}
         for held in self._recording.held:
             file = self._recording.places[held.place][0][0]
@@ -68,17 +73,15 @@ class Keepers:
             )
 
     def _idle(self, uses: list[Held]) -> dict[int, Life]:
-        """The shorter lives of what the name held; empty where somebody keeps or reads it later."""
+        """The shorter lives of what the name held when nobody needed it any more; empty where it always was needed."""
         lives: dict[int, Life] = {}
         for held in uses:
             storage = self._recording.storages[held.storage]
             last = self._last_read(held.storage)
-            names = {other.name for other in self._recording.held if other.storage == held.storage}
-            if storage.maker is None or held.storage in self._recording.savers or names != {held.name}:
-                return {}
-            if storage.died == last:
-                return {}
-            lives[held.storage] = (storage.born, last)
+            if held.moment <= last or storage.maker is None or held.storage in self._recording.savers:
+                continue
+            if self._names_of.get((held.storage, held.moment)) == {held.name}:
+                lives[held.storage] = (storage.born, last)
         return lives
 
     # -- graphs -------------------------------------------------------------------------------------------------------
@@ -171,43 +174,6 @@ class Keepers:
         )
         return not (self._recording.ended or freed)
 
-    # -- advice -------------------------------------------------------------------------------------------------------
-
-    def _blends(self) -> Iterator[Suggestion]:
-        """`x + mask * (v - x)`: two tensors of x's size come and go; `torch.where` needs neither, but rounds less."""
-        seen: set[ast.AST] = set()
-        for operation in self._recording.operations:
-            if operation.name != "add" or operation.backward or not self._recording.places[operation.place]:
-                continue
-            found = node_at(self._files, self._recording.places[operation.place][0])
-            if found is None or found[1] in seen:
-                continue
-            seen.add(found[1])
-            parts = _blend(found[1])
-            if parts is not None:
-                code = found[0]
-                mask, value, x = (code.segment(part) for part in parts)
-                yield Suggestion(
-                    "advice",
-                    site_of(code, found[1]),
-                    code.segment(found[1]),
-                    f"torch.where({mask}, {value}, {x})",
-                    "one new tensor instead of three; not bit for bit the same: x + (v - x) rounds, and inf gives nan",
-                )
-
-
-def _blend(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
-        return None
-    x, product = node.left, node.right
-    if not (isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)):
-        return None
-    for mask, difference in ((product.left, product.right), (product.right, product.left)):
-        taken = isinstance(difference, ast.BinOp) and isinstance(difference.op, ast.Sub)
-        if taken and same(difference.right, x):  # type: ignore[attr-defined]
-            return mask, difference.left, x  # type: ignore[attr-defined]
-    return None
-
 
 def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int] | None:
     """The block where the name is bound and the statement that uses it last; None unless all of it is in one block."""
@@ -218,7 +184,7 @@ def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int
     if hidden or declared or any(code.scope(n) is not scope or _in_inner(code, n, scope) for n in uses):
         return None
     stores = [n for n in uses if isinstance(n.ctx, ast.Store)]
-    if not stores or any(isinstance(n.ctx, ast.Del) for n in uses):
+    if not stores or any(isinstance(n.ctx, ast.Del) or _is_handed_on(code, n) for n in uses):
         return None
     first = code.statement(stores[0])
     if not isinstance(first, ast.Assign) or not all(isinstance(t, ast.Name) for t in first.targets):
@@ -235,6 +201,18 @@ def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int
     last = max(places)
     leaves = isinstance(block[last], ast.Return | ast.Raise | ast.Break | ast.Continue)
     return None if leaves else (block, last)
+
+
+def _is_handed_on(code: Code, name: ast.Name) -> bool:
+    """Does somebody else hold it from here on: another name, an attribute, a container, the caller?"""
+    parent = code.parents.get(name)
+    if isinstance(name.ctx, ast.Store):
+        return False
+    if isinstance(parent, ast.List | ast.Tuple):  # `torch.cat([a, b])` only reads them
+        return not isinstance(code.parents.get(parent), ast.Call)
+    if isinstance(parent, ast.Call) and name in parent.args:
+        return isinstance(parent.func, ast.Attribute) and parent.func.attr in _KEEPING
+    return isinstance(parent, _HOLDING)
 
 
 def _in_inner(code: Code, node: ast.AST, scope: ast.AST) -> bool:

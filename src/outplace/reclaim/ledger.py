@@ -43,6 +43,8 @@ MOST_OPERATIONS = 150_000
 """Operations that are kept: enough for some steps of a large model."""
 _MOST_CALLS = 10
 _MOST_FRAMES = 24
+_HIGHER = 1.01
+"""Names are looked at again when so much more memory is in use than the last time."""
 _SITE = "_outplace_made_at"
 """The attribute in which a module carries the place where it was made; copies of it carry it too."""
 
@@ -70,6 +72,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self._cuda = False
         self._looking = True
         self._backward: Backward | None = None
+        self._in_use = 0
+        self._highest = 0.0
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -110,6 +114,10 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 workspace.taken,
             )
         )
+        if node is None and self._in_use > self._highest * _HIGHER:
+            self._highest = self._in_use
+            with self.paused():
+                self._names(sys._getframe(1))
         if outputs and outputs[0].shape == () and func._overloadpacket.__name__ in ("add", "add_"):
             self._sum(args)
         if len(self.recording.operations) >= MOST_OPERATIONS:
@@ -145,6 +153,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         device = str(memory.device)
         self._cuda = self._cuda or device.startswith("cuda")
         self.recording.storages.append(Storage(size, device, max(self._now, 0), None, None if given else self._now))
+        self._in_use += size
         self._alive[key] = (weakref.ref(memory, functools.partial(self._died, key, number)), number)
         return number
 
@@ -152,6 +161,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         storage = self.recording.storages[number]
         if storage.died is None and self.on:
             storage.died = max(self._now, 0)
+            self._in_use -= storage.nbytes
         if key in self._alive and self._alive[key][1] == number:
             del self._alive[key]
 
@@ -258,6 +268,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """Notes when it was over."""
         begun.ended = max(self._now, begun.began)
         self._backward = None
+        self._highest = 0.0  # the next step climbs anew
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
@@ -295,8 +306,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
     def _name(self, place: int, function: str, name: str, value: Any) -> None:
         if _has_storage(value):
-            number = graph.number_of(value.grad_fn) if value.grad_fn is not None else None
-            self.recording.held.append(Held(place, function, name, self._storage(value), number))
+            self.recording.held.append(Held(place, function, name, self._storage(value), self._now + 1))
 
     def finish(self, ended: bool) -> Recording:
         """The recording, complete."""

@@ -29,8 +29,8 @@ class Outcome:
     """The program's own files as they were."""
     rejected: list[Suggestion] = field(default_factory=list)
     """What looked safe and was not: with it the program computed something else."""
-    unsteady: bool = False
-    """Does the program compute other numbers in every run, so that nothing can be proved?"""
+    unsteady: str = ""
+    """What the unchanged program does otherwise when it is run again, so that nothing can be proved."""
     exact: bool = False
     """Were CUDA's algorithms held to those that give the same bits in every run?"""
     allocator: tuple[int, int | None] | None = None
@@ -126,7 +126,7 @@ class Reclaim:
             self._again = None
         if self._again is None:
             self._again = self._trials.run()
-            outcome.unsteady = bool(self._again.differs_from(outcome.first))
+            outcome.unsteady = self._again.differs_from(outcome.first)
         return held and not outcome.unsteady
 
     def holds_on_disk(self, outcome: Outcome) -> bool:

@@ -114,14 +114,14 @@ class Saved:
 
 @dataclass(frozen=True)
 class Held:
-    """A name of the user's code that stood for a storage when a backward began."""
+    """A name of the user's code that stood for a storage when a backward began, or memory had grown to a new height."""
 
     place: int
     function: str
     name: str
     storage: int
-    graph: int | None = None
-    """The newest node of the graph that hangs on it."""
+    moment: int
+    """The operation that came next."""
 
 
 @dataclass

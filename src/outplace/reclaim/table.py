@@ -31,7 +31,9 @@ def render(outcome: Outcome, console: Console) -> None:
     live, _ = activations(outcome)
     at = where(recording, advice.before.moment) or {}
     place = f" at {at['file']}:{at['line']} ({at['operation']})" if at.get("file") else ""
-    head = f"Peak memory {size(advice.before.peak)} on {recording.device}{place}; {size(live)} of it are activations."
+    kept = size(advice.account.kept())
+    head = f"Peak memory {size(advice.before.peak)} on {recording.device}{place}; "
+    head += f"{size(live)} of it are activations, {kept} of them kept for the backward."
     console.print()
     console.print(Text(clean(head), style="bold"), soft_wrap=True)
     if recording.full:
@@ -41,7 +43,8 @@ def render(outcome: Outcome, console: Console) -> None:
     else:
         console.print(Text("No safe change was found that lowers the peak."))
     for one in advice.hints:
-        text = f"{under_cwd(one.site.file)}:{one.site.line}: {one.before} could be {one.after}: {one.because}"
+        text = f"{under_cwd(one.site.file)}:{one.site.line}: {one.before} could be {one.after} "
+        text += f"({size(one.saves)} less at the peak): {one.because}"
         console.print(Text(clean(text), style="dim"), soft_wrap=True)
     _proof(outcome, console)
     if advice.others and outcome.after is None:
@@ -77,7 +80,8 @@ def _proof(outcome: Outcome, console: Console) -> None:
         text += f"{one.refused or 'it does not go together with the others'}."
         console.print(Text(text, style="yellow"), soft_wrap=True)
     if outcome.unsteady:
-        text = "Not proved: the program computes other numbers in every run, even from the same seeds."
+        text = "Not proved: run once more from the same seeds, the unchanged program itself did something else: "
+        text += f"{outcome.unsteady}."
         console.print(Text(text, style="yellow"), soft_wrap=True)
     if outcome.after is None or testimony is None:
         return

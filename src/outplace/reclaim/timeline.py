@@ -97,8 +97,19 @@ class Account:
         return sorted(alive, key=self.nbytes, reverse=True)
 
     def standing(self) -> int:
-        """Bytes that are no activations: what was there before the first backward's graph and outlives every step."""
-        last = self._recording.last
-        moment = self.curve().moment
-        lasting = [n for n, (born, died) in self._lives.items() if born <= moment and died >= last]
-        return sum(self.nbytes(number) for number in lasting)
+        """Bytes at the peak that are no activations: parameters, their gradients, the optimizer's state."""
+        return sum(self.nbytes(number) for number in self._standing())
+
+    def kept(self) -> int:
+        """Bytes at the peak that operations keep for the backward, parameters aside."""
+        standing = self._standing()
+        alive = self.alive_at(self.curve().moment)
+        return sum(self.nbytes(n) for n in alive if n in self._recording.savers and n not in standing)
+
+    def _standing(self) -> set[int]:
+        """What is there at the peak and stays to the end; a graph that is never let go is no part of it."""
+        last, moment = self._recording.last, self.curve().moment
+        given = (tensor for operation in self._recording.operations for tensor in operation.inputs)
+        made = {tensor.storage for tensor in given if not tensor.leaf and not tensor.view}  # a weight's view is no leaf
+        lives = self._lives.items()
+        return {n for n, (born, died) in lives if born <= moment and died >= last and n not in made}
