@@ -132,7 +132,7 @@ def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import dynamo, engine, gradients, kept, lost, silent, swaps, tags, unseen, writes
+    from outplace.runtime import dynamo, engine, gradients, kept, lost, parts, silent, swaps, tags, unseen, writes
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
@@ -143,7 +143,7 @@ def _connect() -> None:
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
-    instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.keeper())
+    instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.keeper(), PART=parts.note_part)
     if _way == "tags":
         tags.install()
     _set_guard()

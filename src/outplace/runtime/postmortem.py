@@ -226,6 +226,9 @@ def _apart(hurt: Hurt) -> bool:
     writes = [(left, write.region) for write, left in hurt.writes if isinstance(write, Write)]
     if hurt.unseen or len(saved) < len(hurt.slots) or len(writes) < len(hurt.writes):
         return False
+    base = hurt.base()
+    if base is None or base.is_complex() or any(alias.dtype != base.dtype for _, alias in saved):
+        return False  # `z.real` counts its elements otherwise than `z`
     return written_apart(saved, writes)
 
 

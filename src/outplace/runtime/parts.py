@@ -1,0 +1,28 @@
+"""`z.real = v` writes a complex tensor without calling anything that could be seen: marked code tells of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from outplace.runtime import record, writes
+from outplace.runtime.record import Write
+
+_get_frame = sys._getframe
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+def note_part(owner: Any, name: str, augmented: bool) -> Any:
+    """Called by marked code around `z` in `z.real = v`.
+
+    `z.real += v` is two writes: the operator's own, which is seen as ever, and the assignment of what it returns.
+    """
+    if not writes.is_traced() and isinstance(owner, torch.Tensor) and owner.is_complex() and not owner.is_inference():
+        frame = _get_frame(1)
+        with torch._C.DisableTorchFunction():
+            storage, version = owner.untyped_storage()._cdata, owner._version + augmented
+        place = ((frame.f_code, frame.f_lasti),)
+        record.add_write(Write(storage, version, _next_number(), f".{name} =", place, None, torch.is_grad_enabled()))
+    return owner
