@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,13 @@ from outplace.checking import config as configs
 from outplace.checking.config import Config
 from outplace.checking.settings import Overrides, Settings, resolve
 from outplace.cli.errors import OutplaceError
+from outplace.model import Finding
 from outplace.repair.place import STYLES
 
-STDIN = "-"
+if TYPE_CHECKING:
+    from outplace.repair.from_source import Repaired
+
+STDIN, STDIN_NAME = "-", "<stdin>"
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,11 @@ class _Fix:
             raise OutplaceError("--config and --isolated exclude each other")
         start = options.stdin_filename or "." if STDIN in self.paths else self.paths[0]
         self.settings = _settings(options, start)
-        self.fixed = self.left = self.changed = 0
+        self.fixed = self.changed = 0
+        self.left: set[tuple[str, int, str]] = set()
+        self.editable: set[str] = set()
+        self.shown: dict[str, tuple[str, str]] = {}
+        """With `--diff`: the old and the new text of each file that would change."""
         self.failures: list[str] = []
 
     def run(self) -> int:
@@ -101,34 +109,40 @@ class _Fix:
         if not self.fixed and not self.left:
             return "Nothing to fix."
         verb = "would be fixed" if self.options.diff else "fixed"
-        return f"{self.fixed} {verb}, {self.left} remaining."
+        return f"{self.fixed} {verb}, {len(self.left)} remaining."
 
     def _files(self) -> None:
         from outplace.checking import discovery
         from outplace.checking.reading import WORD
         from outplace.repair import files
-        from outplace.repair.neighbourhood import importers
 
         found = discovery.discover(self.paths, self.settings.excluded)
         for note in found.notes:
             click.echo(f"outplace: {note}", err=True)
-        for path in found.files:
-            if not path.endswith(".py") or (self.options.force_exclude and self._excluded(path)):
-                continue
+        self.editable = {path for path in found.files if path.endswith(".py") and not self._passed_over(path)}
+        for path in (path for path in found.files if path in self.editable):
             try:
                 document = files.read(path)
-                if WORD not in document.data:
-                    continue
-                text = self._repaired(path, document.text, lambda path=path: importers(path, self.settings))
-                if text == document.text:
-                    continue
-                self.changed += 1
-                if self.options.diff:
-                    _print_diff(path, document.text, text)
-                else:
-                    files.write(path, document.encode(text))
+                if WORD in document.data:
+                    self._repair(path, self.shown.get(path, ("", document.text))[1])
             except files.Unwritable as error:
                 self.failures.append(f"{path}: {error}")
+        for path, (old, new) in sorted(self.shown.items()):
+            _print_diff(path, old, new)
+        self.changed += len(self.shown)
+
+    def _deliver(self, path: str, text: str) -> None:
+        from outplace.repair import files
+
+        document = files.read(path)
+        if self.options.diff:
+            self.shown[path] = document.text, text
+        else:
+            files.write(path, document.encode(text))
+            self.changed += 1
+
+    def _passed_over(self, path: str) -> bool:
+        return self.options.force_exclude and self._excluded(path)
 
     def _excluded(self, path: str) -> bool:
         from outplace.checking.discovery import is_excluded
@@ -138,13 +152,13 @@ class _Fix:
     def _stdin(self) -> None:
         from outplace.repair.files import Document, Unwritable
 
-        path = os.path.abspath(self.options.stdin_filename) if self.options.stdin_filename else "<stdin>"
+        path = os.path.abspath(self.options.stdin_filename) if self.options.stdin_filename else STDIN_NAME
         data = sys.stdin.buffer.read()
         try:
             document = Document(data)
         except Unwritable as error:
             raise OutplaceError(f"stdin: {error}") from error
-        text = self._repaired(path, document.text, dict)
+        text = self._repaired(path, document.text).text
         self.changed += text != document.text
         if self.options.diff:
             _print_diff(self.options.stdin_filename or "stdin", document.text, text)
@@ -152,39 +166,64 @@ class _Fix:
             sys.stdout.buffer.write(document.encode(text) if text != document.text else data)
             sys.stdout.buffer.flush()
 
-    def _repaired(self, path: str, text: str, others: Any) -> str:
-        from outplace.checking import noqa
-        from outplace.model import Finding
-        from outplace.repair.from_source import repair
-        from outplace.source.analysis import check_file
+    def _repair(self, path: str, text: str) -> None:
+        """Fixes a file, and with it the other files that have a part in its bugs, as far as they were given, too."""
+        result = self._repaired(path, text)
+        for one, new in {path: result.text, **result.elsewhere}.items():
+            if one != path or new != text:
+                self._deliver(one, new)
+
+    def _repaired(self, path: str, text: str) -> Repaired:
+        from outplace.repair.from_source import Repaired, repair
+        from outplace.repair.neighbourhood import surroundings
+        from outplace.source.analysis import Checked, check_file
         from outplace.source.project import Project
 
-        def check(path: str, text: str) -> list[Finding]:
-            checked = check_file(path, text, Project(self.settings.roots))
-            if checked.error:
-                raise _Broken(checked.error)
-            return list(noqa.unsuppressed(checked.findings, noqa.read(text, checked.findings)))
+        last = Checked([], None, ())
+        before = {path: new for path, (_, new) in self.shown.items()}
+
+        def check(path: str, text: str, elsewhere: Mapping[str, str] | None = None) -> list[Finding]:
+            nonlocal last
+            texts = {**before, **(elsewhere or {})}
+            last = check_file(path, text, Project(self.settings.roots, texts))
+            if last.error:
+                raise _Broken(last.error)
+            return [found for found in last.findings if not _suppressed(found, {**texts, path: text})]
+
+        def others() -> dict[str, str]:
+            return {} if STDIN in self.paths else {**surroundings(path, last, self.settings), **before}
 
         wanted = lambda finding: bool(self.settings.keep([finding]))  # noqa: E731
+        style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
-            result = repair(path, text, check, wanted, self.options.unsafe_fixes, self.options.style, others)  # type: ignore[arg-type]
+            result = repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
         except _Broken as error:
             self.failures.append(f"{path}: {error}")
-            return text
+            return Repaired(text, (), ())
         self.fixed += len(result.done)
-        self.left += len(result.left)
+        self.left |= {(found.site.file, found.site.line, found.code) for found in result.left}
         if not self.options.quiet and not self.options.diff:
             for finding, candidate in result.done:
                 place = f"{_shown(finding.site.file)}:{finding.site.line}"
-                click.echo(
-                    f"{place}: {finding.code} {finding.kind}: {candidate.title}",
-                    err=path == "<stdin>" or STDIN in self.paths,
-                )
-        return result.text
+                click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
+        return result
 
 
 class _Broken(Exception):
     """The file cannot be analysed."""
+
+
+def _suppressed(finding: Finding, texts: Mapping[str, str]) -> bool:
+    """Does a comment in its file switch this finding off?"""
+    from outplace.checking import noqa
+    from outplace.repair.files import Unwritable, read
+
+    file = finding.site.file
+    try:
+        source = texts[file] if file in texts else read(file).text
+    except Unwritable:
+        return False
+    return not noqa.unsuppressed((finding,), noqa.read(source, (finding,)))
 
 
 def _print_diff(path: str, old: str, new: str) -> None:

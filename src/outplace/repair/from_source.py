@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from outplace.model import Finding, Fix
@@ -20,8 +20,9 @@ _MOST_FIXES = 30
 """Findings in one file beyond which their fixes are not worked out for a report."""
 _DEEPEST = 6
 
-Check = Callable[[str, str], Sequence[Finding]]
-"""Analyses a file with this text."""
+_Texts = dict[str, str]
+Check = Callable[..., Sequence[Finding]]
+"""Analyses a file, given its path and text, and the texts of other files of the project where they were changed."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Repaired:
     text: str
     done: tuple[tuple[Finding, Candidate], ...]
     left: tuple[Finding, ...]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Other files that had to be changed, and their new texts."""
 
 
 def repair(
@@ -41,9 +44,11 @@ def repair(
     unsafe: bool = False,
     style: Style = "auto",
     others: Callable[[], dict[str, str]] = dict,
+    editable: Collection[str] = (),
 ) -> Repaired:
-    """Fixes finding after finding until nothing changes. `others` gives the texts of files that use this one."""
-    return _Repair(path, check, wanted, unsafe, style, others).run(text)
+    """Fixes finding after finding until nothing changes. `others` gives the texts of files that use this one or are
+    used by it; those that are `editable` may be changed, too."""
+    return _Repair(path, check, wanted, unsafe, style, others, editable).run(text)
 
 
 class _Repair:
@@ -57,19 +62,26 @@ class _Repair:
         unsafe: bool,
         style: Style,
         others: Callable[[], dict[str, str]],
+        editable: Collection[str] = (),
     ) -> None:
-        self.path, self.check, self.wanted, self.unsafe, self.style = path, check, wanted, unsafe, style
-        self._others = others
+        self.path, self.wanted, self.unsafe, self.style = path, wanted, unsafe, style
+        self._check, self._others, self._editable = check, others, {path, *editable}
 
     @cached_property
     def others(self) -> dict[str, str]:
         """The files that use this one, read when something is to be fixed."""
         return self._others()
 
+    def check(self, texts: _Texts) -> list[Finding]:
+        """What is found with these texts."""
+        elsewhere = {path: text for path, text in texts.items() if path != self.path}
+        return list(self._check(self.path, texts[self.path], *([elsewhere] if elsewhere else [])))
+
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed."""
         done: list[tuple[Finding, Candidate]] = []
-        findings = list(self.check(self.path, text))
+        texts = {self.path: text}
+        findings = self.check(texts)
         given_up: set[tuple[str, str]] = set()
         unsound: set[str] = set()
         """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
@@ -81,7 +93,7 @@ class _Repair:
             finding = min(waiting, key=lambda one: not _silent(one), default=None)
             if finding is None:
                 break
-            settled = self._settle(text, finding, findings, 0)
+            settled = self._settle(texts, finding, findings, 0)
             if settled is None:
                 given_up.add(_key(finding))
                 if _silent(finding) and not self.unsafe:
@@ -91,31 +103,32 @@ class _Repair:
             new, after, candidate = settled
             mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
             done += [(one, candidate) for one in findings if _taken(mended, one)]
-            text, findings = new, after
+            texts, findings = new, after
             given_up.clear()  # what could not be fixed before this edit perhaps can be now
-        return Repaired(text, tuple(done), tuple(one for one in findings if self.wanted(one)))
+        left = tuple(one for one in findings if self.wanted(one))
+        return Repaired(texts.pop(self.path), tuple(done), left, texts)
 
     def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
         """The best fix for a finding, and the text with it; None where there is none."""
         try:
-            settled = self._settle(text, finding, findings, 0)
+            settled = self._settle({self.path: text}, finding, findings, 0)
         except Exception:  # an analysis must not fail for want of a remedy
             return None
         if settled is None:
             return None
-        new, _, candidate = settled
+        new, candidate = settled[0][self.path], settled[2]
         return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
 
     def _to_do(self, finding: Finding) -> bool:
         return self.wanted(finding) and (self.unsafe or finding.severity == "error")
 
     def _settle(
-        self, text: str, finding: Finding, before: list[Finding], depth: int
-    ) -> tuple[str, list[Finding], Candidate] | None:
+        self, texts: _Texts, finding: Finding, before: list[Finding], depth: int
+    ) -> tuple[_Texts, list[Finding], Candidate] | None:
         """The text without this finding and with no new one. A tensor that many operations keep takes several edits."""
-        partly: list[tuple[str, list[Finding], Candidate, Finding]] = []
-        for candidate, new in self._tries(text, finding, before):
-            after = list(self.check(self.path, new))
+        partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
+        for candidate, new in self._tries(texts, finding, before):
+            after = self.check(new)
             if _fewer(before, after):
                 return new, after, candidate
             moved = [other for other in after if _same_write(finding, other)]
@@ -127,19 +140,19 @@ class _Repair:
                 return settled[0], settled[1], candidate
         return None
 
-    def _tries(self, text: str, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, str]]:
-        files = Files({**self.others, self.path: text}, may_read=False)
+    def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
+        files = Files({**self.others, **texts}, may_read=False)
         neighbours = tuple(of_finding(other) for other in before if other is not finding)
         for candidate in propose(files, of_finding(finding), self.style, neighbours):
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
-            if not allowed or candidate.checking or set(candidate.edits) != {self.path}:
+            if not allowed or candidate.checking or not set(candidate.edits) <= self._editable:
                 continue
             try:
                 edited = files.edited(candidate.edits)
             except Conflict:
                 continue
             if edited is not None:
-                yield candidate, edited.text(self.path)
+                yield candidate, texts | {path: edited.text(path) for path in candidate.edits}
 
 
 def _doubtful(finding: Finding) -> bool:

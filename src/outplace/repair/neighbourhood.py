@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
 from outplace.checking import discovery
 from outplace.checking.settings import Settings
 from outplace.repair.files import Unwritable, read
+from outplace.source.analysis import Checked
 
 _MOST = 5_000
+
+
+def surroundings(path: str, checked: Checked, settings: Settings) -> dict[str, str]:
+    """The texts of the files that have to do with a file's findings: what it imports, and who else imports those that
+    a finding leads to."""
+    texts: dict[str, str] = {}
+    for other in checked.dependencies:
+        with contextlib.suppress(Unwritable):
+            texts[other] = read(other).text
+    sites = [site for found in checked.findings for site in (found.site, found.saved_by) if site is not None]
+    for one in dict.fromkeys([path, *(site.file for site in sites)]):
+        texts.update(importers(one, settings))
+    texts.pop(path, None)
+    return texts
 
 
 def importers(path: str, settings: Settings) -> dict[str, str]:
