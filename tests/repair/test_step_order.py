@@ -9,6 +9,7 @@ import pytest
 from outplace.repair.bug import Moment
 from outplace.repair.code import Code
 from outplace.repair.edits import apply
+from outplace.repair.files import Files
 from outplace.repair.forms.step_order import reorderings
 
 
@@ -154,6 +155,41 @@ def test_what_trains_only_what_was_stepped_is_detached():
 def test_what_trains_others_too_is_made_anew():
     (text,) = ways(USED_AGAIN, held={"value": "tensor"}, root_is_older=False).values()
     assert "# step\nvalue = critic(state)\nactor_loss" in text
+
+
+def test_a_loss_of_before_the_step_is_cut_off_from_what_was_stepped():
+    source = """
+    value = critic(state)
+    critic_loss = (value - target).pow(2).mean()
+    gain = log_prob * value
+    actor_loss = -gain.mean()
+    critic_loss.backward(retain_graph=True); opt_c.step()  # step
+    actor_loss.backward()  # backward
+    print(actor_loss)
+    """
+    known = {"held": {"value": "tensor", "actor_loss": "tensor"}, "for_the_step": ["value"], "root_is_older": True}
+    text = next(iter(ways(source, **known).values()))
+    assert "gain = log_prob * value.detach()\n" in text and text.count("detach") == 1
+    shared = source.replace("(value - target)", "(value - target + gain.detach())")
+    assert not any("detach(): " in title or "value.detach()" in text for title, text in ways(shared, **known).items())
+
+
+def test_state_that_an_object_keeps_is_detached_where_it_steps():
+    main = "for x in data:\n    loss = trainer.round(x)  # step # backward\n"
+    trainer = """
+class Trainer:
+    def round(self, x):
+        self.h = self.cell(x, self.h)
+        loss = self.h.sum()
+        loss.backward()
+        self.opt.step()
+        return loss
+"""
+    files = Files({"main.py": main, "trainer.py": trainer}, may_read=False)
+    moment = Moment("main.py", 2, 2, held={"trainer.h": "tensor"}, root_is_older=False)
+    first = next(iter(reorderings(files.code("main.py"), moment, files)))
+    assert first.file == "trainer.py"
+    assert "        self.opt.step()\n        self.h = self.h.detach()\n" in apply(trainer, first.edits)
 
 
 def test_steps_go_behind_the_loop_where_a_later_round_goes_backward():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import random
 
 import pytest
 from differences import Forward, close, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from outplace.repair.edits import apply
 from outplace.repair.files import Files
@@ -185,6 +188,35 @@ c = torch.stack(c, dim=1)
 out = torch.stack(out, dim=1)
 out = out + c
 # next
+out = torch.zeros(T, 4, dtype=f64)
+out[0] = 2
+for t in range(1, T):
+    out[t] = torch.sin(out[t - 1]) * w[t - 1]
+# becomes
+out = [torch.full((4,), 2, dtype=f64)]
+for t in range(1, T):
+    out.append(torch.sin(out[t - 1]) * w[t - 1])
+out = torch.stack(out)
+# next
+out = x.new_zeros(T)
+out[0] = -1
+for t in range(1, T):
+    out[t] = torch.sin(out[t - 1]) * w[0, t]
+# becomes
+out = [x.new_full((), -1.0)]
+for t in range(1, T):
+    out.append(torch.sin(out[t - 1]) * w[0, t])
+out = torch.stack(out)
+# next
+out = torch.full((T, 4), 0.3, dtype=f64)
+for t in range(1, T):
+    out[t] = torch.sin(out[t - 1]) * w[t - 1]
+# becomes
+out = [torch.full((4,), 0.3, dtype=f64)]
+for t in range(1, T):
+    out.append(torch.sin(out[t - 1]) * w[t - 1])
+out = torch.stack(out)
+# next
 total = 0
 c = torch.zeros(T, 4, dtype=f64)
 for t in range(1, T):
@@ -237,7 +269,7 @@ LEFT = {
     "reads from the table's end": "out = torch.zeros(T, 4)\n" + LOOP.replace("1, T", "T"),
     "an entry that is never written and has no value": TABLE.replace("zeros", "empty").replace("out[0] = x[0]\n", "")
     + LOOP,
-    "a number as an entry": TABLE.replace("x[0]", "1.0") + LOOP,
+    "a counter that is counted on": TABLE + LOOP + "\n    t = t + 1",
     "written only sometimes": TABLE + "for t in range(1, T):\n    if t > 2:\n        out[t] = out[t - 1] * w[0]",
     "a round that may end early": TABLE + LOOP.replace("    out", "    if x.sum() > 9:\n        continue\n    out"),
     "a loop that may end early": TABLE + LOOP + "\n    if x.sum() > 9:\n        break",
@@ -267,3 +299,57 @@ def test_what_is_no_list_is_left(name):
 
 def test_other_code_of_the_same_shape_would_be_a_list():
     assert lists(program(TABLE + LOOP)) is not None
+
+
+ROWS = [("", "x[0, 0]", "w[0, 1]"), ("4", "x[0]", "w[1]"), ("3, 4", "x", "w")]
+"""The sizes of an entry, and two tensors of that shape."""
+
+
+def random_table(seed: int) -> str:
+    """A loop over a table that may be a list, and often is none: it ends too early, reads what is not there yet ..."""
+    choose = random.Random(seed)
+    sizes, one, other = choose.choice(ROWS)
+    dim = choose.randint(0, sizes.count(",") + bool(sizes))
+    size, stop = (f"T{choose.choice(['', '', ' + 1', ' - 1', ' + 2'])}" for _ in range(2))
+    whole = [part for part in sizes.split(", ") if part]
+    whole.insert(dim, size)
+    start, ahead, back = choose.randint(0, 2), choose.randint(0, 2), choose.randint(1, 2)
+
+    def item(place: str) -> str:
+        after = [":"] * choose.randint(0, len(whole) - dim - 1)
+        return f"out[{', '.join([*[':'] * dim, place, *after])}]"
+
+    def at(offset: int) -> str:
+        return item("t" if not offset else f"t {'+' if offset > 0 else '-'} {abs(offset)}")
+
+    before = [f"{item(str(i))} = {choose.choice([one, f'{other} * 2', '0.5'])}" for i in range(choose.randint(0, 2))]
+    read = at(ahead - back)
+    if choose.random() < 0.3:
+        read = f"({read} if t > {choose.randint(0, 2)} else {one})"
+    maker = choose.choice(["zeros", "ones", "empty"] if before else ["zeros", "ones"])
+    lines = [f"out = torch.{maker}({', '.join(whole)}, dtype=f64)", *before, f"for t in range({start}, {stop}):"]
+    lines.append(f"    {at(ahead)} = torch.sin({read}) * {other} + {one}")
+    if choose.random() < 0.3:
+        lines.append(f"    x = x + {at(choose.choice([ahead, ahead - 1]))}.sum()")
+    return program("\n".join(lines))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 1_000_000_000))
+def test_any_table(seed):
+    source = random_table(seed)
+    found = lists(source)
+    if found is None:
+        return
+    forward = Forward(source)
+    try:
+        value = forward.value()
+    except IndexError:  # it reads or writes outside of the table
+        return
+    result = run(apply(source, found.edits))
+    assert result.loss == pytest.approx(value, rel=1e-12)
+    assert close(result.gradients, forward.gradients(), value)
+
+
+def test_enough_random_tables_are_lists():
+    assert sum(lists(random_table(seed)) is not None for seed in range(300)) > 20

@@ -10,7 +10,6 @@ from dataclasses import replace
 from outplace.model import Site
 from outplace.repair.aliases import may_rebind, only_name, shared_names
 from outplace.repair.bug import Bug, Candidate
-from outplace.repair.code import root_of
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, read_later
@@ -31,7 +30,7 @@ from outplace.repair.forms import (
     table,
 )
 from outplace.repair.intent import intent_of
-from outplace.repair.origins import has_flag
+from outplace.repair.origins import has_flag, origins
 from outplace.repair.place import Place, Style, place_at, target_of
 
 Title = str
@@ -127,12 +126,9 @@ def _rebinding(place: Place) -> str:
         return _argument(place, call)
     if isinstance(call, ast.Call) and has_flag(call):
         return _argument(place, call)
-    if place.holder is None:
-        return (
-            "yes"
-            if place.target is not None and not isinstance(root_of(place.target), ast.Name | ast.Attribute)
-            else "no"
-        )
+    if place.holder is None:  # `f(x).mul_(2)`: nobody has it but the expression itself, or somebody who is to see it
+        found = origins(place.files, place.code, place.target) if place.target is not None else None
+        return "yes" if found and all(one.kind == "fresh" for one in found) else "no"
     return place.rebinding
 
 
@@ -222,6 +218,12 @@ def _copies(place: Place) -> Iterator[Candidate]:
         if result is not None and keeps_result:
             title = f"Let backward keep `{_short(code.segment(node))}` itself, and go on with a copy"
             ways.append((title, result, sure))
+        given = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
+        if given is not None and index == 0:
+            title = f"Give `{given.function}` a copy of `{place.path}`, for its backward to keep"
+            safe = sure and given.sure
+            edits_here = {place.code.path: given.edits}
+            yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe)
         clones = saver.operand_clones(code, node, names)
         ways += [
             (f"Let backward keep a copy of `{_short(one.text)}`", [one.edit], sure and one.named) for one in clones
@@ -376,9 +378,9 @@ def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
     """Another order of steps, forwards and backwards, or a detach: never safe, a run must show what it keeps."""
     for moment in [bug.moment] if bug.moment is not None else step_order.moments(files, bug):
         code = files.code(moment.file)
-        for way in step_order.reorderings(code, moment) if code is not None else ():
+        for way in step_order.reorderings(code, moment, files) if code is not None else ():
             provable = bug.raised_at is not None
-            yield Candidate(way.title, "unsafe", {moment.file: tuple(way.edits)}, provable, way.keeps)
+            yield Candidate(way.title, "unsafe", {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
 
 
 def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -395,6 +397,7 @@ def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
     if place.target is not None:
         for edits in silent.own_array(place.code, place.statement, place.target):
             yield place.candidate("Give the array memory of its own", "safe", edits)
+    yield from _copies(place)
 
 
 def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

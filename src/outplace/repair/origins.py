@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -154,10 +155,35 @@ def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function,
             if method is not None:
                 return code, method, not _is_static(method)
         if isinstance(function.value, ast.Name | ast.Attribute) and not is_library(function.value):
+            imported = _of_module(files, code, function)
+            if imported is not None:
+                return (*imported, False)
             methods = _methods(files, function.attr)
             if len(methods) == 1 and function.attr not in VIEWS:
                 return (*methods[0], not _is_static(methods[0][1]))
     return None
+
+
+def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code, Function] | None:
+    """`energy` of `losses.energy`, where `losses` is a module that the file imports."""
+    if not isinstance(function.value, ast.Name):
+        return None
+    given = [
+        item.name
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for item in node.names
+        if (item.asname or item.name) == function.value.id
+    ]
+    ends = tuple(f"{os.sep}{name.split('.')[-1]}.py" for name in given)
+    found = [
+        (other, node)
+        for other in files.codes(function.attr)
+        if given and f"{os.sep}{other.path}".endswith(ends)
+        for node in other.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function.attr
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def method_of(owner: ast.ClassDef, name: str) -> Function | None:

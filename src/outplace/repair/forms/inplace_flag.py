@@ -8,7 +8,7 @@ from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
-from outplace.repair.origins import POSITION, class_name, module_made_at
+from outplace.repair.origins import POSITION, callee_of, class_name, module_made_at
 
 __all__ = ["POSITION", "dropped", "flags_behind"]
 
@@ -47,7 +47,8 @@ def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, a
     inside = [node for node in ast.walk(constructor) if isinstance(node, ast.Call) and dropped(home, node)]
     if inside:
         return [(home, node) for node in inside]
-    owner = _class(files, class_name(constructor))
+    factory = callee_of(files, home, constructor)
+    owner = factory[:2] if factory is not None else _class(files, class_name(constructor))
     if owner is None:
         return []
     home, body = owner

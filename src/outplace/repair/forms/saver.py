@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from outplace.repair.code import Code, is_library, root_of
 from outplace.repair.edits import Edit
-from outplace.repair.flow import binds
-from outplace.repair.origins import is_inplace_call
+from outplace.repair.files import Files
+from outplace.repair.flow import binds, earlier_statements
+from outplace.repair.origins import callee_of, is_inplace_call, origins
 from outplace.repair.place import target_of
 
 RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
@@ -84,6 +85,48 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
         for one in ordered
         if not (_is_class(one) or _is_number(code, one) or _is_cloned(code, one))
     ]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A copy for a function that keeps what it is given for its backward; `sure` where it does nothing else with it."""
+
+    function: str
+    edits: tuple[Edit, ...]
+    sure: bool
+
+
+def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home: Code, node: ast.AST) -> Given | None:
+    """`f(x.clone())`, where the operation that keeps `x` stands in `f`, and `x` is written here, after the call."""
+    function = home.function(node)
+    if not isinstance(function, ast.FunctionDef) or code.function(statement) is function:
+        return None
+    edits: list[Edit] = []
+    sure = True
+    for one in earlier_statements(code, statement):
+        for call in (part for part in ast.walk(one) if isinstance(part, ast.Call) and code.statement(part) is one):
+            callee = callee_of(files, code, call)
+            if callee is None or callee[1] is not function:
+                continue
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            edits += [_cloned(code, argument) for argument in given if ast.unparse(argument) == path]
+            sure = sure and not any(one.path == path for one in origins(files, code, call)) and _only_computes(function)
+    return Given(function.name, tuple(edits), sure) if edits else None
+
+
+def _only_computes(function: ast.FunctionDef) -> bool:
+    """Does it neither write nor keep anything that it was given?"""
+    for node in ast.walk(function):
+        stored = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+        if stored or isinstance(node, ast.AugAssign | ast.Yield | ast.Global | ast.Nonlocal):
+            return False
+        if isinstance(node, ast.Call) and (is_inplace_call(node) or _keeps(node)):
+            return False
+    return True
+
+
+def _keeps(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend", "insert", "update")
 
 
 def _is_cloned(code: Code, node: ast.expr) -> bool:

@@ -21,6 +21,7 @@ from outplace.repair.code import Code, Function, Loop
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, reads, targets_of
+from outplace.repair.origins import callee_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Reordering:
     title: str
     keeps: Keeps
     edits: list[Edit]
+    file: str | None = None
+    """Where it is not the file of the moment."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class _Order:
         return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
 
 
-def reorderings(code: Code, moment: Moment) -> Iterator[Reordering]:
+def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Iterator[Reordering]:
     """The ways that fit, the likeliest to be meant first."""
     order = _order(code, moment)
     if order is None:
@@ -67,10 +70,11 @@ def reorderings(code: Code, moment: Moment) -> Iterator[Reordering]:
             yield later
         return
     if loop is not None and moment.root_is_older is not True:
+        inside = _cut_inside(order, loop, files) if files is not None else None
         cut = _cut(order, loop)
-        if cut is not None:
-            yield cut
+        yield from (one for one in (inside, cut) if one is not None)
     if order.in_one_round and moment.root_is_older is not False:
+        yield from _cut_off(order)
         yield from _computed_later(order)
     if order.in_one_round and moment.root_is_older is False:
         yield from _used_again(order)
@@ -157,6 +161,27 @@ def _cut(order: _Order, loop: Loop) -> Reordering | None:
         return None
     named = ", ".join(f"`{path}`" for path in carried)
     return Reordering(f"Detach {named} after the step: each round trains on its own part", "beginning", [edit])
+
+
+def _cut_inside(order: _Order, loop: Loop, files: Files) -> Reordering | None:
+    """One call does both, the step and the next round's backward: what the object keeps is detached where it steps."""
+    calls = [node for node in ast.walk(order.step) if isinstance(node, ast.Call)]
+    callee = callee_of(files, order.code, calls[0]) if order.step is order.backward and calls else None
+    receiver = calls[0].func.value if calls and isinstance(calls[0].func, ast.Attribute) else None
+    if callee is None or not callee[2] or receiver is None:
+        return None
+    home, function, _ = callee
+    prefix, own = f"{ast.unparse(receiver)}.", function.args.args[0].arg
+    carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path)}
+    steps = [node for node in ast.walk(function) if isinstance(node, ast.Expr) and _only_steps(node)]
+    if not carried or not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
+        return None
+    names = {f"{own}.{path.removeprefix(prefix)}": shape for path, shape in carried.items()}
+    edit = _after(home, steps[0], [f"{name} = {_DETACHED[shape].format(name)}" for name, shape in names.items()])
+    if edit is None:
+        return None
+    title = f"Detach {', '.join(f'`{name}`' for name in names)} after the step: each round trains on its own part"
+    return Reordering(title, "beginning", [edit], home.path)
 
 
 def _held(order: _Order, loop: Loop) -> list[str]:
@@ -295,6 +320,29 @@ def _used_again(order: _Order) -> Iterator[Reordering]:
 
 def _names_bound(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets_of(statement) for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _cut_off(order: _Order) -> Iterator[Reordering]:
+    """Both losses were computed before the step: the later one without what only trains what has just been stepped."""
+    code, block = order.code, order.code.block(order.outer_step)
+    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
+    stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
+    before = block[: block.index(order.outer_backward)]
+    on_the_way: list[ast.stmt] = []
+    edits: list[Edit] = []
+    for statement in reversed(block[: block.index(order.outer_step)]):
+        bound = _names_bound(statement)
+        if not isinstance(statement, ast.Assign) or not wanted.intersection(bound) or set(bound) & set(stepped):
+            continue
+        if any(reads(one, name) for one in before if one not in on_the_way for name in bound):
+            return  # the loss of the step is made from it, too
+        on_the_way.append(statement)
+        names = [node for node in ast.walk(statement.value) if isinstance(node, ast.Name)]
+        edits += [Edit(end, end, ".detach()") for n in names if n.id in stepped for end in [code.span(n)[1]]]
+        wanted |= {name.id for name in names}
+    if edits:
+        found = ", ".join(f"`{path}`" for path in stepped if path in wanted)
+        yield Reordering(f"Detach {found}: this loss is not to train what has just been stepped", "earlier", edits)
 
 
 # -- a loss that is computed too early --------------------------------------------------------------------------------

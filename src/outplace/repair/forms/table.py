@@ -16,7 +16,10 @@ from outplace.repair.files import Files
 from outplace.repair.flow import read_later
 from outplace.repair.origins import origins
 
-_MAKERS = {"zeros": True, "ones": True, "empty": False, "new_zeros": True, "new_ones": True, "new_empty": False}
+_MAKERS = {
+    "zeros": True, "ones": True, "full": True, "empty": False,
+    "new_zeros": True, "new_ones": True, "new_full": True, "new_empty": False,
+}  # fmt: skip
 _LIKE = {"zeros_like": True, "ones_like": True, "empty_like": False}
 """What makes a table, and whether an entry that is never written has a value."""
 
@@ -41,6 +44,26 @@ class _Table:
     dim: int
     row: str
     edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One entry as it is made: the sizes of the table (or the tensor that has them), the text, its parts."""
+
+    sizes: list[ast.expr] | str
+    text: str
+    filled: bool
+    maker: str
+    arguments: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+    def of(self, number: str) -> str:
+        """An entry that holds a number everywhere."""
+        if not any(word.startswith("dtype=") for word in self.keywords) and number.lstrip("-").isdigit():
+            number += ".0"  # torch.full makes integers of integers
+        if self.arguments == ("()",) and self.maker == "torch.full":
+            return f"torch.tensor({', '.join([number, *self.keywords])})"
+        return f"{self.maker}({', '.join([*self.arguments, number, *self.keywords])})"
 
 
 def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | None:
@@ -97,20 +120,20 @@ class _Reader:
         code, loop = self.code, self.loop
         made, between = self._made()
         self.writes = list(self._once(loop.body))
-        self.dim, (counter, ahead) = self._entry(self.writes[0].targets[0])
-        self.sizes, self.row, self.filled = self._making(made.value)
+        self.dim, (counter, ahead) = self._place(self.writes[0].targets[0])
+        self.entry = self._one_entry(made.value)
         start, stop = self._rounds(counter)
         if self._sum(stop, ahead) != self._size():
             raise _NoList
-        self._stays(made, [*between, loop])
+        self._stays(made, counter, [*between, loop])
         edits = [*self._beginning(made, between, start + ahead)]
         for statement in self.writes:
-            if self._entry(statement.targets[0]) != (self.dim, (counter, ahead)):
+            if self._place(statement.targets[0]) != (self.dim, (counter, ahead)):
                 raise _NoList
             self._is_own(statement.value)
             edits += _around(code, statement, f"{self.name}.append(", ")")
         edits += self._reads(counter, start, ahead)
-        return _Table(self.name, self.dim, self.row, tuple(edits))
+        return _Table(self.name, self.dim, self.entry.text, tuple(edits))
 
     # -- before the loop ----------------------------------------------------------------------------------------------
 
@@ -126,30 +149,33 @@ class _Reader:
                 return one, before[index + 1 :]
         raise _NoList
 
-    def _making(self, value: ast.expr) -> tuple[list[ast.expr] | str, str, bool]:
-        """The sizes (or the tensor whose sizes they are), the text that makes one entry, and whether that is filled."""
+    def _one_entry(self, value: ast.expr) -> _Entry:
+        """An entry, by the call that makes the table."""
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             raise _NoList
         if any(keyword.arg not in ("dtype", "device") for keyword in value.keywords):
             raise _NoList
-        name, function = value.func.attr, self.code.segment(value.func)
-        keywords = [f"{keyword.arg}={self.code.segment(keyword.value)}" for keyword in value.keywords]
-        if name in _LIKE and len(value.args) == 1 and isinstance(value.args[0], ast.Name | ast.Attribute):
-            like = ast.unparse(value.args[0])
+        name, library = value.func.attr, self.code.segment(value.func.value)
+        given = [self.code.segment(argument) for argument in value.args]
+        keywords = tuple(f"{keyword.arg}={self.code.segment(keyword.value)}" for keyword in value.keywords)
+        if name in _LIKE and len(given) == 1 and isinstance(value.args[0], ast.Name | ast.Attribute):
             part = "..., 0" if self.dim < 0 else ", ".join([":"] * self.dim + ["0"])
-            return like, f"{function}({', '.join([f'{like}[{part}]', *keywords])})", _LIKE[name]
+            like = f"{given[0]}[{part}]"
+            text = f"{library}.{name}({', '.join([like, *keywords])})"
+            return _Entry(given[0], text, _LIKE[name], f"{library}.full_like", (like,), keywords)
         if name not in _MAKERS:
             raise _NoList
-        sizes, shown = list(value.args), False
-        if len(sizes) == 1 and isinstance(sizes[0], ast.Tuple | ast.List):
-            sizes, shown = list(sizes[0].elts), True
+        full = "new_full" if name.startswith("new_") else "full"
+        sizes, fill = (value.args[:1], given[1:]) if name == full else (value.args, [])
+        in_tuple = len(sizes) == 1 and isinstance(sizes[0], ast.Tuple | ast.List)
+        sizes = list(sizes[0].elts) if in_tuple else list(sizes)  # type: ignore[attr-defined]
         if not -len(sizes) <= self.dim < len(sizes) or any(isinstance(size, ast.Starred) for size in sizes):
             raise _NoList
         rest = [self.code.segment(size) for i, size in enumerate(sizes) if i != self.dim % len(sizes)]
-        text = ", ".join(rest)
-        if shown or not rest:
-            text = f"({text},)" if len(rest) == 1 else f"({text})"
-        return sizes, f"{function}({', '.join([text, *keywords])})", _MAKERS[name]
+        shape = f"({rest[0]},)" if len(rest) == 1 else f"({', '.join(rest)})"
+        words = [shape] if in_tuple or not rest else rest
+        text = f"{library}.{name}({', '.join([*words, *fill, *keywords])})"
+        return _Entry(sizes, text, _MAKERS[name], f"{library}.{full}", (shape,), keywords)
 
     def _beginning(self, made: ast.Assign, between: list[ast.stmt], count: int) -> Iterator[Edit]:
         """The entries that are there when the loop begins: those written before it, or as the table was made."""
@@ -159,16 +185,20 @@ class _Reader:
             if not isinstance(one, ast.Assign) or len(one.targets) != 1 or _mentions(one.value, self.name):
                 raise _NoList
             first.append(one)
-            if self._entry(one.targets[0]) != (self.dim, ("", index)) or isinstance(one.value, ast.Constant):
+            if self._place(one.targets[0]) != (self.dim, ("", index)):
                 raise _NoList
             self._is_own(one.value)
-        if (first and len(first) != count) or (not first and count and not self.filled):
+        if (first and len(first) != count) or (not first and count and not self.entry.filled):
             raise _NoList
         if not first:
-            entries = f"[{self.row}]" if count == 1 else f"[{self.row} for _ in range({count})]"
+            entry = self.entry.text
+            entries = f"[{entry}]" if count == 1 else f"[{entry} for _ in range({count})]"
             yield code.replaced(made.value, entries if count else "[]")
             return
-        alone = "#" not in code.lines[(made.end_lineno or 1) - 1]
+        yield from (
+            code.replaced(one.value, self.entry.of(code.segment(one.value))) for one in first if _is_number(one)
+        )
+        alone = not any("#" in line for line in code.lines[made.lineno - 1 : made.end_lineno])
         if alone:
             yield Edit(code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0), "")
             yield from _around(code, first[0], f"{self.name} = [", "]")
@@ -177,12 +207,18 @@ class _Reader:
         for one in first[1:] if alone else first:
             yield from _around(code, one, f"{self.name}.append(", ")")
 
-    def _stays(self, made: ast.Assign, later: list[ast.stmt]) -> None:
-        """What the sizes are made from must not change, and no function may see the table while it is a list."""
+    def _stays(self, made: ast.Assign, counter: str, later: list[ast.stmt]) -> None:
+        """What the sizes are made from must not change, nor the counter inside the loop, and no function may see the
+        table while it is a list."""
         names = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
-        for node in (node for one in later for node in ast.walk(one)):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
-                raise _NoList
+        stored = [
+            node.id
+            for one in later
+            for node in ast.walk(one)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        if names.intersection(stored) or stored.count(counter) != 1:
+            raise _NoList
         scope = self.code.scope(made)
         inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
         for node in ast.walk(scope):
@@ -213,10 +249,6 @@ class _Reader:
         """The writes of a round: one on each way through it."""
         found = 0
         for statement in block:
-            if any(
-                isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await) for node in ast.walk(statement)
-            ):
-                raise _NoList
             if _leaves(statement):
                 raise _NoList
             target = _target(statement)
@@ -237,7 +269,7 @@ class _Reader:
         """Each read of an earlier entry, without the other dimensions; of the table's size in the loop's head."""
         code = self.code
         targets = {statement.targets[0] for statement in self.writes}
-        written_at = min(statement.lineno for statement in self.writes)
+        written_at = max(statement.lineno for statement in self.writes)
         for node in ast.walk(self.loop):
             if not isinstance(node, ast.Name) or node.id != self.name:
                 continue
@@ -246,16 +278,15 @@ class _Reader:
                 continue
             if self._is_size(item) or self._is_size(code.parents[item]):
                 size = code.parents[item] if self._is_size(code.parents[item]) else item
-                if size not in ast.walk(self.loop.iter) or isinstance(self.sizes, str):
+                if size not in ast.walk(self.loop.iter) or isinstance(self.entry.sizes, str):
                     raise _NoList
-                yield code.replaced(size, code.segment(self.sizes[self.dim]))  # type: ignore[arg-type]
+                yield code.replaced(size, code.segment(self.entry.sizes[self.dim]))  # type: ignore[arg-type]
                 continue
             if not isinstance(item, ast.Subscript) or not isinstance(item.ctx, ast.Load):
                 raise _NoList
             dim, (name, offset), rest = self._parts(item)
-            own = self.code.statement(item)
-            behind = own is not None and own.lineno > written_at and own in self.loop.body
-            earlier = offset < ahead or (offset == ahead and behind)
+            around = next(one for one in self.loop.body if node in ast.walk(one))
+            earlier = offset < ahead or (offset == ahead and around.lineno > written_at)
             if dim != self.dim or name != counter or not earlier:
                 raise _NoList
             if self._least(item, counter, start) + offset < 0:
@@ -279,7 +310,7 @@ class _Reader:
 
     # -- indices and sizes --------------------------------------------------------------------------------------------
 
-    def _entry(self, target: ast.expr) -> tuple[int, _Linear]:
+    def _place(self, target: ast.expr) -> tuple[int, _Linear]:
         """The dimension and the place of an entry that is written whole."""
         if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != self.name:
             raise _NoList
@@ -313,7 +344,7 @@ class _Reader:
                 return self._sum(one, other[1] if isinstance(node.op, ast.Add) else -other[1])
             if not one[0] and isinstance(node.op, ast.Add):
                 return self._sum(other, one[1])
-        if self._is_size(node) and hasattr(self, "sizes"):
+        if self._is_size(node) and hasattr(self, "entry"):
             return self._size()
         return _size_text(node), 0
 
@@ -323,9 +354,9 @@ class _Reader:
         return isinstance(node, ast.expr) and _size_text(node) == f"{self.name}.size({dim})"
 
     def _size(self) -> _Linear:
-        if isinstance(self.sizes, str):
-            return f"{self.sizes}.size({self.dim})", 0
-        return self._linear(self.sizes[self.dim])
+        if isinstance(self.entry.sizes, str):
+            return f"{self.entry.sizes}.size({self.dim})", 0
+        return self._linear(self.entry.sizes[self.dim])
 
     def _sum(self, one: _Linear, number: int) -> _Linear:
         return one[0], one[1] + number
@@ -343,6 +374,11 @@ class _Reader:
                 written = node.func.value
             if written is not None and ast.unparse(root_of(written)) in held - {self.name}:
                 raise _NoList
+
+
+def _is_number(statement: ast.Assign) -> bool:
+    value = statement.value.operand if isinstance(statement.value, ast.UnaryOp) else statement.value
+    return isinstance(value, ast.Constant)
 
 
 def _target(statement: ast.stmt) -> ast.Subscript | None:
@@ -369,7 +405,7 @@ def _leaves(statement: ast.stmt) -> bool:
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Break | ast.Continue | ast.Yield | ast.YieldFrom):
+        if isinstance(node, ast.Break | ast.Continue):
             return True
         if not isinstance(node, ast.For | ast.AsyncFor | ast.While):
             waiting.extend(ast.iter_child_nodes(node))

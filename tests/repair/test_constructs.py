@@ -1,0 +1,224 @@
+"""Bugs among Python's own constructs: what holds the tensor decides how it is repaired.
+
+Each program's loss and gradients are compared with numerical differentiation of its original forward.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from differences import verdict
+
+HEAD = """import torch
+from torch import nn
+
+x = torch.linspace(0.213, 1.371, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+w = torch.linspace(1.117, 0.429, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+leaves = [x, w]
+"""
+
+MENDED = {
+    "a property": """
+        class Scale:
+            @property
+            def std(self):
+                return w.exp()
+
+        s = Scale().std
+        s += 1e-3
+        loss = (x / s).sum()
+        """,
+    "a walrus": """
+        if (h := torch.sigmoid(x * w)).mean() > 0:
+            h -= h.mean()
+        loss = (h * h).sum()
+        """,
+    "a comprehension": """
+        parts = [torch.softmax(x * k, -1).add_(1e-8).log_() for k in (w, w * 2)]
+        loss = sum(one[:, 0].sum() for one in parts)
+        """,
+    "a decorator": """
+        def scaled(function):
+            def inner(*args):
+                out = function(*args)
+                out *= 0.5
+                return out
+            return inner
+
+        @scaled
+        def forward(t):
+            return torch.tanh(t * w)
+
+        loss = forward(x).pow(2).sum()
+        """,
+    "a name of the function around it": """
+        def make():
+            total = torch.exp(w)
+
+            def bump(v):
+                nonlocal total
+                total *= v
+                return total
+
+            return bump
+
+        bump = make()
+        bump(2.0)
+        loss = bump(x).sum()
+        """,
+    "a closure that adds up": """
+        def run():
+            total = torch.zeros(2, 3, dtype=torch.float64)
+
+            def add(v):
+                total.add_(v)
+
+            h = w
+            for _ in range(3):
+                h = torch.sin(h) * total + x
+                add(h)
+            return total.sum() + h.sum()
+
+        loss = run()
+        """,
+    "a generator": """
+        def walk(h, n):
+            for _ in range(n):
+                h = torch.sigmoid(h * w)
+                h *= 1.5
+                yield h
+
+        loss = sum(h.sum() for h in walk(x, 3))
+        """,
+    "try and finally": """
+        try:
+            h = (x * w).exp()
+            h.div_(h.sum(-1, keepdim=True))
+        finally:
+            done = True
+        with torch.enable_grad():
+            h.log_()
+        loss = h[:, 0].sum()
+        """,
+    "elements of a list": """
+        states = [x]
+        for _ in range(3):
+            states.append(torch.tanh(states[-1] * w))
+            states[-1] += 0.1 * states[-2]
+        loss = sum(one.pow(2).sum() for one in states)
+        """,
+    "a function whose result is used": """
+        def centred(t):
+            t -= t.mean(0)
+            t /= t.std(0) + 1
+            return t
+
+        h = centred(torch.exp(x * w))
+        loss = (h * h.roll(1, 1)).sum()
+        """,
+    "a function that is called to write": """
+        def centre_(t):
+            t -= t.mean(0)
+            t /= t.std(0) + 1
+
+        h = torch.exp(x * w)
+        centre_(h)
+        loss = (h * h.roll(1, 1)).sum()
+        """,
+    "a static method": """
+        class Tools:
+            @staticmethod
+            def normalised(t):
+                t /= t.norm(dim=-1, keepdim=True)
+                return t
+
+        h = torch.exp(x * w)
+        h = Tools.normalised(h)
+        loss = h[:, 0].sum()
+        """,
+    "steps of a solver that are kept": """
+        def solve(start):
+            path = torch.zeros(4, *start.shape, dtype=torch.float64)
+            path[0] = start
+            at = start.clone()
+            for k in range(3):
+                at += 0.1 * torch.sin(at * w)
+                path[k + 1] = at
+            return path
+
+        loss = solve(x).pow(2).sum()
+        """,
+    "rows that are normalised in turn": """
+        p = torch.exp(-x)
+        for _ in range(3):
+            p /= p.sum(1, keepdim=True)
+            p /= p.sum(0, keepdim=True)
+        loss = (p * w).sum()
+        """,
+    "scores that an earlier one lowers": """
+        scores = torch.sigmoid(x * w).view(-1)
+        kept = []
+        for i in range(6):
+            kept.append(scores[i])
+            scores[i + 1:] *= 0.7
+        loss = torch.stack(kept).log().sum()
+        """,
+    "a buffer that moves between two uses": """
+        class Centre(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mean", torch.ones(3, dtype=torch.float64))
+
+            def forward(self, t):
+                y = t * self.mean
+                self.mean.mul_(0.9).add_(0.1)
+                return y * w
+
+        centre = Centre()
+        loss = (centre(x) * centre(x * 2)).sum()
+        """,
+}
+
+
+def program(body: str) -> str:
+    return HEAD + textwrap.dedent(body) + "loss.backward()\n"
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_mended(fixed, name):
+    source = program(MENDED[name])
+    text = fixed(source)
+    assert verdict(source, text) == "mended", text
+    assert fixed(text) == text, "a second repair changes nothing"
+
+
+HELD_ELSEWHERE = ["(a if flag else b).add_(1)", "first(a).add_(1)", "(c := a).mul_(2)", "a.T.mul_(2)"]
+
+
+@pytest.mark.parametrize("write", HELD_ELSEWHERE)
+def test_a_write_through_an_expression_is_still_seen(fixed, write):
+    source = program(
+        f"""
+        def first(t):
+            return t[0]
+
+        flag = True
+        a, b = torch.exp(x * w), torch.sigmoid(x)
+        {write}
+        loss = (a * b).sum()
+        """
+    )
+    assert verdict(source, fixed(source)) in ("mended", "left")
+
+
+def test_names_under_which_a_tensor_is_known_keep_what_they_hold(fixed):
+    source = program(
+        """
+        first, *rest = torch.exp(x * w).unbind(0)
+        alias = first
+        first.add_(1)
+        loss = (first * alias).sum() + sum(one.sum() for one in rest)
+        """
+    )
+    assert not verdict(source, fixed(source)).startswith("HARMED")

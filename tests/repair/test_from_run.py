@@ -1,0 +1,91 @@
+"""Repairs that need a run, as a user starts it: lists for tables, and states that another file keeps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MAIN = """import torch
+from filters import smooth
+
+torch.manual_seed(0)
+weight = torch.nn.Parameter({weight})
+loss = smooth(torch.rand(5, 3), weight).pow(2).sum()
+loss.backward()
+print("RESULT", round(loss.item(), 4))
+"""
+FILTERS = """import torch
+
+
+def smooth(x, weight):
+    # the first row is what it is
+    out = torch.zeros(len(x), 3)
+    out[0] = {first}
+    for t in range(1, len(x)):
+        out[t] = torch.sin(out[t - 1]) * weight
+    return out
+"""
+LIST = """import torch
+
+
+def smooth(x, weight):
+    # the first row is what it is
+    out = [x[0]]
+    for t in range(1, len(x)):
+        out.append(torch.sin(out[t - 1]) * weight)
+    out = torch.stack(out)
+    return out
+"""
+
+
+def repaired(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "outplace", "run", "--fix", "main.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return done, {name: (folder / f"{name}.py").read_text() for name in files}
+
+
+def test_a_table_becomes_a_list(tmp_path):
+    main = MAIN.format(weight="torch.rand(3)")
+    done, texts = repaired(tmp_path, main=main, filters=FILTERS.format(first="x[0]"))
+    assert texts == {"main": main, "filters": LIST}
+    assert "Collect the entries of `out` in a list, and stack them behind the loop" in done.stderr
+    assert "gradients: those of the original program" in done.stderr
+
+
+def test_not_where_an_assignment_has_broadcast(tmp_path):
+    filters = FILTERS.format(first="x[0, 0]")
+    _, texts = repaired(tmp_path, main=MAIN.format(weight="torch.rand(3)"), filters=filters)
+    assert texts["filters"] == filters.replace("out[t - 1]", "out[t - 1].clone()")
+
+
+TRAINER = """import torch
+
+
+class Trainer:
+    def __init__(self):
+        self.cell = torch.nn.GRUCell(3, 4)
+        self.opt = torch.optim.SGD(self.cell.parameters(), lr=0.1)
+        self.h = torch.zeros(2, 4)
+
+    def round(self, x):
+        self.h = self.cell(x, self.h)
+        self.opt.zero_grad()
+        self.h.pow(2).sum().backward(retain_graph=True)
+        self.opt.step()
+"""
+ROUNDS = """import torch
+from trainer import Trainer
+
+torch.manual_seed(0)
+trainer = Trainer()
+for number in range(3):
+    trainer.round(torch.full((2, 3), float(number)))
+"""
+
+
+def test_a_state_is_detached_where_its_object_steps(tmp_path):
+    _, texts = repaired(tmp_path, main=ROUNDS, trainer=TRAINER)
+    assert texts == {"main": ROUNDS, "trainer": TRAINER + "        self.h = self.h.detach()\n"}
