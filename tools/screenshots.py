@@ -1,4 +1,4 @@
-"""Makes the pictures of the HTML report and of a notebook that the documentation shows, from real runs.
+"""Makes the pictures of the terminal, of the HTML report and of a notebook that README and docs show, from real runs.
 
 python tools/screenshots.py [FOLDER]        (docs/images unless told otherwise; needs Chromium)
 """
@@ -6,6 +6,10 @@ python tools/screenshots.py [FOLDER]        (docs/images unless told otherwise; 
 from __future__ import annotations
 
 import html
+import io
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +19,12 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from playwright.sync_api import Browser, sync_playwright
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
+
+from outplace.report import terminal
+from outplace.report.json import read_diagnosis
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "captioner"
@@ -42,11 +52,27 @@ body {{ font: 14px/1.5 system-ui, sans-serif; margin: 0; padding: 24px 28px; bac
 
 
 def report(folder: Path) -> Path:
-    """The report of the bundled example, which fails."""
+    """The reports of the bundled example, which fails: as a page, and beside it as data."""
     made = folder / "report.html"
-    command = [sys.executable, "-m", "outplace", "run", "--html", str(made), "train.py", "--steps", "3"]
+    reports = ["--html", str(made), "--json", str(made.with_suffix(".json"))]
+    command = [sys.executable, "-m", "outplace", "run", *reports, "train.py", "--steps", "3"]
     subprocess.run(command, cwd=EXAMPLE, capture_output=True, check=False)
     return made
+
+
+def draw_terminal(page: Path, target: Path) -> None:
+    """What the same run shows in a terminal, as a drawing that loads nothing."""
+    entries = json.loads(page.with_suffix(".json").read_text("utf-8"))["diagnoses"]
+    message = entries[0]["error"].partition(" to find the operation")[0]
+    os.chdir(EXAMPLE)  # where the files of the report are found
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, highlight=False)
+    console.print("[bold]$ outplace run train.py[/]\nTraceback (most recent call last): ...")
+    console.print(f"RuntimeError: {message} ...\n", markup=False)
+    terminal.render([read_diagnosis(entry) for entry in entries], console)
+    own_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    own_fonts = own_fonts.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
+    console.save_svg(str(target), title="outplace run", theme=SVG_EXPORT_THEME, code_format=own_fonts, unique_id="run")
+    print(target)
 
 
 def notebook(folder: Path) -> Path:
@@ -93,6 +119,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         made, book = report(Path(name)), notebook(Path(name))
+        draw_terminal(made, folder / "run.svg")
+        shoot(browser, made, folder / "report.png", 1160, 860, "light", 1.5)
         shoot(browser, made, folder / "report-light.png", 1280, None, "light", 1.5)
         shoot(browser, made, folder / "report-dark.png", 1280, None, "dark")
         shoot(browser, made, folder / "report-phone.png", 380, 1500, "light", 1.5)

@@ -50,13 +50,21 @@ PROGRAM = """
         row = student.weight[0]
         row.add_(1)
 
+    def leaves():
+        params = [student.bias, student.weight]
+        torch._foreach_add_(params, 1.0)
+
+    def resized():
+        y = student(batch)
+        y.resize_(2)
+
     def two_writes():
         y = torch.sigmoid(student(batch))
         y[:, 0] = 1
         y[:, 1] = 2
         y.sum().backward()
 
-    for fails in (out_argument, inference, detached, loop, leaf, view_of_leaf, two_writes):
+    for fails in (out_argument, inference, detached, loop, leaf, view_of_leaf, leaves, resized, two_writes):
         try:
             fails()
         except RuntimeError:
@@ -115,6 +123,15 @@ def test_a_leaf_written_by_index(told):
 
 def test_a_view_is_not_called_the_parameter_itself(told):
     assert told["view_of_leaf"].notes == ("row is a view of student.weight.",)
+
+
+def test_one_of_the_tensors_of_a_list_is_named(told):
+    assert words.headline(told["leaves"]).startswith("params[0] (float32[2]) is a leaf that requires grad: ")
+
+
+def test_kinds_without_a_rewrite_tell_what_the_catalogue_knows(told):
+    ((advice, safety),) = titles(told["resized"])
+    assert (advice.startswith("Build a new tensor: "), safety) == (True, "suggestion")
 
 
 def test_one_copy_is_enough_for_all_writes_of_a_function(told):

@@ -293,6 +293,6 @@ def _without_slots(error: BaseException, match: Match, raised_at: Site | None) -
         tensor=Tensor(None, version.sizes if version else None),
         why=match.cause,
         raised_at=raised_at,
-        fixes=fixes_for(kind.name, [], False),
+        fixes=fixes_for(kind.name, [], False, error=str(error)),
         notes=notes,
     )

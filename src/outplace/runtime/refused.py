@@ -27,7 +27,7 @@ _FILE_LINE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 
 def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     """The diagnosis of an operation that PyTorch refused; the traceback leads to it."""
-    own = _innermost_own(error.__traceback__)
+    own = innermost_own(error.__traceback__)
     if own is None:
         return []
     frame, place, library = own
@@ -43,13 +43,15 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     tensor = None if target is None or compiled else _value(target, frame)
     if match.entry.kind == "inference" and not compiled and (tensor is None or not tensor.is_inference()):
         target, tensor = _inference_operand(located, frame) or (target, tensor)
+    if match.entry.kind == "leaf" and target is not None and tensor is None and not compiled:
+        target, tensor = _leaf_among(target, frame) or (target, tensor)
     chain = tuple(sites.at_instruction(part).site for part in library)
     return [
         _diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)
     ]
 
 
-def _innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruction, list[Instruction]] | None:
+def innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruction, list[Instruction]] | None:
     """The last frame of the user's own code, its instruction, and the library frames it led into."""
     found: tuple[FrameType, Instruction] | None = None
     library: list[Instruction] = []
@@ -148,7 +150,7 @@ def _evaluate(node: ast.expr, frame: FrameType) -> Any:
 
 def _attribute(holder: Any, name: str) -> Any:
     if isinstance(holder, torch.Tensor):
-        return holder.data if name == "data" else holder.grad if name == "grad" and holder.is_leaf else None
+        return holder.data if name == "data" else names.gradient_of(holder) if name == "grad" else None
     fields = getattr(holder, "__dict__", None)
     if type(fields) is not dict:
         return None
@@ -165,6 +167,15 @@ def _inference_operand(located: Located, frame: FrameType) -> tuple[ast.expr, to
             tensor = _value(node, frame)
             if tensor is not None and tensor.is_inference():
                 return node, tensor
+    return None
+
+
+def _leaf_among(target: ast.expr, frame: FrameType) -> tuple[ast.expr, torch.Tensor] | None:
+    """The first leaf of a list that was written as a whole (`torch._foreach_add_(params, ...)`)."""
+    written = _evaluate(target, frame)
+    for number, one in enumerate(written if type(written) in (list, tuple) else ()):
+        if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
+            return ast.Subscript(target, ast.Constant(number), ast.Load()), one
     return None
 
 
@@ -312,7 +323,7 @@ def _written_before(error: BaseException, match: Match, frame: FrameType, locate
         raised_at=located.site,
         mutations=mutations,
         made_at=_only_assignment(ast.Name(name), located) if name and name.isidentifier() else None,
-        fixes=fixes_for(kind.name, wrote, False),
+        fixes=fixes_for(kind.name, wrote, False, error=str(error)),
         notes=() if mutations else ("The line that wrote the base is not known.",),
     )
 

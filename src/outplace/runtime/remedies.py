@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from outplace.knowledge.errors import recognise
 from outplace.model import Fix
 from outplace.repair.bug import Bug
 from outplace.repair.chooser import propose
@@ -68,7 +69,8 @@ def fixes_for(
     for advice in _ADVICE.get(kind, ()):
         if not _is_said(advice, shown):
             fixes.setdefault(advice, Fix(advice, "suggestion"))
-    return tuple(fixes.values())
+    match = recognise(error) if not fixes else None
+    return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies) if match else tuple(fixes.values())
 
 
 def _is_said(advice: str, fixes: list[Fix]) -> bool:
