@@ -268,6 +268,126 @@ SNIPPETS = {
         y.add_(1)  # error: saved
         z.sum().backward()
     """,
+    "two tests of one flag go the same way": """
+        def f(x, flag, other):
+            w = torch.randn(3, requires_grad=True)
+            if flag:
+                y = w.exp()
+            else:
+                y = w * 2
+            if not flag:
+                y += 1
+            if other is None:
+                z = w.exp()
+            else:
+                z = w * 2
+            if other is not None:
+                z += 1
+            return (y + z).sum()
+    """,
+    "a layer that may be missing": """
+        class Net(nn.Module):
+            def __init__(self, project):
+                super().__init__()
+                self.embed, self.norm = nn.Embedding(5, 4), nn.LayerNorm(4)
+                self.project = nn.Linear(4, 4) if project else None
+
+            def forward(self, tokens, positions=None):
+                x = 2 * self.embed(tokens)
+                if self.project is not None:
+                    x = self.project(x)
+                if positions is not None:
+                    x += positions
+                return self.norm(x)
+    """,
+    "what an option of the constructor decides, it decides everywhere": """
+        class Net(nn.Module):
+            def __init__(self, gated):
+                super().__init__()
+                self.gated = gated
+                if gated:
+                    self.body = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())
+                else:
+                    self.body = nn.Linear(4, 4)
+
+            def forward(self, x):
+                y = self.body(x)
+                if not self.gated:
+                    y += 1
+                return y
+    """,
+    "one of several values": """
+        def f(flag):
+            w = torch.randn(3, requires_grad=True)
+            y = w.exp() if flag else w * 2
+            y += 1  # warning: saved
+            return y.sum()
+    """,
+    "each of several values": """
+        def f(flag):
+            w = torch.randn(3, requires_grad=True)
+            y = w.exp() if flag else w.tanh()
+            y += 1  # error: saved
+            return y.sum()
+    """,
+    "a leaf under one of several keys": """
+        def flatten(params, devices):
+            flat = {}
+            for device in devices:
+                flat[device] = params[0].new(10)
+                for p in params:
+                    flat[device][0:3].copy_(p.data.view(-1))
+                flat[device] = nn.Parameter(flat[device])
+            return flat
+    """,
+    "annotations are read": """
+        class Norm(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.LayerNorm(4)
+
+            def forward(self, features: dict[str, torch.Tensor], levels: list[torch.Tensor]):
+                features["x"] = self.norm(features["x"])
+                for i in range(3):
+                    levels[i] = self.norm(levels[i])
+                return features, levels
+    """,
+    "who unpacks means the tuple": """
+        layer = nn.Linear(3, 3)
+
+        def encode(x, lengths=None):
+            h = layer(x)
+            if lengths is None:
+                return h
+            return h, lengths
+
+        def forward(x, lengths):
+            h, lengths = encode(x, lengths)
+            h += 1
+            return h
+    """,
+    "a size that is not known may be several": """
+        def table(start: torch.Tensor, rows, columns):
+            counts = torch.arange(rows)
+            grid = torch.empty(counts.shape + torch.Size([columns]))
+            grid[..., 0] = counts
+            return grid
+    """,
+    "each round has an item of its own": """
+        def prepare(masks):
+            prepared = []
+            for mask in masks:
+                mask[0] = 0
+                prepared.append(mask)
+            return torch.stack(prepared)
+    """,
+    "the loss of each sample is not the loss": """
+        out = nn.Linear(4, 5)(torch.randn(6, 2, 4)).log_softmax(-1)
+        lengths = torch.tensor([6, 6]), torch.tensor([2, 2])
+        loss = F.ctc_loss(out, torch.ones(2, 2, dtype=torch.long), *lengths, reduction="sum")
+        loss /= 2
+        loss.backward()
+    """,
     "only the way to the inputs counts": """
         x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
         a, b = x.exp(), w.tanh()

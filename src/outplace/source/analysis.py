@@ -30,6 +30,7 @@ _WRITES = re.compile(
     | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
     | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
     | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
+    | \.(?:real|imag)\s*=[^=]
     | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
     | _foreach_\w*_\( | aten\.\w*_\b
     """,

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
     holder = interpreter.eval(node.value)
-    found = interpreter.each(holder, lambda option: interpreter.attribute(option, node.attr, node))
+    if isinstance(holder, Choice):
+        found = interpreter.each(holder, lambda option: interpreter.attribute(option, node.attr, node))
+    else:
+        found = interpreter.attribute(holder, node.attr, node)
     return narrowed(found, interpreter.tape.path) if isinstance(found, Choice) else found
 
 

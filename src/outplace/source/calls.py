@@ -10,9 +10,11 @@ from outplace.source import python_model, torch_model
 from outplace.source.attributes import has_unknown_base
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.values import (
+    DEFAULT_FACTORY,
     NONE,
     UNKNOWN,
     Bound,
+    Choice,
     Class,
     Const,
     Context,
@@ -53,7 +55,9 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
             keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
     if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
         interpreter.tape.opaque = True
-    return interpreter.each(function, lambda option: interpreter.call(option, args, keywords, node))
+    if isinstance(function, Choice):
+        return interpreter.each(function, lambda option: interpreter.call(option, args, keywords, node))
+    return interpreter.call(function, args, keywords, node)
 
 
 def call(
@@ -111,7 +115,7 @@ def _construct(
     if isinstance(init, Function):
         interpreter.call_function(init, [made, *args], keywords, node)
     elif cls.fields is not None:
-        _fill_fields(interpreter, made, cls.fields, args, keywords)
+        _fill_fields(interpreter, made, cls.fields, args, keywords, node)
     elif has_unknown_base(cls) and base is None:
         made.names.update(keywords)
     elif base is not None:
@@ -120,13 +124,23 @@ def _construct(
 
 
 def _fill_fields(
-    interpreter: Interpreter, made: Instance, fields: list[str], args: list[Value], keywords: dict[str, Value]
+    interpreter: Interpreter,
+    made: Instance,
+    fields: list[str],
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
 ) -> None:
     for field, value in zip(fields, args, strict=False):
         made.names[field] = value
     for field in fields[len(args) :]:
         default = made.cls.find(field)
+        if isinstance(default, Bound) and default.function == DEFAULT_FACTORY and field not in keywords:
+            default = interpreter.call(default.receiver, [], {}, node)
         made.names[field] = keywords.get(field, default if default is not None else UNKNOWN)
+    after = made.cls.find("__post_init__")
+    if isinstance(after, Function):
+        interpreter.call_function(after, [made], {}, node)
 
 
 def _call_instance(

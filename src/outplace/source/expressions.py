@@ -40,7 +40,9 @@ def _constant(interpreter: Interpreter, node: ast.Constant) -> Value:
 def _subscript(interpreter: Interpreter, node: ast.Subscript) -> Value:
     holder = interpreter.eval(node.value)
     key = interpreter.eval(node.slice)
-    return interpreter.each(holder, lambda option: _item(interpreter, option, key, node))
+    if isinstance(holder, Choice):
+        return interpreter.each(holder, lambda option: _item(interpreter, option, key, node))
+    return _item(interpreter, holder, key, node)
 
 
 def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscript) -> Value:

@@ -51,6 +51,8 @@ class Interpreter:
         self.lazy: ast.AST | None = None
         """The call that a `for` statement goes through: if it is a generator's, the body runs at each `yield`."""
         self._numbers = {} if numbers is None else numbers
+        self.global_hooks: list[Value] = []
+        """What `register_module_forward_hook` has been given."""
         self._loops = 0
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
@@ -169,7 +171,8 @@ class Interpreter:
 
     def branch_number(self, value: Value, question: str) -> int | None:
         """The branch that an answer decides, the same whenever this value is asked; None for nobody in particular."""
-        if value is UNKNOWN or value is PLAIN or not isinstance(value, Unknown | Plain | Tensor):
+        asked = isinstance(value, Unknown | Plain) or (isinstance(value, Tensor) and not value.known)
+        if value is UNKNOWN or value is PLAIN or not asked:
             return None
         _, number = self._numbers.setdefault((id(value), question), (value, next_branch()))
         return number

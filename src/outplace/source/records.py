@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 _PARSER = "ArgumentParser"
+_STACK, _PENDING = "ExitStack", "callbacks"
 
 
 def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
@@ -41,7 +42,27 @@ def _words(value: Value) -> list[str]:
     return (_text(value) or "").replace(",", " ").split()
 
 
-def parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def callbacks(manager: Value) -> list[Items]:
+    """What an ExitStack calls when it is left, the last first; each is a function and its arguments."""
+    if not isinstance(manager, Instance) or manager.cls.name != _STACK:
+        return []
+    given = manager.names.get(_PENDING)
+    return [item for item in reversed(given.items) if isinstance(item, Items)] if isinstance(given, Items) else []
+
+
+def record_method(record: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+    """A method of one of these; None where it has none."""
+    if record.cls.name == _STACK and name == "callback":
+        pending = record.names.setdefault(_PENDING, Items([]))
+        if isinstance(pending, Items) and args:
+            pending.items.append(Items(list(args)))
+        return args[0] if args else UNKNOWN
+    if record.cls.name == _STACK and name == "enter_context" and args:
+        return args[0]
+    return _parser_method(record, name, args, keywords)
+
+
+def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
     """`add_argument` and `parse_args`: what a program runs with if nothing else is asked for."""
     if parser.cls.name != _PARSER:
         return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import python_model, records, torch_model
 from outplace.source.calls import run_around
 from outplace.source.decisions import decision
 from outplace.source.machine import LEAST_FINAL, ROUNDS, Frame, Stop, next_branch
@@ -84,7 +84,16 @@ def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value:
     if isinstance(old, Items) and isinstance(node.op, ast.Add):
         python_model.extend(old, value)
         return old
+    if isinstance(old, Instance) and isinstance(own := old.cls.find(_IN_PLACE_METHODS[type(node.op)]), Function):
+        return interpreter.call_function(own, [old, value], {}, node)
     return interpreter.binary(node.op, old, value, node)
+
+
+_IN_PLACE_METHODS: dict[type[ast.operator], str] = {
+    ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.Div: "__itruediv__", ast.Pow: "__ipow__",
+    ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.MatMult: "__imatmul__", ast.BitAnd: "__iand__",
+    ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
+}  # fmt: skip
 
 
 def _return(interpreter: Interpreter, node: ast.Return) -> int:
@@ -159,6 +168,10 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
     interpreter.lazy = node.iter
     iterable = interpreter.eval(node.iter)
     interpreter.lazy = None
+    if isinstance(iterable, Instance) and isinstance(own := iterable.cls.find("__iter__"), Function):
+        interpreter.lazy = node
+        made = interpreter.call_function(own, [iterable], {}, node)
+        iterable, interpreter.lazy = made if made is not iterable else iterable, None
     if isinstance(iterable, Context):
         return _for_each_yield(interpreter, iterable, node)
     rounds = python_model.iterate(interpreter, iterable, node, least=_rounds(interpreter))
@@ -238,6 +251,8 @@ def _within(interpreter: Interpreter, node: ast.With | ast.AsyncWith, items: lis
         interpreter.bind(item.optional_vars, entered, node)
     ended = _within(interpreter, node, items[1:])
     interpreter.grad = mode
+    for callback in records.callbacks(manager):
+        interpreter.call(callback.items[0], callback.items[1:], {}, node)
     if isinstance(manager, Instance) and isinstance(leave := manager.cls.find("__exit__"), Function):
         interpreter.call_function(leave, [manager, NONE, NONE, NONE], {}, node)
     return ended

@@ -239,9 +239,12 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
     return [node for node in nodes if id(node) in needed]
 
 
-def compatible(*paths: Path) -> bool:
+def compatible(first: Path, *others: Path) -> bool:
     """Can all these lie on one way through the branches?"""
-    taken: dict[int, int] = {}
+    paths = [path for path in others if path and path is not first]
+    if not paths:
+        return True
+    taken = dict(first)
     for path in paths:
         for branch, arm in path:
             if taken.setdefault(branch, arm) != arm:

@@ -56,7 +56,7 @@ class Tensor(Value):
     __slots__ = (
         "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
         "known", "leaf", "many", "node", "packed", "parameter", "region", "repeats", "replaced", "requires_grad",
-        "shape", "since", "storage", "untracked", "view",
+        "shallow", "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +109,8 @@ class Tensor(Value):
         """Does an optimizer step it?"""
         self.replaced: Replaced | None = None
         """What has taken its place since, in the name or attribute that it was known by."""
+        self.shallow = False
+        """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
         self.assigned: Place | None = None
         """Where it was made the gradient of another tensor than its own."""
 
@@ -124,12 +126,14 @@ class Replaced(NamedTuple):
 class Items(Value):
     """A list, tuple or set. `rest` stands for further items whose number is not known."""
 
-    __slots__ = ("appended", "items", "kind", "rest")
+    __slots__ = ("appended", "items", "kind", "latest", "rest")
 
     def __init__(self, items: list[Value], kind: str = "list", rest: Value | None = None) -> None:
         self.items, self.kind, self.rest = items, kind, rest
-        self.appended: dict[int, int] = {}
-        """When each tensor, by its identity, was first appended."""
+        self.latest: tuple[Value, Value] | None = None
+        """The unknown index that was assigned to last, and what."""
+        self.appended: dict[int, tuple[int, Path]] = {}
+        """When and on which path each tensor, by its identity, was first appended."""
 
     def any_item(self) -> Value:
         """An item that stands for all of them."""
@@ -139,11 +143,13 @@ class Items(Value):
 class Dictionary(Value):
     """A dict with constant keys; `rest` stands for what lies under unknown keys."""
 
-    __slots__ = ("items", "rest")
+    __slots__ = ("items", "latest", "rest")
 
     def __init__(self, items: dict[Any, Value] | None = None, rest: Value | None = None) -> None:
         self.items: dict[Any, Value] = items or {}
         self.rest = rest
+        self.latest: tuple[Value, Value] | None = None
+        """The unknown key that was assigned to last, and what."""
 
 
 class StateDict(Dictionary):
@@ -266,12 +272,13 @@ class Class(Value):
 class Instance(Value):
     """An object of a project class."""
 
-    __slots__ = ("cls", "forward_hooks", "hooked", "names")
+    __slots__ = ("cls", "forward_hooks", "hooked", "names", "pre_hooks")
 
     def __init__(self, cls: Class) -> None:
         self.cls = cls
         self.names: dict[str, Value] = {}
         self.forward_hooks: list[Value] = []
+        self.pre_hooks: list[Value] = []
         self.hooked = False
         """Has a full backward hook: its output passes through a custom Function."""
 
@@ -303,6 +310,10 @@ class Bound(Value):
         self.function, self.receiver = function, receiver
 
 
+DEFAULT_FACTORY = "default_factory"
+"""As a bound function: what makes the default of a dataclass's field."""
+
+
 class Super(Value):
     """`super()`: the receiver, and the class after which lookup goes on."""
 
@@ -315,7 +326,10 @@ class Super(Value):
 class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
-    __slots__ = ("children", "forward_hooks", "hooked", "kind", "options", "sizes", "state", "training")
+    __slots__ = (
+        "children", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "sizes", "state",
+        "training",
+    )  # fmt: skip
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         self.kind, self.options = kind, options
@@ -325,7 +339,10 @@ class Layer(Value):
         """The first two numbers it was made with: features or channels, in and out."""
         self.training: bool | None = True
         self.forward_hooks: list[Value] = []
+        self.pre_hooks: list[Value] = []
         self.hooked = False
+        self.parametrized = False
+        """Is its weight computed from its parameters in each forward, as weight norm does?"""
 
 
 class Optimizer(Value):
@@ -375,6 +392,8 @@ def options(value: Value) -> tuple[Value, ...]:
 
 def narrowed(choice: Choice, path: Path) -> Value:
     """What it can be on a path."""
+    if not path:
+        return choice
     left = [place for place, arms in enumerate(choice.paths) if compatible(arms, path)]
     if len(left) == len(choice.options) or not left:
         return choice
@@ -394,8 +413,8 @@ def join(values: list[Value]) -> Value:
             place = next((place for place, other in enumerate(found) if _same(option, other)), None)
             if place is None:
                 found.append(option)
-            elif isinstance(option, Unknown | Plain) and option is not found[place]:
-                found[place] = UNKNOWN if isinstance(option, Unknown) else PLAIN  # two of them are nobody in particular
+            elif option is not found[place] and isinstance(option, Unknown | Plain):
+                found[place] = _nobody(found[place], option)
             elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
                 found[place] = min(option, other, key=lambda kept: kept.since)
     if not found:
@@ -405,25 +424,43 @@ def join(values: list[Value]) -> Value:
     return Choice(tuple(found)) if len(found) <= _MOST_OPTIONS else _any_of(found)
 
 
+def _nobody(one: Value, other: Value) -> Value:
+    """One of two that are not known: nobody in particular, but memory that is shared stays shared."""
+    if isinstance(one, Plain):
+        return next((value for value in (one, other) if isinstance(value, Plain) and value.storage is not None), PLAIN)
+    return UNKNOWN
+
+
 def _any_of(found: list[Value]) -> Value:
     return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
+
+
+def _leading(value: Value) -> list[tuple[Value, Path]]:
+    """What it may be, and the path that leads to each."""
+    return list(zip(value.options, value.paths, strict=True)) if isinstance(value, Choice) else [(value, ())]
 
 
 def join_arms(values: list[Value], paths: list[Path]) -> Value:
     """One of these, each with the path that leads to it."""
     found: list[Value] = []
     leading: list[Path] = []
+    if len(values) == 1:
+        return values[0]
     for value, outer in zip(values, paths, strict=True):
-        for option, inner in zip(options(value), value.paths if isinstance(value, Choice) else ((),), strict=True):
-            if not compatible(outer, inner):
-                continue
-            path = (*outer, *(arm for arm in inner if arm not in outer))
+        for option, inner in _leading(value):
+            path = outer
+            if inner:
+                if not compatible(outer, inner):
+                    continue
+                path = (*outer, *(arm for arm in inner if arm not in outer))
             place = next((place for place, other in enumerate(found) if _same(option, other)), None)
             if place is None:
                 found.append(option)
                 leading.append(path)
             else:
                 leading[place] = tuple(arm for arm in leading[place] if arm in path)
+                if option is not found[place] and isinstance(option, Unknown | Plain):
+                    found[place] = _nobody(found[place], option)
     if not 1 < len(found) <= _MOST_OPTIONS or any(isinstance(option, StateDict) for option in found):
         return join(values)
     return Choice(tuple(found), tuple(leading))

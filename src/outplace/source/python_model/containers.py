@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from typing import TYPE_CHECKING
 
 from outplace.source import records
@@ -16,11 +17,13 @@ from outplace.source.values import (
     Const,
     Dictionary,
     Done,
+    GradMode,
     Instance,
     Items,
     Layer,
     Plain,
     Tensor,
+    Unknown,
     Value,
     join,
 )
@@ -33,6 +36,8 @@ from outplace.source.python_model.values import hashable
 
 def item(holder: Value, key: Value) -> Value:
     """`holder[key]` without tensors."""
+    if isinstance(holder, Items | Dictionary) and holder.latest is not None and holder.latest[0] is key:
+        return holder.latest[1]
     if isinstance(holder, Items):
         return _sequence_item(holder, key)
     if isinstance(holder, Dictionary):
@@ -86,7 +91,7 @@ def set_item(holder: Value, key: Value, value: Value) -> None:
         if isinstance(key, Const) and hashable(key.value):
             holder.items[key.value] = value
         else:
-            holder.rest = value if holder.rest is None else join([holder.rest, value])
+            _set_somewhere(holder, key, value)
     elif isinstance(holder, Items):
         if (
             isinstance(key, Const)
@@ -95,9 +100,14 @@ def set_item(holder: Value, key: Value, value: Value) -> None:
         ):
             holder.items[key.value] = value
         elif not (isinstance(key, Const) and isinstance(key.value, slice)):
-            holder.rest = value if holder.rest is None else join([holder.rest, value])
+            _set_somewhere(holder, key, value)
     elif isinstance(holder, Layer) and isinstance(key, Const):
         holder.children[str(key.value)] = value
+
+
+def _set_somewhere(holder: Items | Dictionary, key: Value, value: Value) -> None:
+    holder.rest = value if holder.rest is None else join([holder.rest, value])
+    holder.latest = (key, value) if key is not UNKNOWN and key is not PLAIN else None
 
 
 def extend(holder: Items, value: Value) -> None:
@@ -152,7 +162,7 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
     if isinstance(value, Items):
         items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
         if value.rest is not None and len(items) < least:
-            items = [*items, *[value.rest] * (least - len(items))]
+            items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
         return items
     if isinstance(value, Dictionary):
         keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
@@ -171,7 +181,16 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         return children[:most] if children else [UNKNOWN] * least
     if isinstance(value, Choice):
         return [item for option in value.options for item in iterate(interpreter, option, node, 2)]
-    return [PLAIN if isinstance(value, Plain | Const) else UNKNOWN] * least
+    return [Plain() if isinstance(value, Plain | Const) else Unknown() for _ in range(least)]
+
+
+def _another(value: Value) -> Value:
+    """A further item like this one, and not the same object. (Leaves stay: their flags are set through any of them.)"""
+    if isinstance(value, Tensor) and not value.leaf:
+        return copy.copy(value)
+    if isinstance(value, Items) and value.kind == "tuple":
+        return Items([_another(item) for item in value.items], "tuple", value.rest)
+    return value
 
 
 def _module_children(value: Instance) -> list[Value]:
@@ -197,7 +216,9 @@ def method(
     if isinstance(receiver, Class) and name == "__init__":
         return NONE
     if isinstance(receiver, Instance):
-        return records.parser_method(receiver, name, args, keywords)
+        if name == "enter_context" and args and isinstance(args[0], GradMode):
+            interpreter.grad = args[0].mode  # until the `with` statement of the stack ends
+        return records.record_method(receiver, name, args, keywords)
     if isinstance(receiver, Done):
         return receiver.result if name in ("result", "get", "wait") else PLAIN
     return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import records
 from outplace.source.values import (
+    DEFAULT_FACTORY,
     NONE,
     PLAIN,
     UNKNOWN,
@@ -59,9 +60,16 @@ def call_outside(
         interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
         return PLAIN
     if library == "copy" and args:
+        if function == "copy":
+            from outplace.source import torch_model
+
+            torch_model.note_shallow(args[0])
         return (
             args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
         )
+    if name == "dataclasses.field":
+        made = keywords.get("default_factory")
+        return keywords.get("default", UNKNOWN) if made is None else Bound(DEFAULT_FACTORY, made)
     if name == "functools.partial" and args:
         return _partial(args, keywords)
     if name == "functools.reduce" and len(args) > 1:
@@ -78,7 +86,8 @@ def call_outside(
         return _collection(interpreter, name, args, node)
     if name in ("itertools.count", "itertools.repeat", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
         return args[0] if name.endswith("tqdm") and args else PLAIN
-    if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser"):
+    if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser",
+                "contextlib.ExitStack"):  # fmt: skip
         return records.make(interpreter, name, args, keywords)
     if library == "numpy":
         return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)

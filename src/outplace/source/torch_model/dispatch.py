@@ -11,7 +11,7 @@ from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.optimizers import note_replaced, optimizer_method, parameters_in
 from outplace.source.torch_model.tensors import set_requires_grad
-from outplace.source.torch_model.transforms import DIFFERENTIATING, run_transformed
+from outplace.source.torch_model.transforms import DIFFERENTIATING, pull, run_transformed
 from outplace.source.torch_model.writing import numpy_write
 from outplace.source.values import (
     NONE,
@@ -79,6 +79,10 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             if isinstance(value, Tensor) and value is not holder.grad:
                 value.assigned = interpreter.place(node)
             holder.grad = value if isinstance(value, Tensor) else None
+        elif name in ("real", "imag"):  # they are views, and assigning to them copies into them
+            part = tensor_attribute(interpreter, holder, name, node)
+            if isinstance(part, Tensor) and not isinstance(node, ast.AugAssign):
+                tensor_method(interpreter, part, "copy_", [value], {}, node)
         elif name == "requires_grad" and isinstance(value, Const):
             set_requires_grad(interpreter, holder, bool(value.value))
     elif isinstance(holder, Layer):
@@ -96,6 +100,8 @@ def method(
     interpreter: Interpreter, receiver: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
     """A method of a torch value; None where nothing is known of it."""
+    if name == "__pull__":
+        return pull(interpreter, receiver)
     if isinstance(receiver, Choice):
         return interpreter.each(
             receiver, lambda option: method(interpreter, option, name, args, keywords, node) or UNKNOWN

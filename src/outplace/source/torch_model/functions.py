@@ -23,7 +23,7 @@ from outplace.source.torch_model.tensors import (
     requires_grad,
     tensors_in,
 )
-from outplace.source.torch_model.transforms import DIFFERENTIATING, functional_call, transformed
+from outplace.source.torch_model.transforms import DIFFERENTIATING, differentiated, functional_call, transformed, vjp
 from outplace.source.torch_model.writing import check_overlap
 from outplace.source.values import (
     NONE,
@@ -33,12 +33,14 @@ from outplace.source.values import (
     Function,
     GradMode,
     Items,
+    Layer,
     Plain,
     Scaler,
     Tensor,
     Torch,
     Unknown,
     Value,
+    options,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ _FACTORIES = {
     "as_tensor", "from_numpy", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
     "randint_like", "normal", "bernoulli", "multinomial", "logspace", "tril_indices", "triu_indices", "empty_strided",
     "Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "DoubleTensor", "scalar_tensor", "cartesian_prod",
-    "hann_window", "hamming_window", "complex", "polar", "frombuffer", "asarray", "sparse_coo_tensor", "one_hot",
+    "hann_window", "hamming_window", "frombuffer", "asarray", "one_hot",
 }  # fmt: skip
 
 
@@ -94,7 +96,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         return _init(interpreter, args, node, short)
     if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         return _make_parameter(interpreter, args, keywords)
-    if name.startswith("torch.nn.") and short[:1].isupper() and ".functional." not in name:
+    if name.startswith("torch.nn.") and short[:1].isupper() and ".functional." not in name and name not in _FUNCTIONS:
         return make_layer(interpreter, name, args, keywords, node)
     if name.startswith("torch._foreach_"):
         return _foreach(interpreter, short.removeprefix("_foreach_"), args, node)
@@ -117,11 +119,12 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
 def _function(
     interpreter: Interpreter, name: str, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    if short in ("max", "min", "sort", "topk", "median", "kthvalue", "cummax", "cummin", "mode"):
-        return reduced(interpreter, name, args, keywords, node, False)
     out = keywords.get("out")
     if out is not None:
         _check_out(interpreter, out, args, node)
+    if short in ("max", "min", "sort", "topk", "median", "kthvalue", "cummax", "cummin", "mode"):
+        plain = {key: value for key, value in keywords.items() if key != "out"}
+        return out or reduced(interpreter, name, args, plain, node, False)
     inplace = python_model.truth(_argument(name, "inplace", args, keywords, Const(False)))
     asked = f"{name}(inplace=True)" if inplace else name
     if find_op(asked) is None:
@@ -352,6 +355,21 @@ def _unpacked(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return Items([whole, fresh(interpreter, False, "int")], "tuple")
 
 
+def _global_hook(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    interpreter.global_hooks.extend(args[:1])
+    return PLAIN
+
+
+def _parametrized(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`weight_norm(layer)` and its kin: the weight is computed anew in each forward."""
+    if not args:
+        return UNKNOWN
+    for option in options(args[0]):
+        if isinstance(option, Layer):
+            option.parametrized = True
+    return args[0]
+
+
 def _vmap(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return transformed("vmap", args)
 
@@ -405,11 +423,18 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.is_grad_enabled": lambda i, a, k, n: Const(i.grad == "on") if i.grad != "unknown" else PLAIN,
     "torch.from_dlpack": _from_dlpack, "torch.utils.dlpack.from_dlpack": _from_dlpack,
     "torch.nn.utils.vector_to_parameters": _vector_to_parameters,
+    "torch.func.vjp": vjp, "functorch.vjp": vjp, "torch.sparse_coo_tensor": _cat("sparse_coo_tensor"),
+    **{
+        f"torch.autograd.functional.{name}": differentiated
+        for name in ("hessian", "hvp", "jacobian", "vhp", "vjp")
+    },
+    "torch.nn.modules.module.register_module_forward_hook": _global_hook,
     "torch.func.functional_call": functional_call, "torch.nn.utils.stateless.functional_call": functional_call,
     "torch.sparse.mm": _sparse_mm, "torch.nn.functional.embedding": _embedding, "torch.vmap": _vmap,
-    "torch.nn.utils.spectral_norm": _same, "torch.nn.utils.weight_norm": _same,
-    "torch.nn.utils.parametrizations.spectral_norm": _same, "torch.nn.utils.parametrizations.weight_norm": _same,
-    "torch.nn.utils.parametrizations.orthogonal": _same, "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
+    "torch.nn.utils.spectral_norm": _parametrized, "torch.nn.utils.weight_norm": _parametrized,
+    "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
+    "torch.nn.utils.parametrizations.weight_norm": _parametrized,
+    "torch.nn.utils.parametrizations.orthogonal": _parametrized, "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
     "torch.nn.utils.rnn.pad_sequence": _cat("padded"), "torch.nn.utils.rnn.pack_padded_sequence": _cat("packed"),
     "torch.nn.utils.rnn.pack_sequence": _cat("packed"), "torch.nn.utils.rnn.pad_packed_sequence": _unpacked,
     "torch.nn.utils.parameters_to_vector": _cat("CatBackward0"), "torch.block_diag": _cat("CatBackward0"),

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import python_model
+from outplace.source.tape import Node, Save
 from outplace.source.torch_model.operations import find_op, run_op
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
 from outplace.source.values import UNKNOWN, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
@@ -104,6 +105,7 @@ def run_layer(
     interpreter: Interpreter, layer: Layer, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Calls a module of torch.nn."""
+    args = before_forward(interpreter, layer, args, node) if layer.pre_hooks else args
     if layer.kind == "torch.nn.Sequential":
         value: Value = args[0] if args else UNKNOWN
         for child in layer.children.values():
@@ -125,6 +127,8 @@ def run_layer(
             interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
         )
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
+    if layer.parametrized and interpreter.grad == "on":
+        _computed_weight(interpreter, layer, made, node)
     if layer.kind in ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell"):
         made = _recurrent(interpreter, layer, made)
     elif layer.kind == "nn.MultiheadAttention" and isinstance(made, Tensor):
@@ -172,11 +176,33 @@ def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     return made
 
 
+def _computed_weight(interpreter: Interpreter, layer: Layer, made: Value, node: ast.AST) -> None:
+    """The weight of a parametrized layer is computed from parameters, which are kept for that."""
+    kept = [tensor for name, tensor in layer.state.items() if "bias" not in name and requires_grad(tensor)]
+    weight = Node("parametrization", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+    weight.leaves = list(kept)
+    weight.saves = [Save(tensor.storage, weight.time, "weight", tensor.certain, True) for tensor in kept]
+    for tensor in tensors_in(made):
+        if tensor.node is not None:
+            tensor.node.inputs.append(weight)
+
+
+def before_forward(interpreter: Interpreter, module: Layer | Instance, args: list[Value], node: ast.AST) -> list[Value]:
+    """What a module's hooks make of its arguments."""
+    for hook in module.pre_hooks:
+        returned = interpreter.call(hook, [module, Items(list(args), "tuple")], {}, node)
+        if isinstance(returned, Tensor):
+            args = [returned, *args[1:]]
+        elif isinstance(returned, Items):
+            args = list(returned.items)
+    return args
+
+
 def after_forward(
     interpreter: Interpreter, module: Layer | Instance, args: list[Value], value: Value, node: ast.AST
 ) -> Value:
     """What a module's hooks make of its output."""
-    for hook in module.forward_hooks:
+    for hook in (*interpreter.global_hooks, *module.forward_hooks):
         returned = interpreter.call(hook, [module, Items(list(args), "tuple"), value], {}, node)
         if not isinstance(returned, Const | Unknown):
             value = returned

@@ -225,6 +225,12 @@ def _copied(
     return run_op(interpreter, "clone", [tensor], {}, node)
 
 
+def _alias(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return run_op(interpreter, "view", [tensor], {}, node)
+
+
 def _size(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -238,7 +244,7 @@ def _size(
 
 
 _TENSOR_METHODS: dict[str, Any] = {
-    "size": _size, "set_": _set,
+    "size": _size, "set_": _set, "as_subclass": _alias,
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Hit
-from outplace.source.torch_model.layers import CONTAINERS, after_forward, fill_container, make_layer, run_layer
+from outplace.source.torch_model.layers import (
+    CONTAINERS,
+    after_forward,
+    before_forward,
+    fill_container,
+    make_layer,
+    run_layer,
+)
 from outplace.source.torch_model.methods import detached
 from outplace.source.torch_model.optimizers import forget_gradients, make_optimizer
 from outplace.source.torch_model.tensors import fresh, set_requires_grad
@@ -38,6 +45,7 @@ def run_module(
 ) -> Value:
     """Calls a module of the project: its forward, or that of the torch class it is built on."""
     forward = module.cls.find("forward")
+    args = before_forward(interpreter, module, args, node) if module.pre_hooks else args
     if isinstance(forward, Function):
         made = interpreter.call_function(forward, [module, *args], keywords, node)
     else:
@@ -112,6 +120,12 @@ def _buffers(module: Value) -> set[str]:
 def parameters_of(module: Value) -> list[Tensor]:
     """`module.parameters()`."""
     return [tensor for tensor in tensors_of(module).values() if tensor.parameter]
+
+
+def note_shallow(module: Value) -> None:
+    """`copy.copy(module)`: another module, with the very same parameters."""
+    for tensor in parameters_of(module) if is_module(module) else ():
+        tensor.shallow = True
 
 
 def object_attribute(interpreter: Interpreter, holder: Instance, base: str, name: str) -> Value:
@@ -291,6 +305,14 @@ def _forward_hook(
     return PLAIN
 
 
+def _forward_pre_hook(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if isinstance(module, Instance | Layer) and args:
+        module.pre_hooks.append(args[0])
+    return PLAIN
+
+
 def _init_container(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -336,5 +358,5 @@ _MODULE_METHODS: dict[str, Any] = {
     "__init_container__": _init_container, "__forward__": _base_forward, "append": _append,
     "extend": _append, "insert": _append,
     "register_forward_hook": _forward_hook,
-    "register_forward_pre_hook": lambda i, m, a, k, n: PLAIN,
+    "register_forward_pre_hook": _forward_pre_hook,
 }  # fmt: skip

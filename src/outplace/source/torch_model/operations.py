@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
-from outplace.source.tape import Node, Save
+from outplace.source.tape import Hit, Node, Save, compatible
 from outplace.source.torch_model import regions, shapes
 from outplace.source.torch_model.tensors import (
     any_grad,
@@ -20,7 +20,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
-from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Tensor, Unknown, Value
+from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Plain, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -109,10 +109,20 @@ def run_op(
     target = _pick(effect.writes, args, keywords) if op.writes else None
     for tensor in inputs:
         if tensor is not target and interpreter.grad == "on":
+            if tensor.family.since > tensor.since:
+                _check_outdated(interpreter, tensor)
             refresh(tensor)
     if isinstance(target, Tensor):
         return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
     return _new_results(interpreter, op, effect, args, keywords, node, label or name, inputs, layer)
+
+
+def _check_outdated(interpreter: Interpreter, view: Tensor) -> None:
+    """Some views cannot be given the history that a write to their base has made: PyTorch refuses to read them."""
+    kind = {"multi": "multi-view", "nograd": "nograd-view"}.get(view.view or "")
+    write = view.family.node
+    if kind is not None and write is not None and view.family.grad and compatible(write.path, interpreter.tape.path):
+        interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known))
 
 
 _effects: dict[Any, ops.Effect] = {}
@@ -254,6 +264,17 @@ def _role(op: ops.Op, key: str | int) -> str:
     return str(key)
 
 
+_PER_SAMPLE = {"nn.functional.ctc_loss", "nn.CTCLoss"}
+"""They keep the loss of each sample, and give it out only where it is not reduced."""
+
+
+def _hands_out_samples(args: list[Value], keywords: dict[str, Value], layer: Layer | None) -> bool:
+    if layer is not None:
+        return layer.options.get("reduction", "mean") not in ("mean", "sum")
+    reduction = keywords.get("reduction", args[5] if len(args) > 5 else Const("mean"))
+    return not (isinstance(reduction, Const) and reduction.value in ("mean", "sum"))
+
+
 def _new_results(
     interpreter: Interpreter,
     op: ops.Op,
@@ -283,6 +304,8 @@ def _new_results(
         if result.view is None or result is not source_of(args):
             _lay_out(result, op, number, args, keywords, layer)
         saved = effect.results.get(number, effect.results.get("*", False))
+        if op.name in _PER_SAMPLE and not _hands_out_samples(args, keywords, layer):
+            saved = False
         if saved is not False and made is not None:
             made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
         if made is not None and result.view is None:
@@ -294,7 +317,8 @@ def _new_results(
     if results == ["0"]:
         return outputs[0]
     if results == ["*"]:
-        return Items([outputs[0], *[_sibling(interpreter, outputs[0])] * 3], "tuple", rest=outputs[0])
+        siblings = [_sibling(interpreter, outputs[0]) for _ in range(3)]
+        return Items([outputs[0], *siblings], "tuple", rest=outputs[0])
     return Items(outputs, "tuple")
 
 
@@ -423,6 +447,13 @@ def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value
         assert isinstance(known, Tensor)
         if not known.known:
             return UNKNOWN
+    made = _binary(interpreter, op, left, right, node)
+    if isinstance(made, Tensor) and (isinstance(left, Plain) or isinstance(right, Plain)):
+        made.known = any(isinstance(value, Tensor) and value.known for value in (left, right))
+    return made
+
+
+def _binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     name = _OPERATOR_OPS[type(op)]
     if isinstance(right, Tensor) and not isinstance(left, Tensor):
         name = {"sub": "rsub", "div": "__rdiv__", "pow": "__rpow__"}.get(name, name)

@@ -12,7 +12,7 @@ from outplace.source.values import NONE, UNKNOWN, Bound, Dictionary, Instance, I
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-DIFFERENTIATING = {"grad", "value_and_grad", "grad_and_value", "jacrev", "jacfwd", "hessian", "vjp", "vmap"}
+DIFFERENTIATING = {"grad", "value_and_grad", "grad_and_value", "jacrev", "jacfwd", "hessian", "vmap"}
 
 
 def transformed(name: str, args: list[Value]) -> Value:
@@ -32,6 +32,30 @@ def run_transformed(
     interpreter.tape.backward(roots)
     gradient = fresh(interpreter, None, "float")
     return Items([made, gradient], "tuple") if name == "value_and_grad" else gradient
+
+
+def vjp(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`torch.func.vjp(f, x)`: what f gives, and a function that goes backward."""
+    if not args:
+        return UNKNOWN
+    made = interpreter.call(args[0], [_tracked(interpreter, value) for value in args[1:]], {}, node)
+    return Items([made, Bound("__pull__", made)], "tuple")
+
+
+def pull(interpreter: Interpreter, made: Value) -> Value:
+    """A call of what `vjp` has given."""
+    interpreter.tape.backward([root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None])
+    return Items([fresh(interpreter, None, "float")], "tuple")
+
+
+def differentiated(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`torch.autograd.functional.jacobian(f, x)` and its kin, which go backward before they return."""
+    if len(args) < 2:
+        return UNKNOWN
+    given = args[1].items if isinstance(args[1], Items) else [args[1]]
+    made = interpreter.call(args[0], [_tracked(interpreter, value) for value in given], {}, node)
+    pull(interpreter, made)
+    return UNKNOWN
 
 
 def _tracked(interpreter: Interpreter, value: Value) -> Value:

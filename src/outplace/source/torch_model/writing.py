@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
-from outplace.source.tape import Hit, Node, Storage, Write
+from outplace.source.tape import Hit, Node, Storage, Write, compatible
 from outplace.source.torch_model import regions
 from outplace.source.torch_model.tensors import is_stale, requires_grad
 from outplace.source.values import Items, Tensor, Value
@@ -137,8 +137,9 @@ def check_index(interpreter: Interpreter, index: Value, node: ast.AugAssign) -> 
 
 def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> None:
     """One tensor appended again and again, and written in between: all entries are its last state."""
-    since = holder.appended.setdefault(id(tensor), interpreter.tape.tick())
-    if any(item is tensor for item in holder.items):
+    tape = interpreter.tape
+    since, path = holder.appended.setdefault(id(tensor), (tape.tick(), tape.path))
+    if any(item is tensor for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
             if write.time > since and write.operation != "detach_":
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
