@@ -42,6 +42,14 @@ def storage_of(tensor: torch.Tensor) -> int | None:
         return None
 
 
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The `.grad` of a leaf; None where it has none."""
+    try:
+        return tensor.grad if tensor.is_leaf else None
+    except RuntimeError:  # a view made under no_grad, whose base was written since: it may not be asked
+        return None
+
+
 def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:
     """The shortest path from a name in these frames to the tensor itself, else (unless `itself`) to one that shares
     its storage."""
@@ -82,8 +90,7 @@ def _tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
             seen.add(id(value))
             if isinstance(value, torch.Tensor):
                 yield path, value
-                if value.is_leaf and value.grad is not None:
-                    yield f"{path}.grad", value.grad
+                yield from _gradient(path, value)
             elif isinstance(value, torch.nn.Module):
                 yield from _module_tensors(path, value)
                 deeper.extend(_children(path, value))
@@ -98,8 +105,13 @@ def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, t
             if tensor is not None:
                 full = path + _dotted(f"{prefix}.{name}" if prefix else name)
                 yield full, tensor
-                if tensor.is_leaf and tensor.grad is not None:
-                    yield f"{full}.grad", tensor.grad
+                yield from _gradient(full, tensor)
+
+
+def _gradient(path: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    gradient = gradient_of(tensor)
+    if gradient is not None:
+        yield f"{path}.grad", gradient
 
 
 def _dotted(name: str) -> str:
