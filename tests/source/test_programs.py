@@ -16,12 +16,18 @@ OTHER_LINES = {
     "case_sinusoid_position_table",
     "case_yolo_head_bias_prior",
     "compiled_region_writes",
+    "fx_traced_module",
     "third_party",
     "torchscript_writes",
 }
 
-# What the source does not tell: memory that a buffer or a storage shares, a mode that a module is in, a scaler's step.
+# What the source does not tell: code that is text or another file's, what a coroutine is sent, when a gradient is ready,
+# memory that a buffer or a storage shares, a mode that a module is in, a scaler's step.
 SEEN_ONLY_WHEN_RUN = {
+    "config_execfile",
+    "exec_generated_layer",
+    "generator_coroutine_send",
+    "optimizer_in_backward_hook",
     "silent_batch_buffer_refilled",
     "silent_batchnorm_eval_then_train",
     "silent_storage_filled",

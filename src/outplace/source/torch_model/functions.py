@@ -424,6 +424,7 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.from_dlpack": _from_dlpack, "torch.utils.dlpack.from_dlpack": _from_dlpack,
     "torch.nn.utils.vector_to_parameters": _vector_to_parameters,
     "torch.func.vjp": vjp, "functorch.vjp": vjp, "torch.sparse_coo_tensor": _cat("sparse_coo_tensor"),
+    "torch.nn.functional.affine_grid": _cat("affine_grid"),
     **{
         f"torch.autograd.functional.{name}": differentiated
         for name in ("hessian", "hvp", "jacobian", "vhp", "vjp")
