@@ -372,9 +372,7 @@ def test_tensor_in_the_headline(tensor, words):
 
 
 def test_a_kind_that_nobody_has_words_for_shows_the_message():
-    assert as_text([bare(kind="new", code="OUT999", error="\n the text \n more")]).startswith(
-        "OUT999 new: a tensor: the text\n"
-    )
+    assert as_text([bare(kind="new", code="OUT999", error="\n the text \n more")]).startswith("OUT999 new: the text\n")
 
 
 def test_the_recorded_text_stands_in_for_a_file_that_is_gone():

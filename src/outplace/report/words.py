@@ -86,7 +86,8 @@ def headline(diagnosis: Diagnosis) -> str:
     template = _HEADLINES.get(diagnosis.kind)
     if template is None:
         known = BY_NAME.get(diagnosis.kind)
-        return f"{tensor(diagnosis.tensor)}: {known.summary if known else first_line(diagnosis.error)}"
+        summary = known.summary if known else first_line(diagnosis.error)
+        return f"{tensor(diagnosis.tensor)}: {summary}" if diagnosis.tensor != Tensor(None) else summary
     saved, changes = diagnosis.saved_by, diagnosis.mutations
     if diagnosis.kind == "leaf-view" and changes and changes[0].operation == "__setitem__":
         template = _LEAF_OR_VIEW
