@@ -30,8 +30,8 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 # -- parameters -------------------------------------------------------------------------------------------------------
 
-_taken: deque[tuple[Weak, int]] = deque(maxlen=64)
-"""A tensor of each `state_dict()`, and when it was taken."""
+_taken: deque[tuple[Weak, int, Weak]] = deque(maxlen=64)
+"""A tensor of each `state_dict()`, when it was taken, and whose it is."""
 
 
 def _make_state_dict(original: Any) -> Any:
@@ -41,7 +41,7 @@ def _make_state_dict(original: Any) -> Any:
         if not writes.is_traced() and not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
-                _taken.append((Weak(first), _next_number()))
+                _taken.append((Weak(first), _next_number(), Weak(self)))
         return made
 
     return state_dict
@@ -52,20 +52,24 @@ def _make_load_state_dict(original: Any) -> Any:
     def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         if not writes.is_traced() and hasattr(state_dict, "values"):
             held = {id(value) for value in state_dict.values()}
-            taken = next((moment for first, moment in reversed(_taken) if id(first()) in held), None)
+            taken = next(((moment, whose()) for first, moment, whose in reversed(_taken) if id(first()) in held), None)
             if taken is not None:
                 frame = _get_frame(1)
-                silent.guarded(lambda: _check_kept(self, state_dict, taken, frame))
+                silent.guarded(lambda: _check_kept(self, state_dict, *taken, frame))
                 verdict.raise_if_strict()
         return original(self, state_dict, *args, **kwargs)
 
     return load_state_dict
 
 
-def _check_kept(module: Any, kept: Any, taken: int, frame: FrameType) -> None:
+def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType) -> None:
     """The kept dict holds this module's own parameters, and they were stepped since: it kept nothing."""
     own = {names.storage_of(parameter) for parameter in module.parameters()}
-    if not any(isinstance(value, torch.Tensor) and names.storage_of(value) in own for value in kept.values()):
+    given = {names.storage_of(value) for value in kept.values() if isinstance(value, torch.Tensor)}
+    if not own & given:
+        return
+    if type(whose) is type(module) and whose is not module and own <= given:
+        _report_shared_network(module, own, frame)
         return
     places = frames_to_own_code(frame)
     call = sites.at_instruction(places[-1]).node if places else None
@@ -77,6 +81,19 @@ def _check_kept(module: Any, kept: Any, taken: int, frame: FrameType) -> None:
     mutations = _changes_of(own, taken)
     if mutations:
         verdict.tell("silent-other", Tensor(name), why, mutations, "Keep a copy: `copy.deepcopy(model.state_dict())`.")
+
+
+def _report_shared_network(module: Any, own: set[int | None], frame: FrameType) -> None:
+    mutations = _changes_of(own, -1)
+    if mutations:
+        stack = names.own_frames(None, frame)
+        name = next((name for one in stack for name, value in one.f_locals.items() if value is module), None)
+        why = (
+            "This network has the very parameters of the one whose state it is given (`copy.copy` copies references, "
+            "not parameters). The optimizer that steps one steps both, and loading the state does nothing."
+        )
+        remedy = "Give it parameters of its own: `copy.deepcopy(model)`."
+        verdict.tell("silent-other", Tensor(name), why, mutations, remedy)
 
 
 def _changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:

@@ -122,25 +122,27 @@ def _note_parameter(module: Any, name: str, parameter: Any) -> None:
     if not writes.is_traced() and _optimizers and parameter is not None:
         old = module._parameters.get(name)
         if old is not None and old is not parameter:
-            silent.guarded(functools.partial(_note_replaced, {name: old}, module, _get_frame(1)))
+            silent.guarded(functools.partial(_note_replaced, module, name, {"": old}, _get_frame(1)))
 
 
 def _note_module(module: Any, name: str, child: Any) -> None:
     if not writes.is_traced() and _optimizers and child is not None:
-        old = module._modules.get(name)
+        old, frame = module._modules.get(name), _get_frame(1)
         if old is not None and old is not child:
-            inner = {f"{name}.{path}": parameter for path, parameter in old.named_parameters()}
-            silent.guarded(functools.partial(_note_replaced, inner, module, _get_frame(1)))
+            silent.guarded(lambda: _note_replaced(module, name, dict(old.named_parameters()), frame))
 
 
-def _note_replaced(old: dict[str, Any], module: Any, frame: FrameType) -> None:
+def _note_replaced(module: Any, name: str, old: dict[str, Any], frame: FrameType) -> None:
+    """`old` are the parameters that stood under this name in the module."""
     places = frames_to_own_code(frame)
     if not places:
         return
     held = {id(parameter) for parameter in old.values()}
     known = [one for one in _optimizers.values() if any(id(parameter) in held for parameter in one.parameters())]
     if known:
-        _replaced.extend(_Replaced(Weak(one), Weak(module), name, places[-1]) for name, one in old.items())
+        for inner, one in old.items():
+            path = f"{name}.{inner}" if inner else name
+            _replaced.append(_Replaced(Weak(one), Weak(module), path, places[-1]))
         for one in known:
             one.left = _STEPS
             _watch(one)
@@ -154,23 +156,49 @@ def _watch(known: _Known) -> None:
     optimizer = known.optimizer()
     if optimizer is not None and not known.watching and hasattr(optimizer, "_optimizer_step_post_hooks"):
         known.watching = True
-        optimizer._optimizer_step_post_hooks[_OURS] = functools.partial(_stepped, known)
+        optimizer._optimizer_step_post_hooks[_OURS] = _StepHook(known)
 
 
 _OURS = -1
 """Our key among an optimizer's hooks; torch's own count from 0."""
 
 
-def _stepped(known: _Known, optimizer: Any, args: Any, kwargs: Any) -> None:
-    if writes.is_traced():
-        return
-    known.left -= 1
-    if known.left <= 0 and len(optimizer._optimizer_step_post_hooks) == 1:
-        # Torch is going through the hooks just now: another dict takes the place of this one.
-        optimizer._optimizer_step_post_hooks = type(optimizer._optimizer_step_post_hooks)()
-        known.watching = False
-    if known.left >= 0 and known.optimizer() is optimizer:
-        silent.guarded(functools.partial(_look, known, _get_frame(1)))
+class _StepHook:
+    """Called after a step. In a copy of the optimizer, or a pickle, it is a function that does nothing."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, known: _Known) -> None:
+        self._known = known
+
+    def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if writes.is_traced():
+            return
+        known = self._known
+        known.left -= 1
+        if known.left <= 0 and len(optimizer._optimizer_step_post_hooks) == 1:
+            # Torch is going through the hooks just now: another dict takes the place of this one.
+            optimizer._optimizer_step_post_hooks = type(optimizer._optimizer_step_post_hooks)()
+            known.watching = False
+        if known.left >= 0 and known.optimizer() is optimizer:
+            silent.guarded(functools.partial(_look, known, _get_frame(1)))
+
+    def __reduce__(self) -> Any:
+        return _get_nothing, ()
+
+
+def _get_nothing() -> Any:
+    return _do_nothing
+
+
+def _do_nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
+    pass
+
+
+def _watch_no_more() -> None:
+    for known in _optimizers.values():
+        getattr(known.optimizer(), "_optimizer_step_post_hooks", {}).pop(_OURS, None)
+    _optimizers.clear()
 
 
 class _Lost(NamedTuple):
@@ -349,6 +377,7 @@ def install() -> None:
     """Starts looking for lost gradients."""
     for forgotten in (_optimizers, _replaced, _lost, _shared):
         forgotten.clear()
+    writes.at_uninstall(_watch_no_more)
     hooks.prepend(torch.optim.Optimizer.add_param_group, "param_group", "self", _note_optimizer)
     writes.at_uninstall(modules.register_module_parameter_registration_hook(_note_parameter).remove)
     writes.at_uninstall(modules.register_module_module_registration_hook(_note_module).remove)

@@ -29,14 +29,11 @@ def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
         return None
     if not all(_whole_lines(code, one) for one in [write, *moved, backward]):
         return None
-    lines = [line for one in [*moved, backward] for line in code.lines[one.lineno - 1 : one.end_lineno]]
-    start = code.offset(write.lineno, 0)
-    edits = [Edit(start, start, "".join(f"{line}\n" for line in lines))]
-    for one in [*moved, backward]:
-        last = (one.end_lineno or 0) == len(code.lines)
-        begin, end = code.offset(one.lineno, 0), code.offset((one.end_lineno or 0) + 1, 0)
-        edits.append(Edit(begin - 1 if last else begin, end, ""))
-    return edits
+    first, last = write.lineno, backward.end_lineno or backward.lineno
+    numbers = [number for one in [*moved, backward] for number in range(one.lineno, (one.end_lineno or 0) + 1)]
+    order = [*numbers, *(number for number in range(first, last + 1) if number not in numbers)]
+    end = code.offset(last, len(code.lines[last - 1].encode()))
+    return [Edit(code.offset(first, 0), end, "\n".join(code.lines[number - 1] for number in order))]
 
 
 def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:

@@ -1,0 +1,166 @@
+"""Repairs of silent bugs: what is written, what is left alone, and that the repaired program computes what is right."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from outplace.repair.bug import Moment
+from outplace.repair.code import Code
+from outplace.repair.edits import apply
+from outplace.repair.forms import silent
+from outplace.repair.forms.backward_first import backward_first
+
+
+def moved(source: str) -> str | None:
+    """The source with the line `# backward` before the line `# write`; None where that is not offered."""
+    source = textwrap.dedent(source).lstrip("\n")
+    lines = source.splitlines()
+    write, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# write", "# backward"))
+    edits = backward_first(Code("a.py", source), Moment("a.py", write, backward, by_optimizer=False))
+    return None if edits is None else apply(source, edits)
+
+
+def test_the_backward_goes_first_with_what_it_needs():
+    source = """
+    for x in data:
+        loss = critic(gen(x)).mean()
+        for w in critic.parameters():
+            w.data.clamp_(-1, 1)  # write
+        opt.zero_grad()
+        scaled = loss * 2
+        print(critic(x))
+        scaled.backward()  # backward
+        opt.step()
+    """
+    assert moved(source) == textwrap.dedent("""
+    for x in data:
+        loss = critic(gen(x)).mean()
+        opt.zero_grad()
+        scaled = loss * 2
+        scaled.backward()  # backward
+        for w in critic.parameters():
+            w.data.clamp_(-1, 1)  # write
+        print(critic(x))
+        opt.step()
+    """).lstrip("\n")
+
+
+def test_a_backward_that_ends_the_file():
+    assert moved("loss = f(w)\nw.data.zero_()  # write\nloss.backward()  # backward") == (
+        "loss = f(w)\nloss.backward()  # backward\nw.data.zero_()  # write"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "loss = f(w)\nw.data -= 0.1 * w.grad  # write\nloss.backward()  # backward\n",
+        "def update():\n    w.data -= w.grad\n\n\nloss = f(w)\nupdate()  # write\nloss.backward()  # backward\n",
+        "loss = f(w)\nopt.step()  # write\nloss.backward()  # backward\n",
+        "old = w.data.zero_()  # write\nloss = f(w, old)\nloss.backward()  # backward\n",
+        "while True:\n    w.data.zero_()  # write\n    if done:\n        break\n    loss.backward()  # backward\n",
+        "loss.backward()  # backward\nw.data.zero_()  # write\n",
+        "w.data.zero_(); loss = f(w)  # write\nloss.backward()  # backward\n",
+    ],
+    ids=["takes a gradient", "in a function", "a step", "its result", "leaves the loop", "in order", "one line"],
+)
+def test_what_cannot_wait_stays(source):
+    assert moved(source) is None
+
+
+def changed(source: str) -> str | None:
+    code = Code("a.py", source)
+    edits = silent.changed_parameter(code, code.tree.body[-1])
+    return None if edits is None else apply(source, edits)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("w = nn.Parameter(w.data / 2)", "with torch.no_grad():\n    w.copy_(w.data / 2)"),
+        ("self.w = torch.nn.Parameter(new)", "with torch.no_grad():\n    self.w.copy_(new)"),
+        ("w = w.detach().clamp(0, 1).requires_grad_()", "with torch.no_grad():\n    w.copy_(w.detach().clamp(0, 1))"),
+        ("w = (w - 1).requires_grad_(True)", "with torch.no_grad():\n    w.copy_(w - 1)"),
+    ],
+)
+def test_a_parameter_is_changed_instead_of_replaced(before, after):
+    assert changed(f"import torch\n{before}\n") == f"import torch\n{after}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "w = nn.Parameter(v, requires_grad=False)",
+        "w = v.requires_grad_(False)",
+        "w = v.requires_grad_(trained)",
+        "w, v = nn.Parameter(v), w",
+        "w = u = nn.Parameter(v)",
+        "net[0] = nn.Parameter(v)",
+        "net.head = nn.Linear(3, 2)",
+    ],
+)
+def test_other_replacements_are_left(line):
+    assert changed(f"import torch\n{line}\n") is None
+
+
+def later(source: str, line: int) -> str | None:
+    code = Code("a.py", source)
+    edits = silent.optimizer_later(code, code.tree.body[-1], line)
+    return None if edits is None else apply(source, edits)
+
+
+def test_the_optimizer_is_made_after_the_last_layer():
+    source = "net = Net()\nopt = SGD(\n    net.parameters(),\n)\nx = 1\nnet.head = Linear()"
+    assert later(source, 2) == "net = Net()\nx = 1\nnet.head = Linear()\nopt = SGD(\n    net.parameters(),\n)"
+    assert later("opt = SGD(net.parameters())\nsched = Step(opt)\nnet.head = Linear()", 1) is None
+    assert later("net.head = Linear()\nopt = SGD(net.parameters())\nnet.head.bias.zero_()", 1) is None
+
+
+PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        (
+            "silent_ema_weights_swapped_in",
+            "prediction = model(x)",
+            "prediction = torch.func.functional_call(model, {n: p * 1 for n, p in model.named_parameters()}, (x,))",
+        ),
+        (
+            "silent_parameter_reassigned",
+            "self.weight = nn.Parameter(self.weight.data / self.weight.data.norm())",
+            "self.weight.data.div_(self.weight.data.norm())",
+        ),
+    ],
+)
+def test_a_run_repairs_it(tmp_path, name, wrong, right):
+    """The repaired program prints what a program prints that was written rightly by hand, in another way."""
+    source = (PROGRAMS / f"{name}.py").read_text()
+    assert wrong in source
+    case, by_hand = tmp_path / "case.py", tmp_path / "by_hand.py"
+    case.write_text(source)
+    by_hand.write_text(source.replace(wrong, right))
+    run(["-m", "outplace", "run", "--fix", "case.py"], tmp_path)
+    assert case.read_text() != source
+    assert run(["case.py"], tmp_path) == pytest.approx(run(["by_hand.py"], tmp_path), rel=1e-5)
+
+
+def run(command: list[str], folder: Path) -> list[float]:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    (found,) = re.findall(r"^RESULT (.*)$", done.stdout, re.MULTILINE)
+    return [float(number) for number in found.split()]
