@@ -193,7 +193,7 @@ def changed_parameter(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def _new_contents(value: ast.expr) -> ast.expr | None:
-    """What a new leaf is made from: `v` in `nn.Parameter(v)`, `v.requires_grad_()`, `v.clone().requires_grad_(True)`."""
+    """What a new leaf is made from: `v` in `nn.Parameter(v)` and in `v.requires_grad_()`."""
     if not isinstance(value, ast.Call):
         return None
     if ast.unparse(value.func).split(".")[-1] == "Parameter":
@@ -219,3 +219,10 @@ def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | 
     end = code.offset(last, len(code.lines[last - 1].encode()))
     lines = code.lines[made.lineno - 1 : made.end_lineno]
     return [Edit(start, stop, ""), Edit(end, end, "".join(f"\n{text}" for text in lines))]
+
+
+def deep_copies(code: Code) -> list[list[Edit]]:
+    """For each `copy.copy(x)`: a copy all the way down."""
+    called = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call)]
+    found = [node.func for node in called if ast.unparse(node.func) == f"{code.module_name('copy')}.copy"]
+    return [[code.replaced(function, f"{ast.unparse(function)[:-4]}deepcopy")] for function in found]
