@@ -36,17 +36,21 @@ def record(path: Path, arguments: Sequence[str] = ()) -> Recording:
 
     with _restored(), mock.patch.object(torch.autograd, "backward", watched), ledger:
         ledger.watch_modules()
+        ledger.watch_gradients()
         _exec(path.read_text(), path, arguments)
     return ledger.finish(ended=True)
 
 
 @contextlib.contextmanager
 def _restored() -> Iterator[None]:
-    made, called = torch.nn.Module.__init__, torch.nn.Module.__call__
+    owners = torch.nn.Module, torch.optim.Optimizer
+    made, called, cleared = torch.nn.Module.__init__, torch.nn.Module.__call__, [one.zero_grad for one in owners]
     try:
         yield
     finally:
         torch.nn.Module.__init__, torch.nn.Module.__call__ = made, called
+        for owner, clear in zip(owners, cleared, strict=True):
+            owner.zero_grad = clear
 
 
 def _exec(source: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import runpy
 import sys
@@ -25,6 +26,7 @@ def run(name: str, arguments: list[str]) -> None:
 
 
 def profiled_peak(name: str, arguments: list[str]) -> int:
+    gc.collect()  # memory from before that is freed meanwhile would be taken off
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run(name, arguments)
     found = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -114,3 +116,18 @@ def test_a_merged_result_takes_the_place_of_its_input():
     assert account.curve([Change(merged={1: 0})]).peak == 8000  # the last operation still needs two
     assert account.curve([Change(merged={1: 0}), Change(merged={2: 1})]).peak == 4000
     assert account.curve([Change(lives={0: (0, 0)})]).values[1] == 4000
+
+
+def test_a_program_keeps_the_names_it_has_asked_for():
+    """A frame has one dictionary of its names, and whoever asks for it is handed that very one."""
+    kept = {}
+
+    def work():
+        size = 1000
+        names = locals()
+        big = torch.ones(size).neg()
+        kept.update(names)
+        return big
+
+    recorded(work)
+    assert kept["size"] == 1000

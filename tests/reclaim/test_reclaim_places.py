@@ -234,6 +234,49 @@ NEVER = {
             return y.sum() + h.mean()
         forward(x).backward()
         """,
+    "a forward hook has kept it": """
+        seen = {}
+        def keep(module, given, result):
+            seen["first"] = result.detach()
+        net = nn.Sequential(nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 1))
+        net[0].register_forward_hook(keep)
+        net(x).sum().backward()
+        print(seen["first"].min().item())
+        """,
+    "a conversion hands out its input when there is nothing to convert": """
+        def scaled(h):
+            y = h.float()
+            y = y * 0.5
+            return y
+        def forward(x):
+            h = x.to(w.dtype) @ w
+            return scaled(h).sum() + h.mean()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            forward(x).backward()
+        print(forward(x).item())
+        """,
+    "so does a layout": """
+        def forward(x, turned):
+            h = x @ w
+            y = h.t().contiguous() if turned else h.contiguous()
+            y = y * 2
+            return y.sum() + h.mean()
+        forward(x, True).backward()
+        print(forward(x, False).item())
+        """,
+    "an option hands out what a module's input was": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.act = nn.Linear(64, 64), nn.Identity(), nn.LeakyReLU()
+            def forward(self, x, features=False):
+                h = self.first(x)
+                y = self.act(self.norm(h))
+                return (y.sum(), h.sum()) if features else y.sum()
+        net = Net()
+        net(x).backward()
+        print([one.item() for one in net(x, True)])
+        """,
     "a numpy array lies over it": """
         def forward(x):
             h = x * 2

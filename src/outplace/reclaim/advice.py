@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outplace.reclaim.gradients import Gradients
 from outplace.reclaim.hints import Hints
 from outplace.reclaim.keepers import Keepers
 from outplace.reclaim.recording import Recording
@@ -17,7 +18,8 @@ from outplace.repair.files import Files
 LEAST_SHARE = 0.001
 """What saves less than this share of the peak does not pay."""
 LEAST_SHARE_OF_A_LINE = 0.01
-"""What adds a line to the program (`del x`) has to pay more."""
+"""What adds or moves a line of the program has to pay more."""
+_LINES = ("del", "zero-grad")
 
 
 @dataclass
@@ -40,10 +42,11 @@ def advise(recording: Recording, files: Files) -> Advice:
     """All suggestions, the one that saves most first."""
     account = Account(recording)
     before = account.curve()
-    possible = [*Reuses(recording, files).suggestions(), *Keepers(recording, files).suggestions()]
-    value(account, before, possible)
+    kinds = (Reuses(recording, files), Keepers(recording, files), Gradients(recording, files))
+    possible = [one for kind in kinds for one in kind.suggestions()]
     hints = list(Hints(recording, files).suggestions())
-    value(account, before, hints)
+    for one in (*possible, *hints):
+        one.alone = before.peak - account.curve([one.change]).peak
     compatible = _compatible(files, sorted(possible, key=lambda one: -one.alone))
     needed = _needed(account, before, compatible)
     value(account, before, needed)
@@ -54,14 +57,21 @@ def advise(recording: Recording, files: Files) -> Advice:
 
 def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Those without which the peak would be higher: of two that free the same memory, one is enough."""
-    kept = list(suggestions)
-    lowest = account.curve([one.change for one in kept]).peak
-    for one in sorted(kept, key=lambda one: (one.kind != "del", one.alone)):
+    lines = [one for one in suggestions if one.kind in _LINES]
+    kept = _thinned(account, list(suggestions), lines, before.peak * LEAST_SHARE_OF_A_LINE)
+    return _thinned(account, kept, kept, before.peak * LEAST_SHARE)
+
+
+def _thinned(
+    account: Account, kept: list[Suggestion], candidates: Sequence[Suggestion], bytes_to_spare: float
+) -> list[Suggestion]:
+    """Leaves out candidates, the least first, as long as the peak does not rise by more than can be spared in all."""
+    lowest = now = account.curve([one.change for one in kept]).peak
+    for one in sorted(candidates, key=lambda one: one.alone):
         rest = [other for other in kept if other is not one]
-        share = LEAST_SHARE_OF_A_LINE if one.kind == "del" else LEAST_SHARE
-        higher = account.curve([other.change for other in rest]).peak - lowest
-        if higher <= before.peak * share:
-            kept = rest
+        without = account.curve([other.change for other in rest]).peak
+        if without <= now or without - lowest <= bytes_to_spare:
+            kept, now = rest, without
     return kept
 
 

@@ -78,18 +78,23 @@ def by_line(
 ) -> list[dict[str, Any]]:
     """What was alive at a moment, by the line that made it, largest first; `moved` has other numbers for lines."""
     totals: dict[tuple[str | None, int | None, str], int] = {}
-    for number in account.alive_at(moment):
-        maker = recording.storages[number].maker
+
+    def add(maker: int | None, nbytes: int, inside: bool = False) -> None:
         key: tuple[str | None, int | None, str] = (None, None, "made before it was seen")
         if maker is not None:
             operation = recording.operations[maker]
             place = recording.places[operation.place]
-            key = (None, None, operation.name)
+            name = f"inside {operation.name}" if inside else operation.name.removesuffix("_")
+            key = (None, None, name)
             if place:
                 file, line = place[0][:2]
-                line = (moved or {}).get(file, {}).get(line, line)
-                key = (under_cwd(file), line, operation.name.removesuffix("_"))
-        totals[key] = totals.get(key, 0) + account.nbytes(number)
+                key = (under_cwd(file), (moved or {}).get(file, {}).get(line, line), name)
+        totals[key] = totals.get(key, 0) + nbytes
+
+    for number in account.alive_at(moment):
+        add(recording.storages[number].maker, account.nbytes(number))
+    if recording.operations and recording.operations[moment].workspace:
+        add(moment, recording.operations[moment].workspace, inside=True)
     ranked = sorted(totals.items(), key=lambda item: -item[1])
     return [{"file": file, "line": line, "operation": name, "bytes": size} for (file, line, name), size in ranked]
 

@@ -21,10 +21,11 @@ class Hints:
     def __init__(self, recording: Recording, files: Files) -> None:
         self._recording = recording
         self._ran: dict[ast.AST, tuple[Code, list[int]]] = {}
-        """The expressions of the user's code, and the operations that each of them has run."""
+        """The expressions of the user's code, and the operations by which each of them has made something new."""
         for number, operation in enumerate(recording.operations):
             place = recording.places[operation.place]
-            if operation.backward or not place or (found := node_at(files, place[0])) is None:
+            made = operation.outputs and recording.storages[operation.outputs[0].storage].maker == number
+            if operation.backward or not made or not place or (found := node_at(files, place[0])) is None:
                 continue
             self._ran.setdefault(found[1], (found[0], []))[1].append(number)
 

@@ -46,31 +46,45 @@ class Keepers:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _names(self) -> Iterator[Suggestion]:
-        """A name that stands for a large tensor at a time when it is not used any more."""
-        groups: dict[tuple[str, str, str], list[Held]] = {}
+        """Names that stand for large tensors at a time when they are not used any more; one `del` for each place."""
+        groups: dict[tuple[str, int, str], list[Held]] = {}
         for held in self._recording.held:
             file = self._recording.places[held.place][0][0]
             groups.setdefault((file, held.function, held.name), []).append(held)
+        places: dict[ast.stmt, tuple[Code, ast.stmt, dict[str, dict[int, Life]]]] = {}
         for (_, _, name), uses in groups.items():
             lives = self._idle(uses)
             found = node_at(self._files, self._recording.places[uses[0].place][0]) if lives else None
             place = _last_use(found[0], found[1], name) if found is not None else None
-            if not lives or found is None or place is None:
-                continue
-            code, (block, index) = found[0], place
-            last = block[index]
-            edit = code.before(block[index + 1], f"del {name}") if index + 1 < len(block) else None
+            if found is not None and place is not None and place[1] + 1 < len(place[0]):
+                block, index = place
+                ended = {
+                    number: (born, self._end(found[0], block[index], last)) for number, (born, last) in lives.items()
+                }
+                places.setdefault(block[index + 1], (found[0], block[index], {}))[2][name] = ended
+        for following, (code, last, names) in places.items():
+            edit = code.before(following, f"del {', '.join(names)}")
             if edit is None:
                 continue
+            are, them = ("is", "it") if len(names) == 1 else ("are", "them")
             yield Suggestion(
                 "del",
                 site_of(code, last),
                 _first_line(code, last),
-                f"del {name}",
-                f"{name} is not used after this line, and no node of the graph keeps it",
+                f"del {', '.join(names)}",
+                f"{' and '.join(names)} {are} not used after this line, and no node of the graph keeps {them}",
                 {code.path: (edit,)},
-                Change(lives=lives),
+                Change(lives={number: life for lives in names.values() for number, life in lives.items()}),
             )
+
+    def _end(self, code: Code, statement: ast.stmt, number: int) -> int:
+        """The last operation of a statement's run that has come as far as this operation."""
+        lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+        for following in range(number + 1, len(self._recording.operations)):
+            place = self._recording.places[self._recording.operations[following].place]
+            if not any(file == code.path and line in lines for file, line, *_ in place):
+                return following - 1
+        return self._recording.last
 
     def _idle(self, uses: list[Held]) -> dict[int, Life]:
         """The shorter lives of what the name held when nobody needed it any more; empty where it always was needed."""
@@ -117,13 +131,21 @@ class Keepers:
         return any(later > number for node in self._recording.backwards[number].nodes for later in self._visited[node])
 
     def _freed(self, backward: Backward) -> dict[int, Life]:
+        """Lives that end when the last node that keeps the storage has been gone through."""
         nodes = set(backward.nodes)
+        left = {
+            operation.node: number
+            for number, operation in enumerate(self._recording.operations[: backward.ended + 1])
+            if operation.backward
+        }
         lives: dict[int, Life] = {}
         for saved in self._recording.saved:
             storage = self._recording.storages[saved.storage]
             others = {one.node for one in self._recording.savers[saved.storage]} - nodes
             if saved.node in nodes and not others and storage.maker is not None:
-                lives[saved.storage] = (storage.born, max(backward.ended, self._last_read(saved.storage)))
+                keepers = (one.node for one in self._recording.savers[saved.storage])
+                ended = max(left.get(node, backward.ended) for node in keepers)
+                lives[saved.storage] = (storage.born, max(ended, self._last_read(saved.storage)))
         return lives
 
     def _totals(self) -> Iterator[Suggestion]:
@@ -144,12 +166,7 @@ class Keepers:
             edits = (
                 [Edit(last, last, ".detach()")] if plain else [Edit(first, first, "("), Edit(last, last, ").detach()")]
             )
-            lives: dict[int, Life] = {}
-            for one in sums:
-                for number in one.storages:
-                    storage = self._recording.storages[number]
-                    if storage.maker is not None:
-                        lives[number] = (storage.born, max(self._last_read(number), one.operation))
+            lives = self._until_let_go(sums, named=isinstance(value, ast.Name))
             before = code.segment(statement)
             start = code.span(statement)[0]
             whole = apply(before, [Edit(one.start - start, one.end - start, one.text) for one in edits])
@@ -163,6 +180,19 @@ class Keepers:
                 {code.path: tuple(edits)},
                 Change(lives=lives),
             )
+
+    def _until_let_go(self, sums: list[Sum], named: bool) -> dict[int, Life]:
+        """What a sum no longer keeps goes at once; where a name stands for what was added, when that is bound anew."""
+        lives: dict[int, Life] = {}
+        for one, following in zip(sums, [*sums[1:], None], strict=True):
+            end = one.operation
+            if named:
+                end = following.operation - 1 if following is not None else self._recording.last
+            for number in one.storages:
+                storage = self._recording.storages[number]
+                if storage.maker is not None:
+                    lives[number] = (storage.born, max(self._last_read(number), end))
+        return lives
 
     def _is_for_backward(self, one: Sum) -> bool:
         """Did, or may, a backward start from the total?"""

@@ -20,11 +20,14 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from outplace.reclaim.recording import (
+    LEAST_BYTES,
     Backward,
     Call,
+    Clearing,
     Held,
     Instruction,
     Module,
@@ -47,6 +50,9 @@ _HIGHER = 1.01
 """Names are looked at again when so much more memory is in use than the last time."""
 _SITE = "_outplace_made_at"
 """The attribute in which a module carries the place where it was made; copies of it carry it too."""
+
+_SEES_NAMES = {"locals", "vars", "dir", "eval", "exec"}
+"""Functions that may have handed out the very dictionary of a frame's names, which is not ours to clear then."""
 
 CUDA_ROUNDS_TO = 512
 LARGEST_SLACK = 1 << 20
@@ -232,6 +238,25 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
         torch.nn.Module.__call__ = called
 
+    def watch_gradients(self) -> None:
+        """Notes when gradients are let go of."""
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            owner.zero_grad = self._watched_clearing(owner.zero_grad)
+
+    def _watched_clearing(self, clear: Any) -> Any:
+        @functools.wraps(clear)
+        def cleared(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.on:
+                return clear(owner, *args, **kwargs)
+            before = {self._storage(p.grad) for p in _parameters(owner) if p.grad is not None and _has_storage(p.grad)}
+            result = clear(owner, *args, **kwargs)
+            after = {self._storage(p.grad) for p in _parameters(owner) if p.grad is not None and _has_storage(p.grad)}
+            place = self._place(sys._getframe(1))
+            self.recording.clearings.append(Clearing(place, self._now + 1, sorted(before - after)))
+            return result
+
+        return cleared
+
     def _module(self, module: Any) -> int:
         owner = self._callers[-1] if self._callers else None
         held = owner._modules.items() if owner is not None else ()
@@ -292,20 +317,20 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     def _names(self, frame: FrameType | None) -> None:
         while frame is not None:
             code = frame.f_code
-            if own_files[code.co_filename]:
+            if own_files[code.co_filename] and _SEES_NAMES.isdisjoint(code.co_names):
                 own = bool(code.co_flags & inspect.CO_OPTIMIZED)
                 names = frame.f_locals
                 place = self._place(frame)
                 for name, value in list(names.items()):
                     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                        self._name(place, code.co_name if own else "<module>", name, value)
+                        self._name(place, code.co_firstlineno if own else 0, name, value)
                 value = None
                 if own and type(names) is dict:  # a snapshot that the frame would keep, and with it the tensors
                     names.clear()
             frame = frame.f_back
 
-    def _name(self, place: int, function: str, name: str, value: Any) -> None:
-        if _has_storage(value):
+    def _name(self, place: int, function: int, name: str, value: Any) -> None:
+        if _has_storage(value) and value.untyped_storage().nbytes() >= LEAST_BYTES:
             self.recording.held.append(Held(place, function, name, self._storage(value), self._now + 1))
 
     def finish(self, ended: bool) -> Recording:
@@ -321,6 +346,14 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         }
         recording.device = max(sizes, key=lambda device: sizes[device])
         return recording
+
+
+def _parameters(owner: Any) -> Iterator[Any]:
+    """Those of a module or of an optimizer."""
+    if isinstance(owner, torch.nn.Module):
+        yield from owner.parameters()
+    else:
+        yield from (parameter for group in owner.param_groups for parameter in group["params"])
 
 
 def rounded(storage: Storage) -> int:
@@ -340,6 +373,9 @@ def _is_running_total(instruction: Instruction) -> bool:
 
 
 def _has_storage(tensor: Any) -> bool:
+    """Is it memory with a shape, and not a shell around other tensors, or a parameter that has no size yet?"""
+    if is_lazy(tensor) or is_traceable_wrapper_subclass(tensor) or tensor.is_nested:
+        return False
     plain = tensor.layout == torch.strided and tensor.device.type != "meta"
     return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,26 +16,35 @@ from outplace.reclaim.table import size
 from outplace.reclaim.timeline import Account
 from outplace.report.html import Section
 
-WIDTH, HEIGHT = 900, 260
-_LEFT, _BOTTOM, _TOP = 76, 28, 14
+WIDTH, HEIGHT = 900, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 8, 40, 26
 _POINTS = 450
+_MOST_TICKS = 5
+_LEAST_STEP = 60
+"""Steps that are drawn nearer to each other than this are not named."""
 _LINES = 12
-_BAR = 20
+_BAR = 11
+_ROW = 48
 
 _STYLE = Markup("""<style>
-.reclaim svg { width: 100%; height: auto; }
+.reclaim .wide { overflow-x: auto; }
+.reclaim svg { width: 100%; min-width: 640px; height: auto; display: block; }
 .reclaim text { font: 12px var(--sans); fill: var(--soft); }
 .reclaim .code { font-family: var(--mono); fill: var(--ink); }
 .reclaim .before { fill: none; stroke: var(--overwritten); stroke-width: 1.5; }
 .reclaim .after { fill: none; stroke: var(--good); stroke-width: 1.5; }
+.reclaim .area-before { fill: var(--overwritten); fill-opacity: .1; }
+.reclaim .area-after { fill: var(--good); fill-opacity: .16; }
 .reclaim .back { fill: var(--node-tint); }
 .reclaim .grid { stroke: var(--rule); }
+.reclaim .step { stroke: var(--soft); stroke-dasharray: 2 4; }
 .reclaim .bar-before { fill: var(--overwritten); }
 .reclaim .bar-after { fill: var(--good); }
+.reclaim .peak { font-weight: 600; fill: var(--ink); }
 .reclaim table { border-collapse: collapse; width: 100%; font-size: 14px; }
-.reclaim th, .reclaim td { text-align: left; vertical-align: top; padding: 6px 10px 6px 0; }
+.reclaim th, .reclaim td { text-align: left; vertical-align: top; padding: 6px 14px 6px 0; }
+.reclaim th.number, .reclaim td.number { text-align: right; white-space: nowrap; }
 .reclaim tr + tr td { border-top: 1px solid var(--rule); }
-.reclaim td.number { text-align: right; white-space: nowrap; }
 .reclaim td code { white-space: pre-wrap; }
 .reclaim del { color: var(--overwritten); text-decoration: none; }
 .reclaim ins { color: var(--good); text-decoration: none; }
@@ -46,7 +56,7 @@ def section(outcome: Outcome, data: dict[str, Any]) -> Section:
     assert outcome.advice is not None and outcome.first.recording is not None
     peak = data["peak"]
     parts = [_STYLE, Markup("<div class='reclaim'>"), _summary(data), _timeline(outcome)]
-    parts += [_suggestions(data["suggestions"]), _bars(outcome), Markup("</div>")]
+    parts += [_suggestions(data["suggestions"]), _hints(data["hints"]), _bars(outcome), Markup("</div>")]
     title = f"Peak memory: {size(peak['before'])}"
     if peak["after"] is not None:
         title += f" before, {size(peak['after'])} after"
@@ -56,7 +66,10 @@ def section(outcome: Outcome, data: dict[str, Any]) -> Section:
 def _summary(data: dict[str, Any]) -> Markup:
     at, proof = data["peak"]["at"], data["proof"]
     where = f"{at['file']}:{at['line']} ({at['operation']})" if at and at["file"] else "no line of the program's own"
-    text = f"The most memory is in use at {where}, on {data['device']}. "
+    text = (
+        f"The most memory is in use at {where}, on {data['device']}: {size(data['peak']['activations_before'])} of it "
+    )
+    text += f"are activations, {size(data['peak']['kept_for_backward'])} of them kept for the backward. "
     if proof["done"]:
         text += f"With the changes below the losses and gradients of {proof['gradients']} backwards "
         text += f"and the parameters after {proof['parameters']} steps are the same, bit for bit."
@@ -71,36 +84,76 @@ def _summary(data: dict[str, Any]) -> Markup:
 
 
 def _timeline(outcome: Outcome) -> Markup:
-    assert outcome.first.recording is not None and outcome.advice is not None
-    before = outcome.advice.before.values
-    after = None
-    if outcome.after is not None and outcome.after.recording is not None:
-        after = Account(outcome.after.recording).curve().values
-    top, count = max(before) or 1, len(before)
-    marks = _marks(outcome.first.recording)
-    rows = [Markup("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>").format(WIDTH, HEIGHT, "Memory over time")]
-    rows += _backwards(outcome.first.recording, count)
-    for part in (0, 0.25, 0.5, 0.75, 1):
-        y = _y(part * top, top)
-        rows.append(Markup("<line class='grid' x1='{}' x2='{}' y1='{}' y2='{}'/>").format(_LEFT, WIDTH, y, y))
-        label = Markup("<text x='{}' y='{}' text-anchor='end'>{}</text>")
-        rows.append(label.format(_LEFT - 8, y + 4, size(part * top)))
-    rows.append(_line(before, [float(number) for number in range(count)], count, top, "before"))
-    if after is not None and outcome.after is not None and outcome.after.recording is not None:
-        rows.append(_line(after, _moments(_marks(outcome.after.recording), marks), count, top, "after"))
-    words = "red: as it is" + ("; green: with the changes" if after is not None else "")
-    label = Markup("<text x='{}' y='{}'>{}</text>")
-    rows.append(label.format(_LEFT, HEIGHT - 8, f"operations, in the order they ran; shaded: backward; {words}"))
-    rows.append(Markup("</svg>"))
+    first, advice = outcome.first.recording, outcome.advice
+    assert first is not None and advice is not None
+    before, count = advice.before.values, len(advice.before.values)
+    top = max(before) or 1
+    rows = [Markup("<div class='wide'><svg viewBox='0 0 {} {}' role='img' aria-label='{}'>")]
+    rows[0] = rows[0].format(WIDTH, HEIGHT, "Memory over time")
+    rows += _backwards(first, count)
+    rows += [_tick(value, top) for value in _ticks(top)]
+    rows += _steps(first, count)
+    rows += _curve(before, [float(number) for number in range(count)], count, top, "before")
+    changed = outcome.after.recording if outcome.after is not None else None
+    if changed is not None:
+        after = Account(changed).curve().values
+        rows += _curve(after, _moments(_marks(changed), _marks(first)), count, top, "after")
+    rows += _legend(changed is not None)
+    rows.append(Markup("</svg></div>"))
     return Markup("\n").join(rows)
 
 
 def _backwards(recording: Recording, count: int) -> list[Markup]:
-    scale = (WIDTH - _LEFT) / max(count, 1)
     shade = Markup("<rect class='back' x='{:.1f}' y='{}' width='{:.1f}' height='{}'/>")
     height = HEIGHT - _TOP - _BOTTOM
-    found = recording.backwards[:200]
-    return [shade.format(_LEFT + b.began * scale, _TOP, max((b.ended - b.began) * scale, 1), height) for b in found]
+    return [
+        shade.format(_x(one.began, count), _TOP, max(_x(one.ended, count) - _x(one.began, count), 1), height)
+        for one in recording.backwards[:200]
+    ]
+
+
+def _ticks(top: int) -> list[float]:
+    """Round figures from nothing up to the peak."""
+    unit = 1024 ** min(int(math.log(max(top, 1), 1024)), 3)
+    rough = top / unit / _MOST_TICKS
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough) * unit
+    return [number * step for number in range(int(top / step) + 1)]
+
+
+def _tick(value: float, top: int) -> Markup:
+    y = _y(value, top)
+    line = Markup("<line class='grid' x1='{}' x2='{}' y1='{}' y2='{}'/>").format(_LEFT, WIDTH - _RIGHT, y, y)
+    return line + Markup("<text x='{}' y='{}' text-anchor='end'>{}</text>").format(_LEFT - 8, y + 4, size(value))
+
+
+def _steps(recording: Recording, count: int) -> list[Markup]:
+    """Where an optimizer had stepped."""
+    mark = Markup("<line class='step' x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}'/>")
+    name = Markup("<text x='{:.1f}' y='{}' text-anchor='end'>step {}</text>")
+    rows: list[Markup] = []
+    last = -math.inf
+    for number, moment in enumerate(recording.steps, 1):
+        x = _x(moment + 1, count)
+        rows.append(mark.format(x, _TOP, HEIGHT - _BOTTOM))
+        if x - last >= _LEAST_STEP:
+            rows.append(name.format(x, HEIGHT - _BOTTOM + 16, number))
+            last = x
+    return rows if len(recording.steps) <= _POINTS else []
+
+
+def _legend(changed: bool) -> list[Markup]:
+    swatch = Markup("<rect class='{}' x='{}' y='8' width='14' height='10' rx='2'/><text x='{}' y='17'>{}</text>")
+    entries = [("bar-before", "as it is")] + ([("bar-after", "with the changes")] if changed else [])
+    entries.append(("back", "backward"))
+    places = [_LEFT + 140 * number for number in range(len(entries))]
+    rows = [swatch.format(kind, x, x + 20, words) for (kind, words), x in zip(entries, places, strict=True)]
+    label = Markup("<text x='{}' y='17' text-anchor='end'>{}</text>")
+    return [*rows, label.format(WIDTH - _RIGHT, "operations in the order they ran")]
+
+
+def _x(moment: float, count: int) -> float:
+    return _LEFT + (WIDTH - _LEFT - _RIGHT) * moment / max(count, 1)
 
 
 def _y(value: float, top: int) -> float:
@@ -123,13 +176,24 @@ def _moments(own: list[int], other: list[int]) -> list[float]:
     return found
 
 
-def _line(values: Sequence[int], moments: Sequence[float], count: int, top: int, kind: str) -> Markup:
-    """The highest of each stretch: a peak is never smoothed away."""
+def _curve(values: Sequence[int], moments: Sequence[float], count: int, top: int, kind: str) -> list[Markup]:
+    """The highest of each stretch, so that a peak is never smoothed away; the peak by its figure."""
     width = max(1, -(-len(values) // _POINTS))
-    scale = (WIDTH - _LEFT) / max(count, 1)
     heights = [(moments[start], max(values[start : start + width])) for start in range(0, len(moments), width)]
-    points = " ".join(f"{_LEFT + moment * scale:.1f},{_y(height, top)}" for moment, height in heights)
-    return Markup("<polyline class='{}' points='{}'/>").format(kind, points)
+    points = [f"{_x(moment, count):.1f},{_y(height, top)}" for moment, height in heights]
+    ground = _y(0, top)
+    area = [f"{_x(heights[0][0], count):.1f},{ground}", *points, f"{_x(heights[-1][0], count):.1f},{ground}"]
+    moment, peak = max(heights, key=lambda point: point[1])
+    x, y = _x(moment, count), _y(peak, top)
+    anchor = "end" if x > WIDTH * 0.8 else "start"
+    return [
+        Markup("<polygon class='area-{}' points='{}'/>").format(kind, " ".join(area)),
+        Markup("<polyline class='{}' points='{}'/>").format(kind, " ".join(points)),
+        Markup("<circle class='bar-{}' cx='{:.1f}' cy='{}' r='3.5'/>").format(kind, x, y),
+        Markup("<text class='peak' x='{:.1f}' y='{}' text-anchor='{}'>{}</text>").format(
+            x + (-6 if anchor == "end" else 6), y - 5, anchor, size(peak)
+        ),
+    ]
 
 
 # -- by line ----------------------------------------------------------------------------------------------------------
@@ -146,24 +210,27 @@ def _bars(outcome: Outcome) -> Markup:
             {path: _old_lines(outcome.originals[path], new) for path, new in outcome.texts.items()},
         )
     names = sorted(before, key=lambda name: -before[name])[:_LINES]
-    most = max(before.values(), default=1)
-    height = (2 * _BAR + 14) * len(names) + 8
+    most = max((*before.values(), *(after or {}).values()), default=1)
+    row = _ROW if after is not None else _ROW - _BAR - 1
+    height = row * len(names) + 8
     rows = [Markup("<h3>Alive at the peak, by the line that made it</h3>")]
-    rows.append(Markup("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>").format(WIDTH, height, "By line"))
+    svg = Markup("<div class='wide'><svg viewBox='0 0 {} {}' role='img' aria-label='{}'>")
+    rows.append(svg.format(WIDTH, height, "By line"))
     for number, name in enumerate(names):
-        y = (2 * _BAR + 14) * number + 14
+        y = row * number + 14
         rows.append(Markup("<text class='code' x='0' y='{}'>{}</text>").format(y, name))
         rows.append(_bar("bar-before", before[name], most, y + 6))
         if after is not None:
-            rows.append(_bar("bar-after", after.get(name, 0), most, y + 18))
-    rows.append(Markup("</svg>"))
+            rows.append(_bar("bar-after", after.get(name, 0), most, y + 7 + _BAR))
+    rows.append(Markup("</svg></div>"))
     return Markup("\n").join(rows)
 
 
 def _bar(kind: str, value: int, most: int, y: int) -> Markup:
     width = (WIDTH - 120) * value / most
-    bar = Markup("<rect class='{}' x='0' y='{}' width='{:.1f}' height='9' rx='2'/>").format(kind, y, max(width, 1))
-    return bar + Markup("<text x='{:.1f}' y='{}'>{}</text>").format(width + 6, y + 9, size(value))
+    bar = Markup("<rect class='{}' x='0' y='{}' width='{:.1f}' height='{}' rx='2'/>")
+    bar = bar.format(kind, y, max(width, 1), _BAR)
+    return bar + Markup("<text x='{:.1f}' y='{}'>{}</text>").format(width + 6, y + 10, size(value))
 
 
 def _totals(recording: Recording, moved: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
@@ -187,7 +254,10 @@ def _old_lines(before: str, after: str) -> dict[int, int]:
 def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
     if not suggestions:
         return Markup("")
-    head = Markup("<table><tr><th>line</th><th>change</th><th>saves</th><th>of the peak</th><th>safe because</th></tr>")
+    head = Markup(
+        "<table><tr><th>line</th><th>change</th><th class='number'>saves</th><th class='number'>of the peak</th>"
+        "<th>safe because</th></tr>"
+    )
     row = Markup(
         "<tr><td><code>{}:{}</code></td><td><code><del>{}</del>\n<ins>{}</ins></code></td>"
         "<td class='number'>{}</td><td class='number'>{}</td><td>{}</td></tr>"
@@ -205,3 +275,15 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
         for one in suggestions
     ]
     return Markup("\n").join([head, *rows, Markup("</table>")])
+
+
+def _hints(hints: Sequence[dict[str, Any]]) -> Markup:
+    """Advice that nothing can be proved for."""
+    text = Markup("<p><code>{}:{}</code>: <code>{}</code> could be <code>{}</code> ({} less at the peak): {}.</p>")
+    rows = [
+        text.format(
+            one["site"]["file"], one["site"]["line"], one["before"], one["after"], size(one["saves"]), one["because"]
+        )
+        for one in hints
+    ]
+    return Markup("\n").join(rows)

@@ -81,6 +81,7 @@ class _Probe:
 
             self._ledger = Ledger()
             self._ledger.watch_modules()
+            self._ledger.watch_gradients()
             self._ledger.__enter__()
 
     def _watched(self, function: Any) -> Any:

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 Instruction = tuple[str, int, int, int, int]
 """An expression of the user's own code: file, line, end line, column, end column (columns in UTF-8 bytes)."""
 
+LEAST_BYTES = 1024
+"""Tensors that are smaller are not worth a line."""
+
 
 @dataclass
 class Storage:
@@ -117,7 +120,8 @@ class Held:
     """A name of the user's code that stood for a storage when a backward began, or memory had grown to a new height."""
 
     place: int
-    function: str
+    function: int
+    """The line where the function begins that has the name."""
     name: str
     storage: int
     moment: int
@@ -145,6 +149,16 @@ class Sum:
     storages: list[int]
 
 
+@dataclass(frozen=True)
+class Clearing:
+    """A call of `zero_grad`: the storages of the gradients it let go of."""
+
+    place: int
+    moment: int
+    """The operation that came next."""
+    storages: list[int]
+
+
 @dataclass
 class Recording:
     """A program's memory over a few steps."""
@@ -158,6 +172,7 @@ class Recording:
     held: list[Held] = field(default_factory=list)
     backwards: list[Backward] = field(default_factory=list)
     sums: list[Sum] = field(default_factory=list)
+    clearings: list[Clearing] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     """The moments when an optimizer had stepped."""
     files: list[str] = field(default_factory=list)
@@ -199,13 +214,23 @@ class Recording:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
+_KINDS: dict[str, Any] = {
+    "modules": Module,
+    "saved": Saved,
+    "held": Held,
+    "backwards": Backward,
+    "sums": Sum,
+    "clearings": Clearing,
+}
+
+
 def read(path: Path) -> Recording:
     """What a process has left."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     data["storages"] = [Storage(**one) for one in data["storages"]]
     data["operations"] = [_operation(one) for one in data["operations"]]
     data["places"] = [tuple((str(i[0]), *map(int, i[1:])) for i in place) for place in data["places"]]
-    for name, kind in (("modules", Module), ("saved", Saved), ("held", Held), ("backwards", Backward), ("sums", Sum)):
+    for name, kind in _KINDS.items():
         data[name] = [kind(**one) for one in data[name]]
     return Recording(**data)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from outplace.knowledge.ops import lookup
 from outplace.reclaim import forms
 from outplace.reclaim.holders import made_for_good, may_overwrite, node_at, site_of
-from outplace.reclaim.recording import Instruction, Operation, Recording, Tensor
+from outplace.reclaim.recording import LEAST_BYTES, Instruction, Operation, Recording, Tensor
 from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.timeline import Change
 from outplace.repair.code import Code
@@ -22,10 +22,6 @@ BY_RESULT = {"leaky_relu"}
 
 `elu_` and its kin do so too, but compute it in another way and round otherwise.
 """
-
-
-LEAST_BYTES = 1024
-"""Results that are always smaller are not worth a line."""
 
 
 @dataclass(frozen=True)
