@@ -212,6 +212,23 @@ def test_a_write_through_an_expression_is_still_seen(fixed, write):
     assert verdict(source, fixed(source)) in ("mended", "left")
 
 
+PARTS = {
+    "first, *rest = torch.exp(x * w).unbind(0)\nrest[0].mul_(2)": "rest[0] = rest[0].mul(2)\n",
+    "rest = torch.exp(x * w).unbind(0)\nrest[0].mul_(2)": None,
+    "rest = torch.exp(x), torch.exp(w)\nrest[0].mul_(2)": None,
+    "held = [torch.exp(x), torch.exp(w)]\nfirst, *rest = held\nrest[0].mul_(2)\nrest.append(held[1])": None,
+}
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_what_is_no_tensor_is_not_cloned(fixed, parts):
+    source = program(f"\n{parts}\nloss = sum(one.sum() for one in rest)\n")
+    text = fixed(source)
+    assert "rest = rest.clone()" not in text
+    assert PARTS[parts] is None or PARTS[parts] in text
+    assert not verdict(source, text).startswith("HARMED")
+
+
 def test_names_under_which_a_tensor_is_known_keep_what_they_hold(fixed):
     source = program(
         """

@@ -46,13 +46,17 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
 _PARTING = ("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "split_with_sizes")
 
 
+def is_parting(value: ast.expr | None) -> bool:
+    """`x.chunk(2)`: several parts of one tensor, in a tuple."""
+    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in _PARTING
+
+
 def _other_parts(code: Code, statement: ast.stmt, name: str) -> set[str]:
     """`b` beside `a` in `a, b = x.chunk(2)`: another part of the same memory, which writes of `a` do not reach."""
     found: set[str] = set()
     for binding in bindings(code, statement, name):
         value, targets = getattr(binding, "value", None), targets_of(binding) if binding is not None else []
-        parted = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in _PARTING
-        if not parted or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
+        if not is_parting(value) or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
             return set()
         found |= {item.id for item in targets[0].elts if isinstance(item, ast.Name)}
     return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate, Moment
@@ -193,7 +194,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     """Is the bug gone, with nothing else changed? What could be shown for it?"""
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    if not after.good and (not new or any(one in old for one in new) or len(after.roots) < len(before.roots)):
+    if not after.good and (not new or not _less(old, new) or len(after.roots) < len(before.roots)):
         return None
     if candidate.keeps in ("earlier", "beginning"):
         return _up_to_the_error(candidate, before, after)
@@ -224,6 +225,13 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     return Proof(
         candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
     )
+
+
+def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
+    """Is all that was wrong mended? Silent bugs beside an error are for the next round, which has only them."""
+    left = [one for one in new if one in old]
+    silent = [one for one in old if one[0].startswith("silent")]
+    return not left or (len(silent) < len(old) and all(one in silent for one in left))
 
 
 def _up_to_the_error(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from outplace.model import Safety, Site
-from outplace.repair.aliases import Answer, may_rebind
+from outplace.repair.aliases import Answer, is_parting, may_rebind
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
@@ -62,9 +62,12 @@ class Place:
             return True
         if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name):
             return False
-        found = [getattr(b, "value", None) for b in bindings(self.code, self.statement, node.value.id)]
-        displays = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
-        return bool(found) and all(isinstance(value, displays) for value in found)
+        kinds = self._kinds(node.value.id)
+        return bool(kinds) and None not in kinds
+
+    def _kinds(self, name: str) -> set[str | None]:
+        """The containers a name may stand for: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
+        return {_kind(binding, name) for binding in bindings(self.code, self.statement, name)}
 
     @cached_property
     def path(self) -> str | None:
@@ -94,6 +97,9 @@ class Place:
     def _element(self) -> Answer:
         """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""
         text = ast.unparse(self.holder) if self.holder is not None else ""
+        container = self.holder.value if isinstance(self.holder, ast.Subscript) else None
+        if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
+            return "no"
         scope = self.code.scope(self.statement)
         for node in ast.walk(scope):
             if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:
@@ -103,6 +109,18 @@ class Place:
     def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
         """A candidate that changes this file."""
         return Candidate(title, safety, {self.code.path: tuple(edits)}, provable)
+
+
+def _kind(binding: ast.AST | None, name: str) -> str | None:
+    if not isinstance(binding, ast.Assign):
+        return None
+    for target in binding.targets:
+        if isinstance(target, ast.Tuple | ast.List):
+            rest = [one for one in target.elts if isinstance(one, ast.Starred) and ast.unparse(one.value) == name]
+            return None if not rest else "list" if is_parting(binding.value) else "rest"
+    if isinstance(binding.value, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
+        return "list"
+    return "tuple" if isinstance(binding.value, ast.Tuple) or is_parting(binding.value) else None
 
 
 def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:
