@@ -23,8 +23,8 @@ _MOST_TICKS = 5
 _LEAST_STEP = 60
 """Steps that are drawn nearer to each other than this are not named."""
 _LINES = 12
-_BAR = 11
-_ROW = 48
+_WIDEST = 82
+"""Percent of the page that the longest bar takes."""
 
 _STYLE = Markup("""<style>
 .reclaim .wide { overflow-x: auto; }
@@ -38,10 +38,14 @@ _STYLE = Markup("""<style>
 .reclaim .back { fill: var(--node-tint); }
 .reclaim .grid { stroke: var(--rule); }
 .reclaim .step { stroke: var(--soft); stroke-dasharray: 2 4; }
-.reclaim .bar-before { fill: var(--overwritten); }
-.reclaim .bar-after { fill: var(--good); }
-.reclaim .peak { font-weight: 600; fill: var(--ink); }
-.reclaim table { border-collapse: collapse; width: 100%; font-size: 14px; }
+.reclaim .bar-before { fill: var(--overwritten); background: var(--overwritten); }
+.reclaim .bar-after { fill: var(--good); background: var(--good); }
+.reclaim .peak { font-weight: 600; fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
+.reclaim .maker { font: 13px var(--mono); margin-top: 10px; overflow-wrap: anywhere; }
+.reclaim .amount { display: flex; align-items: center; gap: 6px; font-size: 12px; line-height: 13px; color: var(--soft); }
+.reclaim .length { flex: none; height: 11px; min-width: 2px; border-radius: 2px; }
+.reclaim h3 { margin: 26px 0 6px; }
+.reclaim table { border-collapse: collapse; width: 100%; min-width: 640px; font-size: 14px; }
 .reclaim th, .reclaim td { text-align: left; vertical-align: top; padding: 6px 14px 6px 0; }
 .reclaim th.number, .reclaim td.number { text-align: right; white-space: nowrap; }
 .reclaim tr + tr td { border-top: 1px solid var(--rule); }
@@ -146,8 +150,11 @@ def _legend(changed: bool) -> list[Markup]:
     swatch = Markup("<rect class='{}' x='{}' y='8' width='14' height='10' rx='2'/><text x='{}' y='17'>{}</text>")
     entries = [("bar-before", "as it is")] + ([("bar-after", "with the changes")] if changed else [])
     entries.append(("back", "backward"))
-    places = [_LEFT + 140 * number for number in range(len(entries))]
-    rows = [swatch.format(kind, x, x + 20, words) for (kind, words), x in zip(entries, places, strict=True)]
+    rows: list[Markup] = []
+    x = _LEFT
+    for kind, words in entries:
+        rows.append(swatch.format(kind, x, x + 20, words))
+        x += 44 + 7 * len(words)
     label = Markup("<text x='{}' y='17' text-anchor='end'>{}</text>")
     return [*rows, label.format(WIDTH - _RIGHT, "operations in the order they ran")]
 
@@ -161,9 +168,9 @@ def _y(value: float, top: int) -> float:
 
 
 def _marks(recording: Recording) -> list[int]:
-    """The moments by which two runs are laid over each other: where backwards begin and end."""
+    """The moments by which two runs are laid over each other: where backwards begin and end, and after each step."""
     inner = [moment for backward in recording.backwards for moment in (backward.began, backward.ended)]
-    return [0, *inner, len(recording.operations)]
+    return [0, *sorted([*inner, *recording.steps]), len(recording.operations)]
 
 
 def _moments(own: list[int], other: list[int]) -> list[float]:
@@ -209,28 +216,19 @@ def _bars(outcome: Outcome) -> Markup:
             outcome.after.recording,
             {path: _old_lines(outcome.originals[path], new) for path, new in outcome.texts.items()},
         )
-    names = sorted(before, key=lambda name: -before[name])[:_LINES]
     most = max((*before.values(), *(after or {}).values()), default=1)
-    row = _ROW if after is not None else _ROW - _BAR - 1
-    height = row * len(names) + 8
     rows = [Markup("<h3>Alive at the peak, by the line that made it</h3>")]
-    svg = Markup("<div class='wide'><svg viewBox='0 0 {} {}' role='img' aria-label='{}'>")
-    rows.append(svg.format(WIDTH, height, "By line"))
-    for number, name in enumerate(names):
-        y = row * number + 14
-        rows.append(Markup("<text class='code' x='0' y='{}'>{}</text>").format(y, name))
-        rows.append(_bar("bar-before", before[name], most, y + 6))
+    for name in sorted(before, key=lambda name: -before[name])[:_LINES]:
+        rows.append(Markup("<div class='maker'>{}</div>").format(name))
+        rows.append(_bar("bar-before", before[name], most))
         if after is not None:
-            rows.append(_bar("bar-after", after.get(name, 0), most, y + 7 + _BAR))
-    rows.append(Markup("</svg></div>"))
+            rows.append(_bar("bar-after", after.get(name, 0), most))
     return Markup("\n").join(rows)
 
 
-def _bar(kind: str, value: int, most: int, y: int) -> Markup:
-    width = (WIDTH - 120) * value / most
-    bar = Markup("<rect class='{}' x='0' y='{}' width='{:.1f}' height='{}' rx='2'/>")
-    bar = bar.format(kind, y, max(width, 1), _BAR)
-    return bar + Markup("<text x='{:.1f}' y='{}'>{}</text>").format(width + 6, y + 10, size(value))
+def _bar(kind: str, value: int, most: int) -> Markup:
+    row = Markup("<div class='amount'><span class='length {}' style='width: {:.1f}%'></span>{}</div>")
+    return row.format(kind, _WIDEST * value / most, size(value))
 
 
 def _totals(recording: Recording, moved: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
@@ -255,8 +253,8 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
     if not suggestions:
         return Markup("")
     head = Markup(
-        "<table><tr><th>line</th><th>change</th><th class='number'>saves</th><th class='number'>of the peak</th>"
-        "<th>safe because</th></tr>"
+        "<div class='wide'><table><tr><th>line</th><th>change</th><th class='number'>saves</th>"
+        "<th class='number'>of the peak</th><th>safe because</th></tr>"
     )
     row = Markup(
         "<tr><td><code>{}:{}</code></td><td><code><del>{}</del>\n<ins>{}</ins></code></td>"
@@ -274,7 +272,7 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
         )
         for one in suggestions
     ]
-    return Markup("\n").join([head, *rows, Markup("</table>")])
+    return Markup("\n").join([head, *rows, Markup("</table></div>")])
 
 
 def _hints(hints: Sequence[dict[str, Any]]) -> Markup:
