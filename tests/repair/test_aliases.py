@@ -42,6 +42,8 @@ def marked(source: str) -> tuple[Files, Code, ast.stmt]:
         ("xs = [a * b]\nx = xs[0]\nx += 1  # here\nprint(xs)", "no"),
         ("b = a * 2\nx = b.T\nx += 1  # here\nprint(b)", "no"),
         ("b = a * 2\nx = b.T\nx += 1  # here\nprint(x)", "yes"),
+        ("x, *y = a.chunk(3)\nx += 1  # here\nprint(x, y)", "yes"),
+        ("x, *y = a.chunk(3)\nx += 1  # here\nprint(x, a)", "no"),
         ("for p in net.parameters():\n    p += 1  # here", "no"),
         ("for p in xs:\n    p *= 2  # here\n    print(p)", "no"),
         ("x = d.get('k')\nx += 1  # here", "no"),

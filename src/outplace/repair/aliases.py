@@ -58,7 +58,7 @@ def _other_parts(code: Code, statement: ast.stmt, name: str) -> set[str]:
         value, targets = getattr(binding, "value", None), targets_of(binding) if binding is not None else []
         if not is_parting(value) or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
             return set()
-        found |= {item.id for item in targets[0].elts if isinstance(item, ast.Name)}
+        found |= {item.id for item in _flat(targets) if isinstance(item, ast.Name)}
     return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}
 
 

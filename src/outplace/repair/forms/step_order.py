@@ -118,7 +118,7 @@ def _ways_to(files: Files, site: Site, depth: int = 3) -> Iterator[tuple[Code, a
 
 
 def _order(code: Code, moment: Moment) -> _Order | None:
-    step, backward = _statement(code, moment.step_line), _statement(code, moment.backward_line)
+    step, backward = _statement(code, moment.step_line, "step"), _statement(code, moment.backward_line, "backward")
     if step is None or backward is None or code.scope(step) is not code.scope(backward):
         return None
     above_step = [step, *(one for one in code.above(step) if isinstance(one, ast.stmt))]
@@ -130,14 +130,16 @@ def _order(code: Code, moment: Moment) -> _Order | None:
     return None
 
 
-def _statement(code: Code, line: int) -> ast.stmt | None:
-    """The innermost statement of a line."""
+def _statement(code: Code, line: int, word: str = "") -> ast.stmt | None:
+    """The innermost statement of a line; where several stand in it, the one with this word."""
     found = [
         node
         for node in ast.walk(code.tree)
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+    return max(
+        found, key=lambda node: (node.lineno, -(node.end_lineno or 0), f".{word}(" in code.segment(node)), default=None
+    )
 
 
 # -- state that is carried from round to round ------------------------------------------------------------------------
