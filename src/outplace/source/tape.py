@@ -160,13 +160,13 @@ class Tape:
         self.backward(roots, inputs)
         reached = self._reached(roots)
         leaves = inputs if inputs is not None else [leaf for node in reached for leaf in node.leaves]
-        owners: dict[int, int] = {}
+        owners: dict[int, Tensor] = {}
         for leaf in {id(leaf): leaf for leaf in leaves}.values():
             if leaf.graded and leaf.grad is not None:
-                first = owners.setdefault(id(leaf.grad), id(leaf))
-                if leaf.grad.assigned is not None and first != id(leaf):
-                    self.hits.append(Hit("silent-other", None, leaf.grad.assigned, True, detail="shared gradient"))
-            if leaf.graded and leaf.grad is not None:
+                other = owners.setdefault(id(leaf.grad.storage), leaf)
+                assigned = leaf.grad.assigned or (other.grad.assigned if other.grad is not None else None)
+                if other is not leaf and assigned is not None:
+                    self.hits.append(Hit("silent-other", None, assigned, True, detail="shared gradient"))
                 self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
             leaf.graded = True
 

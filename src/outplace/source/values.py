@@ -55,8 +55,8 @@ class Tensor(Value):
 
     __slots__ = (
         "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
-        "known", "leaf", "many", "node", "packed", "parameter", "region", "repeats", "replaced", "requires_grad",
-        "shallow", "shape", "since", "storage", "untracked", "view",
+        "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeats", "replaced",
+        "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +109,8 @@ class Tensor(Value):
         """Does an optimizer step it?"""
         self.replaced: Replaced | None = None
         """What has taken its place since, in the name or attribute that it was known by."""
+        self.read: int | None = None
+        """When a gradient was read from its leaf."""
         self.shallow = False
         """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
         self.assigned: Place | None = None
@@ -394,7 +396,10 @@ def narrowed(choice: Choice, path: Path) -> Value:
     """What it can be on a path."""
     if not path:
         return choice
-    left = [place for place, arms in enumerate(choice.paths) if compatible(arms, path)]
+    taken = dict(path)
+    left = [
+        place for place, arms in enumerate(choice.paths) if all(taken.get(branch, arm) == arm for branch, arm in arms)
+    ]
     if len(left) == len(choice.options) or not left:
         return choice
     if len(left) == 1:

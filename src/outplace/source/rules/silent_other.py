@@ -21,6 +21,7 @@ _MESSAGES = {
     "append clones",
     "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
     "lost": "an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
+    "kept gradient": "this changes a gradient that was kept by reference and is read again later: keep a clone of it",
     "shallow": "copy.copy copies references: two networks have these parameters, and this step changes both; "
     "copy.deepcopy gives one its own",
     "shared gradient": "this makes one tensor the gradient of two leaves, and backward adds the gradients of both to "

@@ -76,7 +76,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
         elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)
-            if isinstance(value, Tensor) and value is not holder.grad:
+            if isinstance(value, Tensor) and (holder.grad is None or value.storage is not holder.grad.storage):
                 value.assigned = interpreter.place(node)
             holder.grad = value if isinstance(value, Tensor) else None
         elif name in ("real", "imag"):  # they are views, and assigning to them copies into them

@@ -60,7 +60,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         if tensor.grad is None:
             tensor.grad = fresh(interpreter, False, tensor.dtype)
             tensor.grad.shape = tensor.shape
-        return tensor.grad
+        return _read_gradient(interpreter, tensor)
     if name == "requires_grad":
         known = requires_grad(tensor)
         return PLAIN if known is None else Const(known)
@@ -69,6 +69,16 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
     if name in ("values", "indices"):
         return None
     return PLAIN if name in ("grad_fn", "_version", "is_sparse", "is_nested") else None
+
+
+def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
+    """The gradient as it is known from now on: whoever keeps it should know when it was read."""
+    base = tensor.grad
+    assert base is not None
+    read = Tensor(base.storage, base.requires_grad, base.node, base.leaf, dtype=base.dtype, of=base)
+    read.shape, read.packed, read.since = base.shape, base.packed, base.since
+    read.read = interpreter.tape.tick() if tensor.graded else None
+    return read
 
 
 def tensor_method(

@@ -190,7 +190,7 @@ def module_method(
         for tensor in parameters_of(module):
             interpreter.tape.write(tensor, interpreter.place(node), name, step=True)
     if name == "zero_grad":
-        forget_gradients(interpreter, parameters_of(module), args, keywords)
+        forget_gradients(interpreter, parameters_of(module), args, keywords, node)
     return NONE if name in ("__init__", "zero_grad", "reset_parameters") else None
 
 

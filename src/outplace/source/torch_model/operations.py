@@ -19,7 +19,7 @@ from outplace.source.torch_model.tensors import (
     requires_grad,
     tensors_in,
 )
-from outplace.source.torch_model.writing import check_overlap, check_write, rebase, target_text
+from outplace.source.torch_model.writing import check_kept_gradient, check_overlap, check_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Plain, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def run_op(
         inputs.extend(layer.state.values())
     target = _pick(effect.writes, args, keywords) if op.writes else None
     for tensor in inputs:
+        if tensor.read is not None:
+            check_kept_gradient(interpreter, tensor)
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)

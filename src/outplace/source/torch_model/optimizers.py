@@ -69,7 +69,7 @@ def optimizer_method(
         _step(interpreter, optimizer, node)
         return NONE
     if name == "zero_grad":
-        forget_gradients(interpreter, optimizer.parameters, args, keywords)
+        forget_gradients(interpreter, optimizer.parameters, args, keywords, node)
     if name == "add_param_group" and args:
         optimizer.parameters.extend(_held(args[0]))
     return NONE
@@ -113,11 +113,14 @@ def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node:
 
 
 def forget_gradients(
-    interpreter: Interpreter, parameters: list[Tensor], args: list[Value], keywords: dict[str, Value]
+    interpreter: Interpreter, parameters: list[Tensor], args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> None:
-    """`zero_grad()`: gradients are gone, unless they are only set to zero."""
+    """`zero_grad()`: gradients are gone, unless they are only set to zero, in place."""
     to_none = args[0] if args else keywords.get("set_to_none", Const(True))
-    if isinstance(to_none, Const) and to_none.value:
-        for tensor in parameters:
+    known = isinstance(to_none, Const)
+    for tensor in parameters:
+        if isinstance(to_none, Const) and to_none.value:
             tensor.graded = None if interpreter.tape.path and tensor.graded else False
             tensor.grad = None
+        elif tensor.grad is not None:
+            interpreter.tape.write(tensor.grad, interpreter.place(node), "zero_grad", certain=known)

@@ -145,6 +145,15 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
 
 
+def check_kept_gradient(interpreter: Interpreter, gradient: Tensor) -> None:
+    """`g = p.grad` is read after a backward has added to that very tensor, or it was set to zero."""
+    tape = interpreter.tape
+    for write in gradient.storage.writes:
+        later = write.time > (gradient.read or 0) and compatible(write.path, tape.path)
+        if later and write.operation in ("backward", "zero_grad"):
+            tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept gradient"))
+
+
 def numpy_write(interpreter: Interpreter, storage: Storage, node: ast.AST) -> None:
     """A write through a numpy array, which autograd cannot see."""
     tape = interpreter.tape
