@@ -21,7 +21,7 @@ OTHER_LINES = {
     "torchscript_writes",
 }
 
-# What the source does not tell: code that is text or another file's, what a coroutine is sent, when a gradient is ready,
+# What the source does not tell: code that is text, what a coroutine is sent, when a gradient is there,
 # memory that a buffer or a storage shares, a mode that a module is in, a scaler's step.
 SEEN_ONLY_WHEN_RUN = {
     "config_execfile",

@@ -62,6 +62,16 @@ def check_file(path: str, source: str, project: Project) -> Checked:
     """Finds the in-place bugs of one file."""
     if "torch" not in source or not (_writes(source) or _TRAINS.search(source)):
         return Checked([], None, ())
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here lives in cycles for long, and looking for them takes a third of the time
+    try:
+        return _check(path, source, project)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _check(path: str, source: str, project: Project) -> Checked:
     first_read = len(project.read)
     try:
         module = project.open(path, source)
@@ -69,13 +79,7 @@ def check_file(path: str, source: str, project: Project) -> Checked:
         return Checked([], f"SyntaxError: {error.msg} (line {error.lineno or 1})", ())
     except (ValueError, RecursionError, MemoryError) as error:
         return Checked([], f"{type(error).__name__}: {error}", ())
-    collecting = gc.isenabled()
-    gc.disable()  # nothing here lives in cycles for long, and looking for them takes a third of the time
-    try:
-        hits = _run(module, project)
-    finally:
-        if collecting:
-            gc.enable()
+    hits = _run(module, project)
     return Checked(_findings(hits, module), None, tuple(dict.fromkeys(project.read[first_read:])))
 
 

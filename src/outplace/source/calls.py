@@ -209,7 +209,9 @@ def _run(
     if ended == Stop.RAN and frame.returns:
         frame.returns.append(NONE)
         frame.return_paths.append(path)
-    return join_arms(frame.returns, frame.return_paths) if frame.returns else NONE
+    if len(frame.returns) < 2:
+        return frame.returns[0] if frame.returns else NONE
+    return join_arms(frame.returns, [arms[len(path) :] for arms in frame.return_paths])
 
 
 def _bind_arguments(

@@ -11,6 +11,7 @@ from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
 from outplace.source.decisions import decision
 from outplace.source.machine import Frame
+from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -73,9 +74,9 @@ def _if_exp(interpreter: Interpreter, node: ast.IfExp) -> Value:
     if known is not None:
         return interpreter.eval(node.body if known else node.orelse)
     path, values = interpreter.tape.path, list[Value]()
-    arms = [(*path, (branch, int(turned))), (*path, (branch, int(not turned)))]
+    arms: list[Path] = [((branch, int(turned)),), ((branch, int(not turned)),)]
     for arm, part in zip(arms, (node.body, node.orelse), strict=True):
-        interpreter.tape.path = arm
+        interpreter.tape.path = path + arm
         values.append(interpreter.eval(part))
     interpreter.tape.path = path
     return join_arms(values, arms)

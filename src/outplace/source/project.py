@@ -46,11 +46,18 @@ class Project:
 
     def open(self, path: str, source: str) -> Module:
         """The module of a file that is being checked: a program, even where others import it."""
-        if sum(len(kept) for kept, _ in self._trees.values()) > _MOST_KEPT:
-            self._trees.clear()
-            self._modules.clear()
+        self._make_room()
         absolute = os.path.abspath(path)
         return Module(path, source, _module_name(absolute), self._parse(absolute, source))
+
+    def _make_room(self) -> None:
+        """Forgets what was not asked for the longest, where too much is kept."""
+        size = sum(len(source) for source, _ in self._trees.values())
+        if size > _MOST_KEPT:
+            for path in list(self._trees):
+                if size > _MOST_KEPT // 2:
+                    size -= len(self._trees.pop(path)[0])
+                    self._modules.pop(path, None)
 
     def find(self, name: str, importer: Module) -> str | None:
         """The file of the project's own module of that name, as the importing file sees it; None for anything else."""
@@ -69,6 +76,8 @@ class Project:
                     self._modules[path] = Module(path, source, _module_name(path), self._parse(path, source))
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
+        elif path in self._trees:
+            self._trees[path] = self._trees.pop(path)  # the last in the dict is the last that was asked for
         self.read.append(path)
         return self._modules[path]
 

@@ -136,7 +136,7 @@ def _arms(interpreter: Interpreter, arms: list[Callable[[], int]], branch: int) 
     interpreter.tape.path, interpreter._changes = outer_path, outer_changes
     going_on = [end for end in ends if end[1] == Stop.RAN]
     joined = going_on or ends
-    paths = [(*outer_path, (branch, number)) for number, _, _, _ in joined]
+    paths: list[Path] = [((branch, number),) for number, _, _, _ in joined]
     _join_names(scope.names, [names for _, _, names, _ in joined], paths)
     _join_attributes(interpreter, [changed for _, _, _, changed in joined], paths)
     if len(going_on) == 1 and len(ends) > 1:
