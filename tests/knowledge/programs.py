@@ -217,6 +217,13 @@ ALWAYS_SAME: tuple[tuple[str, str], ...] = (
         "flag.zero_()\nz.backward()",
     ),
     (
+        "saved-cached",
+        "from torch.utils.checkpoint import create_selective_checkpoint_contexts\n"
+        "contexts = lambda: create_selective_checkpoint_contexts([torch.ops.aten.mm.default])\n"
+        "f = lambda x: (x @ x).add_(1).exp()\n"
+        "checkpoint(f, leaf(3, 3), use_reentrant=False, context_fn=contexts).sum().backward()",
+    ),
+    (
         "mutation-context-left",
         "with torch.autograd.graph.allow_mutation_on_saved_tensors():\n  y = leaf().exp()\n  z = y.sum()\n  y.add_(1)\n"
         "z.backward()",

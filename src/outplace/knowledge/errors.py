@@ -235,6 +235,18 @@ ENTRIES: tuple[ErrorEntry, ...] = (
         ),
     ),
     ErrorEntry(
+        "saved-cached",
+        "saved",
+        r"Tensor cached during selective activation checkpoint has been mutated",
+        "backward",
+        "Selective checkpointing keeps this result of the block, to use it again instead of computing it in backward. "
+        "It was overwritten after that.",
+        (
+            "Compute the new value out of place, so that what was kept stays as it was.",
+            "Or let the policy recompute this operation.",
+        ),
+    ),
+    ErrorEntry(
         "saved-detached",
         "detached",
         r"Trying to use a saved tensor that has been detached in-?place",

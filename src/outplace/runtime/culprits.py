@@ -13,6 +13,7 @@ from outplace.knowledge.nodes import by_node
 from outplace.runtime import graph, names, record, tags
 from outplace.runtime.graph import Slot
 from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.usercode import HANDING_ON
 
 
 class NodeWrite(NamedTuple):
@@ -74,6 +75,12 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
     return hurt
 
 
+def writes_between(storage: int | None, first: int, now: int) -> list[Write]:
+    """The writes that led a storage, which has been alive since, from one version to another."""
+    writes = [write for thread in record.all_threads() for write in thread.writes if write.storage == storage]
+    return _once_a_version([write for write in writes if write.frames and first <= (write.before or 0) < now])
+
+
 def detaching(slot: Slot) -> list[Write]:
     """The calls of `detach_` on what this slot holds."""
     return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
@@ -112,7 +119,7 @@ def _once_a_version(writes: list[Write]) -> list[Write]:
 
 def _hands_on(write: Write) -> bool:
     """Was it carried out for somebody else, by a `__torch_function__` of the user's?"""
-    return bool(write.frames) and write.frames[-1][0].co_name in ("__torch_function__", "__torch_dispatch__")
+    return bool(write.frames) and write.frames[-1][0].co_name in HANDING_ON
 
 
 def _saves_itself(write: Write, hurt: Hurt) -> bool:
@@ -133,8 +140,8 @@ def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int
 
 def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Backward itself writes: it adds to the `.grad` that is already there."""
-    grads = (t.grad for t in names.live_tensors() if t.is_leaf and t.grad is not None)
-    if not any(names.storage_of(grad) == hurt.storage for grad in grads):
+    grads = map(names.gradient_of, names.live_tensors())
+    if not any(grad is not None and names.storage_of(grad) == hurt.storage for grad in grads):
         return []
     later = [backward for backward in record.current().backwards[:-1] if backward.moment > hurt.oldest]
     return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []

@@ -136,8 +136,10 @@ def _engine_frame(traceback: TracebackType | None) -> FrameType | None:
 
 
 def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None) -> list[Diagnosis]:
-    from outplace.runtime import expanded, postmortem, refused  # they need torch
+    from outplace.runtime import cached, expanded, postmortem, refused  # they need torch
 
+    if match.entry.name == "saved-cached" and engine_frame is not None:
+        return cached.diagnose(error, match, engine_frame)
     if match.raised == "backward" and engine_frame is not None:
         return postmortem.diagnose(error, match, engine_frame)
     engine_frame = engine_frame or _engine_frame(error.__traceback__)

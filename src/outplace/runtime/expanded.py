@@ -41,7 +41,7 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
                 Mutation(operation, where.site, (write.before or 0) + 1)
                 for write, (operation, where) in zip(writes, located, strict=True)
             ),
-            fixes=fixes_for(kind.name, located, False),
+            fixes=fixes_for(kind.name, located, False, error=str(error)),
             notes=() if writes else ("The line that wrote into the expanded tensor is not known.",),
         )
     ]

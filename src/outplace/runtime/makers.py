@@ -54,6 +54,8 @@ def narrow_to_maker(located: Located, node: str) -> Located:
     if operation.origin == "function":
         names = {"apply"}
     makers = [expression for expression in _expressions(located) if _makes(expression, names)]
+    if isinstance(located.node, ast.AugAssign) and not names.isdisjoint(_OPERATORS.get(type(located.node.op), ())):
+        return located  # `h *= gate(x)` itself
     if not makers:
         makers = [call for call in _expressions(located) if isinstance(call, ast.Call) and _may_be_module(call)]
     return narrowed(located, makers)

@@ -114,8 +114,11 @@ def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
 def affords(tensor: torch.Tensor) -> bool:
     """May the contents of this tensor be kept?"""
     global _copied
-    size = tensor.numel() * tensor.element_size()
-    if not copyable(tensor) or _copied + size > _MOST_BYTES:
+    with unobserved():
+        if not copyable(tensor):  # such as a parameter of a lazy module, which must not be asked for its size
+            return False
+        size = tensor.numel() * tensor.element_size()
+    if _copied + size > _MOST_BYTES:
         return False
     _copied += size
     return True

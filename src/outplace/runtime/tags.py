@@ -18,7 +18,7 @@ import torch
 import torch.fx.traceback as fx_traceback
 
 from outplace.runtime.record import Instruction
-from outplace.runtime.usercode import own_files
+from outplace.runtime.usercode import HANDING_ON, own_files
 
 _original = fx_traceback.format_stack
 _cache: dict[tuple[int, int], Tag] = {}
@@ -40,7 +40,7 @@ def _tag() -> list[str]:
         frame: FrameType | None = sys._getframe(1)
     except ValueError:  # a thread of C++
         return _NOWHERE
-    while frame is not None and not own_files[frame.f_code.co_filename]:
+    while frame is not None and not (own_files[frame.f_code.co_filename] and frame.f_code.co_name not in HANDING_ON):
         frame = frame.f_back
     if frame is None:
         return _NOWHERE

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from outplace.runtime import aliases, hooks, names, record, silent, writes
 from outplace.runtime.aliases import Weak
-from outplace.runtime.memory import Patch
+from outplace.runtime.memory import Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
 
 _get_frame = sys._getframe
@@ -48,7 +48,10 @@ class DataAttribute:
             return
         frames = frames_to_own_code(_get_frame(1))
         sampled = bool(frames) and silent.worth_a_look(frames[-1])
-        before = self._original.__get__(tensor) if sampled and silent.affords(tensor) else None
+        before = None
+        if sampled and silent.affords(tensor):
+            with unobserved():
+                before = self._original.__get__(tensor)
         self._original.__set__(tensor, value)
         if before is not None:
             patch = Patch.other_memory(before, tensor)

@@ -10,6 +10,9 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 
+HANDING_ON = frozenset({"__torch_function__", "__torch_dispatch__"})
+"""Functions of the user's that carry out operations which other code has called: that code's line is what counts."""
+
 
 def _library_folders() -> tuple[str, ...]:
     named = sysconfig.get_paths()

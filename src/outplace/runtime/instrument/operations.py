@@ -41,8 +41,11 @@ class Operations(Calls):
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
+        number = self.number(node) if self._long_statement else None
         self.generic_visit(node)
         self._mark_target(node.target, augmented=True)
+        if number is not None:
+            node.value = self.call(AT, node.value, number, where=node.value)
         if isinstance(node.target, ast.Subscript) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
             self._mark_index(node.target)
         return node
@@ -132,7 +135,25 @@ class Operations(Calls):
             node.right = self.call(AT, node.right, number, where=node.right)
         return self.keep(node, "list") if many else node
 
-    def _number_of_operation(self, node: ast.Call | ast.BinOp) -> ast.Constant | None:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        number = self._number_of_operation(node)
+        self.generic_visit(node)
+        if number is not None:
+            node.operand = self.call(AT, node.operand, number, where=node.operand)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        number = self._number_of_operation(node) if isinstance(node.ctx, ast.Load) else None
+        self.generic_visit(node)
+        if number is not None:
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if any(isinstance(part, ast.Slice | ast.Starred) for part in parts):
+                node.value = self.call(AT, node.value, number, where=node.value)
+            else:
+                node.slice = self.call(AT, node.slice, number, where=node.slice)
+        return node
+
+    def _number_of_operation(self, node: ast.expr) -> ast.Constant | None:
         """Inside a statement of several lines each operation is marked: the line that counts is its own."""
         if not self._long_statement:
             return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.runtime.usercode import HANDING_ON
+
 
 def is_idle(node: ast.expr | None) -> bool:
     """Can evaluating this expression not make a node? Names, constants, and what is built of them."""
@@ -95,7 +97,7 @@ def docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[as
 
 def hands_on(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.stmt) -> bool:
     """Does this statement of a `__torch_function__` carry out the operation that somebody else has called?"""
-    if function.name not in ("__torch_function__", "__torch_dispatch__"):
+    if function.name not in HANDING_ON:
         return False
     taken = [parameter.arg for parameter in function.args.args]
     for node in ast.walk(statement):

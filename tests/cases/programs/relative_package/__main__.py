@@ -1,0 +1,4 @@
+# kind: saved, tensor: hidden
+from .train import main
+
+main()
