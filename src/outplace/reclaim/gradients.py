@@ -58,11 +58,13 @@ class Gradients:
         before = 0
         for clearing in clearings:
             top = self._begins(code.path, first.lineno, statement.lineno, before, clearing.moment)
+            if top is None or any(top <= one.began < clearing.moment for one in self._recording.backwards):
+                return {}
             for number in clearing.storages:
                 readers = self._recording.readers.get(number)
                 born = self._recording.storages[number].born
                 last = max(readers[-1] if readers else 0, born)
-                if top is None or last >= top:
+                if last >= top:
                     return {}
                 lives[number] = (born, top - 1)
             before = clearing.moment

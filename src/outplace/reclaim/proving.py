@@ -164,11 +164,11 @@ def _trouble(trial: Trial) -> str:
 
 
 def activations(outcome: Outcome) -> tuple[int, int | None]:
-    """The peak less what stands all the time (parameters, their gradients, the optimizer's state), before and after."""
+    """The peak less parameters, their gradients and the optimizer's state, before and after."""
     assert outcome.first.recording is not None
     before = Account(outcome.first.recording)
-    standing = before.standing()
     after = None
     if outcome.after is not None and outcome.after.recording is not None:
-        after = outcome.after.peak - standing
-    return before.curve().peak - standing, after
+        account = Account(outcome.after.recording)
+        after = account.curve().peak - account.standing()
+    return before.curve().peak - before.standing(), after

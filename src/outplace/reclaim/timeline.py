@@ -107,9 +107,10 @@ class Account:
         return sum(self.nbytes(n) for n in alive if n in self._recording.savers and n not in standing)
 
     def _standing(self) -> set[int]:
-        """What is there at the peak and stays to the end; a graph that is never let go is no part of it."""
+        """What is there at the peak and stays to the end, and gradients; but no graph that is never freed."""
         last, moment = self._recording.last, self.curve().moment
         given = (tensor for operation in self._recording.operations for tensor in operation.inputs)
         made = {tensor.storage for tensor in given if not tensor.leaf and not tensor.view}  # a weight's view is no leaf
-        lives = self._lives.items()
-        return {n for n, (born, died) in lives if born <= moment and died >= last and n not in made}
+        gradients = {number for clearing in self._recording.clearings for number in clearing.storages}
+        alive = {n: died for n, (born, died) in self._lives.items() if born <= moment <= died}
+        return {n for n, died in alive.items() if n in gradients or (died >= last and n not in made)}
