@@ -25,6 +25,7 @@ from outplace.source.values import (
     Items,
     Layer,
     Outside,
+    Partial,
     Scope,
     Torch,
     Unknown,
@@ -78,6 +79,8 @@ def call(
         return torch_model.run_layer(interpreter, function, args, keywords, node)
     if isinstance(function, Outside):
         return python_model.call_outside(interpreter, function.name, args, keywords, node)
+    if isinstance(function, Partial):
+        return interpreter.call(function.function, [*function.args, *args], {**function.keywords, **keywords}, node)
     if isinstance(function, GradMode) and args:
         if isinstance(args[0], Function):
             args[0].grad = function.mode
@@ -160,7 +163,18 @@ def call_function(
     """Runs a function of the project on these arguments."""
     if function.kind == "contextmanager" or (node is interpreter.lazy and _is_generator(function.node)):
         return Context(function, args, keywords)
+    if function.results is not None and all(isinstance(value, Const) for value in (*args, *keywords.values())):
+        return _cached(interpreter, function, args, keywords)
     return _run(interpreter, function, args, keywords)
+
+
+def _cached(interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """A function under `functools.cache`: the same arguments get the same object."""
+    assert function.results is not None
+    key = repr([value.value for value in (*args, *keywords.values())])  # type: ignore[attr-defined]
+    if key not in function.results:
+        function.results[key] = _run(interpreter, function, args, keywords)
+    return function.results[key]
 
 
 def _is_generator(node: ast.AST) -> bool:

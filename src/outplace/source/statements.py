@@ -330,6 +330,8 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
             if isinstance(getter, Function):
                 interpreter.frame.scope.names[f"{getter.node.name}.setter"] = function  # type: ignore[union-attr]
                 return getter
+    elif name in ("cache", "lru_cache"):
+        function.results = {}
     elif name in ("contextmanager", "asynccontextmanager"):
         function.kind = "contextmanager"
     elif isinstance(decorator, Function) and _touches_tensors(decorator):

@@ -158,7 +158,7 @@ class Tape:
         self.went_backward |= bool(roots)
         self.opaque |= not roots
         self.backward(roots, inputs)
-        reached = self._reached(roots)
+        reached = self.reached(roots)
         leaves = inputs if inputs is not None else [leaf for node in reached for leaf in node.leaves]
         owners: dict[int, Tensor] = {}
         for leaf in {id(leaf): leaf for leaf in leaves}.values():
@@ -173,7 +173,7 @@ class Tape:
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
         functions: list[Callable[[], None]] = []
-        for node in self._reached(list(roots), inputs):
+        for node in self.reached(list(roots), inputs):
             if node.backward is not None:
                 functions.append(node.backward)
             for save in node.saves:
@@ -209,7 +209,8 @@ class Tape:
                 if not other.tracked and other is not write and other.place.function == write.place.function:
                     self.hits.append(Hit(kind, other, other.place, sure, node, save))
 
-    def _reached(self, roots: list[Node], inputs: list[Tensor] | None = None) -> list[Node]:
+    def reached(self, roots: list[Node], inputs: list[Tensor] | None = None) -> list[Node]:
+        """The nodes that a backward from these goes through."""
         seen: dict[int, Node] = {}
         stack = list(roots)
         while stack:

@@ -229,7 +229,7 @@ class Scope:
 class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
-    __slots__ = ("defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "scope")
+    __slots__ = ("defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "results", "scope")
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
         self.node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = node
@@ -239,6 +239,8 @@ class Function(Value):
         self.grad: str | None = None
         self.kind = "function"
         self.owner: Class | None = None
+        self.results: dict[Any, Value] | None = None
+        """What `functools.cache` has kept, by constant arguments; None for a function that is not cached."""
 
 
 class Class(Value):
@@ -310,6 +312,15 @@ class Bound(Value):
 
     def __init__(self, function: Value | str, receiver: Value) -> None:
         self.function, self.receiver = function, receiver
+
+
+class Partial(Value):
+    """`functools.partial`: a function with some of its arguments."""
+
+    __slots__ = ("args", "function", "keywords")
+
+    def __init__(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> None:
+        self.function, self.args, self.keywords = function, args, keywords
 
 
 DEFAULT_FACTORY = "default_factory"

@@ -154,7 +154,7 @@ def is_exact(value: Value) -> bool:
     """Is every item of it known?"""
     if isinstance(value, Items):
         return value.rest is None
-    return isinstance(value, Dictionary | Layer)
+    return isinstance(value, Dictionary | Layer) or (isinstance(value, Const) and isinstance(value.value, str))
 
 
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
@@ -164,6 +164,8 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         if value.rest is not None and len(items) < least:
             items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
         return items
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return [Const(letter) for letter in value.value[:most]]
     if isinstance(value, Dictionary):
         keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])

@@ -19,6 +19,7 @@ from outplace.source.values import (
     Items,
     Layer,
     Outside,
+    Partial,
     Plain,
     Tensor,
     Value,
@@ -70,6 +71,8 @@ def call_outside(
     if name == "dataclasses.field":
         made = keywords.get("default_factory")
         return keywords.get("default", UNKNOWN) if made is None else Bound(DEFAULT_FACTORY, made)
+    if name == "contextlib.nullcontext":
+        return args[0] if args else NONE
     if name == "functools.partial" and args:
         return _partial(args, keywords)
     if name == "functools.reduce" and len(args) > 1:
@@ -148,7 +151,7 @@ def _shared_memory(args: list[Value]) -> Any:
 
 
 def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:
-    return Bound(args[0], args[1]) if len(args) == 2 and not keywords else args[0] if len(args) == 1 else UNKNOWN
+    return Partial(args[0], args[1:], keywords)
 
 
 def _collection(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:

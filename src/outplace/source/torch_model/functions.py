@@ -360,6 +360,13 @@ def _global_hook(interpreter: Interpreter, args: list[Value], keywords: dict[str
     return PLAIN
 
 
+def _clip_gradients(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    for tensor in tensors_in(args[0]) if args else ():
+        if tensor.grad is not None and tensor.grad.node is not None:
+            interpreter.tape.write(tensor.grad, interpreter.place(node), "clip_grad_")
+    return fresh(interpreter, False)
+
+
 def _parametrized(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`weight_norm(layer)` and its kin: the weight is computed anew in each forward."""
     if not args:
@@ -424,6 +431,7 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.from_dlpack": _from_dlpack, "torch.utils.dlpack.from_dlpack": _from_dlpack,
     "torch.nn.utils.vector_to_parameters": _vector_to_parameters,
     "torch.func.vjp": vjp, "functorch.vjp": vjp, "torch.sparse_coo_tensor": _cat("sparse_coo_tensor"),
+    "torch.nn.utils.clip_grad_norm_": _clip_gradients, "torch.nn.utils.clip_grad_value_": _clip_gradients,
     "torch.nn.functional.affine_grid": _cat("affine_grid"),
     **{
         f"torch.autograd.functional.{name}": differentiated

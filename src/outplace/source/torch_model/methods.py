@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source.tape import Hit
+from outplace.source.tape import Hit, Node
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.tensors import (
@@ -142,7 +142,20 @@ def _backward(
     root = node_of(tensor)
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
     interpreter.tape.accumulate([root] if root is not None else [], interpreter.place(node), inputs)
+    create = keywords.get("create_graph", args[2] if len(args) > 2 else None)
+    if root is not None and isinstance(create, Const) and create.value:
+        _keep_graph(interpreter, root, node)
     return NONE
+
+
+def _keep_graph(interpreter: Interpreter, root: Node, node: ast.AST) -> None:
+    """`backward(create_graph=True)`: the gradients of the leaves are part of a graph themselves."""
+    for reached in interpreter.tape.reached([root]):
+        for leaf in reached.leaves:
+            leaf.grad = fresh(interpreter, True, leaf.dtype)
+            leaf.grad.shape = leaf.shape
+            leaf.grad.node = Node("grad", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            leaf.grad.node.inputs = [root]
 
 
 def detached(
