@@ -167,7 +167,7 @@ def _is_told(folder: str, bug: str) -> bool:
 
 
 def _wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + _MOST
+    end = time.monotonic() + (_MOST if launched() else PATIENCE)  # of ranks that no launcher numbers less is known
     while not until() and time.monotonic() < end:
         time.sleep(_PAUSE)
 
