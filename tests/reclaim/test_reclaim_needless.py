@@ -212,14 +212,27 @@ RIGHT = {
             if step % 2:
                 optimizer.step()
         """,
-    "old gradients are read after the forward": """
+    "old gradients are read after the forward, now and then": """
         net = nn.Sequential(nn.Linear(256, 512), nn.Sigmoid(), nn.Linear(512, 512), nn.Sigmoid(), nn.Linear(512, 8))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         def norm():
             return sum(p.grad.norm().item() for p in net.parameters() if p.grad is not None)
         for step in range(3):
             loss = F.cross_entropy(net(torch.randn(256, 256)), torch.randint(0, 8, (256,)))
-            print(norm())
+            if step == 100:
+                print(norm())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    "another gradient is asked for before": """
+        net = nn.Sequential(nn.Linear(256, 512), nn.Sigmoid(), nn.Linear(512, 512), nn.Sigmoid(), nn.Linear(512, 8))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        def steepness(x):
+            x.requires_grad_()
+            return torch.autograd.grad(net(x).sum(), x, create_graph=True)[0].square().mean()
+        for step in range(3):
+            loss = steepness(torch.randn(256, 256))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -26,6 +26,8 @@ class Gradients:
 
     def suggestions(self) -> Iterator[Suggestion]:
         """One for each `zero_grad()` that stands after the forward in its loop or function."""
+        if self._somebody_looks():
+            return
         groups: dict[int, list[Clearing]] = {}
         for clearing in self._recording.clearings:
             groups.setdefault(clearing.place, []).append(clearing)
@@ -51,6 +53,18 @@ class Gradients:
                     {found[0].path: edits},
                     Change(lives=lives),
                 )
+
+    def _somebody_looks(self) -> bool:
+        """Does any line of the program read a gradient by itself, perhaps only every hundredth step?"""
+        for code in self._files.codes(".grad"):
+            for node in ast.walk(code.tree):
+                if (
+                    isinstance(node, ast.Attribute)
+                    and node.attr == "grad"
+                    and not ast.unparse(node).endswith("autograd.grad")
+                ):
+                    return True
+        return False
 
     def _lives(self, code: Code, statement: ast.stmt, first: ast.stmt, clearings: list[Clearing]) -> dict[int, Life]:
         """The shorter lives of the gradients; empty where somebody reads them meanwhile."""
