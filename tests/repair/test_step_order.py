@@ -174,6 +174,41 @@ def test_a_loss_of_before_the_step_is_cut_off_from_what_was_stepped():
     assert not any("detach(): " in title or "value.detach()" in text for title, text in ways(shared, **known).items())
 
 
+GAN_MODEL = """
+class Model:
+    def forward(self, x):
+        self.fake = self.gen(x)
+        self.loss_g = -self.disc(self.fake).mean()
+        self.loss_d = self.disc(self.fake.detach()).mean()
+
+    def optimize(self, x):
+        self.forward(x)
+        self.loss_d.backward()
+        self.opt_d.step()  # step
+        self.opt_g.zero_grad()
+        self.loss_g.backward()  # backward
+        self.opt_g.step()
+"""
+
+
+def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
+    (text,) = ways(GAN_MODEL, held={"self.loss_g": "tensor"}, root_is_older=True).values()
+    step, line = "        self.opt_d.step()  # step\n", "        self.loss_g = -self.disc(self.fake).mean()\n"
+    assert text == GAN_MODEL.lstrip("\n").replace(line, "").replace(step, step + line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("-self.disc(self.fake)", "-self.disc(x)"),
+        ("        self.loss_d = ", "        print(self.loss_g)\n        self.loss_d = "),
+        ("        self.loss_d.backward()", "        self.fake = None\n        self.loss_d.backward()"),
+    ],
+)
+def test_a_kept_loss_that_is_needed_where_it_is(old, new):
+    assert ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True) == {}
+
+
 def test_state_that_an_object_keeps_is_detached_where_it_steps():
     main = "for x in data:\n    loss = trainer.round(x)  # step # backward\n"
     trainer = """

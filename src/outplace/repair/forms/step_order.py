@@ -76,6 +76,9 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if order.in_one_round and moment.root_is_older is not False:
         yield from _cut_off(order)
         yield from _computed_later(order)
+        kept = _kept_loss(order)
+        if kept is not None:
+            yield kept
     if order.in_one_round and moment.root_is_older is False:
         yield from _used_again(order)
     if loop is not None:
@@ -386,6 +389,35 @@ def _computed_later(order: _Order) -> Iterator[Reordering]:
         indent = code.indent(order.outer_step)
         lines = [f"{indent}{text}" for text in dict.fromkeys(again)] + texts
         yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, lines)])
+
+
+def _kept_loss(order: _Order) -> Reordering | None:
+    """`self.loss_g` that a method has computed before the step: that line goes behind it."""
+    code, function, owner = order.code, order.code.function(order.backward), order.code.class_of(order.backward)
+    call = order.backward.value if isinstance(order.backward, ast.Expr) else None
+    loss = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    if not isinstance(loss, ast.Attribute) or not isinstance(function, Function) or owner is None:
+        return None
+    path = ast.unparse(loss)
+    made = [node for node in ast.walk(owner) if isinstance(node, ast.Assign) and binds(node, path)]
+    home = code.function(made[0]) if len(made) == 1 else None
+    if not isinstance(home, Function) or len(code.block(made[0])) < 2 or not _whole_lines(code, made[0]):
+        return None
+    block = code.block(order.outer_step)
+    before = block[: block.index(order.outer_step) + 1]
+    needed = {ast.unparse(part) for part in ast.walk(made[0].value) if isinstance(part, ast.Name | ast.Attribute)}
+    elsewhere = [one for one in [*home.body, *before] if one is not made[0]]
+    if any(reads(one, path) for one in elsewhere) or any(binds(one, name) for one in before for name in needed):
+        return None
+    own = {arg.arg for arg in home.args.args[1:]} | {name for one in home.body for name in _stored(one)}
+    if home is not function and own & needed:
+        return None  # made from what only that method has
+    first, last = made[0].lineno, made[0].end_lineno or made[0].lineno
+    deep = len(code.indent(made[0]))
+    lines = [code.indent(order.outer_step) + line[deep:] for line in code.lines[first - 1 : last]]
+    cut = Edit(code.offset(first, 0), code.offset(last + 1, 0), "")
+    title = f"Compute `{path}` after the step, with the new weights"
+    return Reordering(title, "earlier", [cut, _pasted(code, order.outer_step, lines)])
 
 
 def _making(code: Code, statement: ast.stmt, name: str) -> str | None:
