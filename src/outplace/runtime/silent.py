@@ -241,7 +241,13 @@ def _lines_of(hit: Hit) -> list[Instruction]:
 def _culprits(hit: Hit) -> list[Hidden]:
     """The hurting writes; where a value is swapped and put back, the other half of the swap is part of the bug."""
     functions = {hidden.write.frames[-1][0] for hidden in hit.writes}
-    return [hidden for hidden in hit.suspects if hidden.write.frames[-1][0] in functions]
+    hurting = set(map(id, hit.writes))
+    # What DDP sends before the save is what was saved: it does not come back to it.
+    return [
+        hidden
+        for hidden in hit.suspects
+        if id(hidden) in hurting or (hidden.write.frames[-1][0] in functions and not _is_broadcast(hidden.write))
+    ]
 
 
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
