@@ -174,6 +174,36 @@ def test_it_is_found_and_saves_what_is_promised(tmp_path, name):
         assert computed(path, text) == computed(path, path.read_text())
 
 
+def test_comments_stay_with_what_they_are_about(tmp_path):
+    body = """
+        net = nn.Sequential(nn.Linear(256, 512), nn.Sigmoid(), nn.Linear(512, 512), nn.Sigmoid(), nn.Linear(512, 4096))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            # forward
+            logits = net(torch.randn(64, 256))
+            loss = F.cross_entropy(logits, torch.randint(0, 8, (64,)))
+
+            # backward
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """
+    path = written(tmp_path, body)
+    advice, files = advised(path)
+    made = changed(files, path, advice.paying).split("range(3):")[1].replace("\n    ", "\n").strip().splitlines()
+    assert made == [
+        "optimizer.zero_grad()",
+        "# forward",
+        "logits = net(torch.randn(64, 256))",
+        "loss = F.cross_entropy(logits, torch.randint(0, 8, (64,)))",
+        "del logits",
+        "",
+        "# backward",
+        "loss.backward()",
+        "optimizer.step()",
+    ]
+
+
 RIGHT = {
     "a weighted mean of two is no choice": """
         net, gate = nn.Linear(32, 64), nn.Linear(32, 64)

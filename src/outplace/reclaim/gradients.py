@@ -58,11 +58,8 @@ class Gradients:
         """Does any line of the program read a gradient by itself, perhaps only every hundredth step?"""
         for code in self._files.codes(".grad"):
             for node in ast.walk(code.tree):
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == "grad"
-                    and not ast.unparse(node).endswith("autograd.grad")
-                ):
+                named = isinstance(node, ast.Attribute) and node.attr == "grad"
+                if named and not ast.unparse(node).endswith("autograd.grad"):
                     return True
         return False
 
@@ -121,4 +118,14 @@ def _moved(code: Code, statement: ast.stmt, first: ast.stmt) -> tuple[Edit, ...]
         if not code.begins_line(statement):
             return None
         start -= len(code.indent(statement))
-    return put, Edit(start, rest.end(), "")
+    return _above_comments(code, put), Edit(start, rest.end(), "")
+
+
+def _above_comments(code: Code, put: Edit) -> Edit:
+    """Before what is said about the statement, not between."""
+    start = put.start
+    while (above := code.text.rfind("\n", 0, max(start - 1, 0)) + 1) < start:
+        if not code.text[above:start].lstrip().startswith("#"):
+            break
+        start = above
+    return Edit(start, start, put.text)

@@ -63,9 +63,10 @@ class Keepers:
                 }
                 places.setdefault(block[index + 1], (found[0], block[index], {}))[2][name] = ended
         for following, (code, last, names) in places.items():
-            edit = code.before(following, f"del {', '.join(names)}")
-            if edit is None:
+            if not code.begins_line(following):
                 continue
+            start = code.offset((last.end_lineno or last.lineno) + 1, 0)  # before what is said about the next lines
+            edit = Edit(start, start, f"{code.indent(last)}del {', '.join(names)}\n")
             are, them = ("is", "it") if len(names) == 1 else ("are", "them")
             yield Suggestion(
                 "del",
