@@ -64,7 +64,7 @@ def _make_load_state_dict(original: Any) -> Any:
 
 def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType) -> None:
     """The kept dict holds this module's own parameters, and they were stepped since: it kept nothing."""
-    own = {names.storage_of(parameter) for parameter in module.parameters()}
+    own = {names.storage_of(parameter) for parameter in module.parameters()} - {None}  # wrappers have none
     given = {names.storage_of(value) for value in kept.values() if isinstance(value, torch.Tensor)}
     if not own & given:
         return
