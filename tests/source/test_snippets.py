@@ -381,6 +381,32 @@ SNIPPETS = {
                 prepared.append(mask)
             return torch.stack(prepared)
     """,
+    "a layer that gives a tuple gives one for each of several values": """
+        attention, lin = nn.MultiheadAttention(4, 2), nn.Linear(4, 4)
+
+        def encode(x, flag):
+            x = lin(x) if flag else lin(x) * 2
+            x, weights = attention(x, x, x)
+            x += 1
+            return x
+    """,
+    "going through one of several lists": """
+        class Net(nn.Module):
+            def __init__(self, gated):
+                super().__init__()
+                self.gated = gated
+                if gated:
+                    self.layers = nn.ModuleList([nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())])
+                else:
+                    self.layers = nn.ModuleList([nn.Linear(4, 4)])
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x)
+                if not self.gated:
+                    x += 1
+                return x
+    """,
     "the loss of each sample is not the loss": """
         out = nn.Linear(4, 5)(torch.randn(6, 2, 4)).log_softmax(-1)
         lengths = torch.tensor([6, 6]), torch.tensor([2, 2])

@@ -33,6 +33,7 @@ from outplace.source.values import (
     join,
     join_arms,
     options,
+    with_paths,
 )
 
 if TYPE_CHECKING:
@@ -449,17 +450,18 @@ def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST
 
 
 def _unpack(interpreter: Interpreter, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
-    whole = options(value)
-    if any(isinstance(option, Items) for option in whole):
-        whole = tuple(option for option in whole if not isinstance(option, Tensor))  # who unpacks means the tuple
-    parts = [python_model.unpacked(interpreter, option, len(targets), node) for option in whole]
+    whole = with_paths(value)
+    if any(isinstance(option, Items) for option, _ in whole):
+        whole = [(option, path) for option, path in whole if not isinstance(option, Tensor)]  # the tuple is meant
+    parts = [python_model.unpacked(interpreter, option, len(targets), node) for option, _ in whole]
+    paths = [path for _, path in whole]
     starred = next((place for place, item in enumerate(targets) if isinstance(item, ast.Starred)), None)
     for place, target in enumerate(targets):
         if starred is not None and place >= starred:
             rest = join([item for part in parts for item in part[starred:]]) if parts else UNKNOWN
             interpreter.bind(target, Items([rest]) if place == starred else rest, node)
         else:
-            interpreter.bind(target, join([part[place] for part in parts]), node)
+            interpreter.bind(target, join_arms([part[place] for part in parts], paths), node)
 
 
 def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Value, node: ast.AST) -> None:

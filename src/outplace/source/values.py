@@ -451,7 +451,7 @@ def _any_of(found: list[Value]) -> Value:
     return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
 
 
-def _leading(value: Value) -> list[tuple[Value, Path]]:
+def with_paths(value: Value) -> list[tuple[Value, Path]]:
     """What it may be, and the path that leads to each."""
     return list(zip(value.options, value.paths, strict=True)) if isinstance(value, Choice) else [(value, ())]
 
@@ -463,7 +463,7 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
     if len(values) == 1:
         return values[0]
     for value, outer in zip(values, paths, strict=True):
-        for option, inner in _leading(value):
+        for option, inner in with_paths(value):
             path = outer
             if inner:
                 if not compatible(outer, inner):

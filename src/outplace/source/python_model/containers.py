@@ -7,6 +7,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from outplace.source import records
+from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -25,7 +26,10 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
+    is_none,
     join,
+    join_arms,
+    with_paths,
 )
 
 if TYPE_CHECKING:
@@ -182,8 +186,17 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         children = _module_children(value)
         return children[:most] if children else [UNKNOWN] * least
     if isinstance(value, Choice):
-        return [item for option in value.options for item in iterate(interpreter, option, node, 2)]
+        columns = [(iterate(interpreter, option, node, most, least), path)
+                   for option, path in with_paths(value) if not is_none(option)]  # fmt: skip
+        return [_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
     return [Plain() if isinstance(value, Plain | Const) else Unknown() for _ in range(least)]
+
+
+def _at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
+    """What stands at a place of one of several containers."""
+    there = [(column[place], path) for column, path in columns if place < len(column)]
+    made = join_arms([item for item, _ in there], [path for _, path in there])
+    return Unknown() if made is UNKNOWN else made
 
 
 def _another(value: Value) -> Value:

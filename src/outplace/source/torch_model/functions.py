@@ -112,7 +112,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     if short in _FACTORIES and name.count(".") <= 1:
         return _factory(interpreter, short, args, keywords)
     if name.startswith(("torch.distributions", "torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
-        return UNKNOWN
+        return Unknown()
     return _function(interpreter, name, short, args, keywords, node)
 
 

@@ -129,10 +129,8 @@ def run_layer(
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
     if layer.parametrized and interpreter.grad == "on":
         _computed_weight(interpreter, layer, made, node)
-    if layer.kind in ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell"):
-        made = _recurrent(interpreter, layer, made)
-    elif layer.kind == "nn.MultiheadAttention" and isinstance(made, Tensor):
-        made = Items([made, UNKNOWN], "tuple")
+    if layer.kind in _WITH_STATE:
+        made = interpreter.each(made, lambda option: _with_state(interpreter, layer, option))
     return after_forward(interpreter, layer, args, made, node)
 
 
@@ -158,7 +156,13 @@ def _assumed_tensor(interpreter: Interpreter) -> Tensor:
     return made
 
 
-def _recurrent(interpreter: Interpreter, layer: Layer, made: Value) -> Value:
+_WITH_STATE = {"nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell", "nn.MultiheadAttention"}
+"""They return a tuple."""
+
+
+def _with_state(interpreter: Interpreter, layer: Layer, made: Value) -> Value:
+    if layer.kind == "nn.MultiheadAttention":
+        return Items([made, UNKNOWN], "tuple") if isinstance(made, Tensor) else made
     first = made.items[0] if isinstance(made, Items) and made.items else made
     if not isinstance(first, Tensor):
         return made

@@ -18,7 +18,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import target_text
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value, options
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -108,11 +108,12 @@ def tensor_method(
 
 def _check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
     """What is copied back is the tensor's own memory, which has been stepped since it was kept."""
-    if isinstance(source, Tensor) and source.storage is tensor.storage and source is not tensor:
-        for write in tensor.storage.writes:
-            if write.step and write.time > source.since:
-                sure = source.certain and tensor.certain
-                interpreter.tape.hits.append(Hit("silent-other", write, write.place, sure, detail="copy"))
+    for kept in options(source):
+        if isinstance(kept, Tensor) and kept.storage is tensor.storage and kept is not tensor:
+            for write in tensor.storage.writes:
+                if write.step and write.time > kept.since:
+                    sure = kept.certain and tensor.certain
+                    interpreter.tape.hits.append(Hit("silent-other", write, write.place, sure, detail="copy"))
 
 
 def _set(
