@@ -20,7 +20,7 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
     """For operations of our own: no graph, and no mode or subclass of the user's that sees them."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _no_dispatch_modes():
+    with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch_modes():  # in this order: modes see no_grad
         yield
 
 

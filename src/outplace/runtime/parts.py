@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,10 +20,14 @@ def note_part(owner: Any, name: str, augmented: bool) -> Any:
 
     `z.real += v` is two writes: the operator's own, which is seen as ever, and the assignment of what it returns.
     """
-    if not writes.is_traced() and isinstance(owner, torch.Tensor) and owner.is_complex() and not owner.is_inference():
-        frame = _get_frame(1)
-        with torch._C.DisableTorchFunction():
-            storage, version = owner.untyped_storage()._cdata, owner._version + augmented
-        place = ((frame.f_code, frame.f_lasti),)
-        record.add_write(Write(storage, version, _next_number(), f".{name} =", place, None, torch.is_grad_enabled()))
+    if not writes.is_traced() and isinstance(owner, torch.Tensor):
+        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+            if owner.is_complex() and not owner.is_inference():
+                _note(owner, f".{name} =", augmented, _get_frame(1))
     return owner
+
+
+def _note(owner: torch.Tensor, operation: str, augmented: bool, frame: FrameType) -> None:
+    storage, version = owner.untyped_storage()._cdata, owner._version + augmented
+    place = ((frame.f_code, frame.f_lasti),)
+    record.add_write(Write(storage, version, _next_number(), operation, place, None, torch.is_grad_enabled()))

@@ -16,10 +16,11 @@ from outplace.model import Diagnosis, Mutation, Site, Tensor
 from outplace.repair.forms.augmented import SYMBOLS
 from outplace.runtime import graph, names, record, sites, writes
 from outplace.runtime.culprits import place_of
+from outplace.runtime.instrument.syntax import hands_on
 from outplace.runtime.record import Instruction, Write
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
-from outplace.runtime.usercode import own_files
+from outplace.runtime.usercode import HANDING_ON, own_files
 
 _USER_CODE = re.compile(r'from user code:\s*((?:\s*File "[^"\n]+", line \d+, in .+\n?(?:    .*\n)?)+)')
 _FILE_LINE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
@@ -57,12 +58,22 @@ def innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instructi
     library: list[Instruction] = []
     while traceback is not None:
         place = (traceback.tb_frame.f_code, traceback.tb_lasti)
-        if own_files[place[0].co_filename]:
+        if own_files[place[0].co_filename] and not (found is not None and _hands_on(place)):
             found, library = (traceback.tb_frame, place), []
         else:
             library.append(place)
         traceback = traceback.tb_next
     return None if found is None else (*found, library)
+
+
+def _hands_on(place: Instruction) -> bool:
+    """Does a `__torch_function__` of the user's only carry out here what other code has called?"""
+    statement = sites.at_instruction(place).statement if place[0].co_name in HANDING_ON else None
+    if statement is None:
+        return False
+    around = sites.source_tree(place[0].co_filename).enclosing(sites.span_of(statement))
+    functions = [node for node in around if isinstance(node, ast.FunctionDef)]
+    return bool(functions) and hands_on(functions[-1], statement)
 
 
 def by_library(error: BaseException, engine_frame: FrameType) -> bool:

@@ -20,7 +20,7 @@ def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tu
         return False
     since = [(version, region) for version, region in writes if version > min(kept for kept, _ in saved)]
     try:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), torch.no_grad():
             regions = [(version, _view(region)) for version, region in since if region is not None]
             return len(regions) == len(since) > 0 and not _any_overlap(saved, regions)
     except (RuntimeError, IndexError, NotImplementedError):
