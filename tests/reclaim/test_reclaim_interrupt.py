@@ -94,6 +94,7 @@ def interrupted(*_, **__):
 
 def test_while_it_thinks(scene, monkeypatch, capsys):
     monkeypatch.undo()
+    monkeypatch.chdir(Path(next(iter(scene))).parent)
     monkeypatch.setattr(Trials, "run", lambda self, *_, **__: Trial(0, False, False, b"", "", record_of(scene), None))
     monkeypatch.setattr(proving, "advise", interrupted)
     assert main(["reclaim", "--fix", next(iter(scene))]) == 130
