@@ -65,6 +65,13 @@ def test_only_the_files_that_were_given_are_changed(project):
     assert "ops.py" not in project(files, "main.py")
 
 
+def test_a_diff_shows_the_other_file(project):
+    files = {"main.py": PROGRAM.format(call="y = ops.scale(h)", used="y"), "ops.py": SCALE}
+    assert project(files, ".", "--diff") == {}
+    shown = CliRunner().invoke(fix, ["--diff", "--isolated"]).output
+    assert "+++ b/ops.py" in shown and "+    t = t * 2\n" in shown and "main.py" not in shown
+
+
 def test_a_comment_in_the_other_file_is_heeded(project):
     noted = SCALE.replace("t *= 2", "t *= 2  # noqa: OUT201")
     files = {"main.py": PROGRAM.format(call="y = ops.scale(h)", used="y"), "ops.py": noted}
