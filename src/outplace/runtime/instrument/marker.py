@@ -43,8 +43,9 @@ class Marker(Operations):
             for_caller = bool(self._functions) and hands_on(self._functions[-1], statement)
             mark = self.call(BACK, where=statement) if for_caller else self.mark(statement)
             marks.append(ast.copy_location(ast.Expr(mark), statement))
-        if isinstance(statement, ast.Return) and statement.value is None:
-            # As a statement of its own: an async generator may not return a value.
+        if (isinstance(statement, ast.Return) and statement.value is None) or isinstance(statement, ast.Raise):
+            # As a statement of its own: an async generator may not return a value. And what is raised may end in the
+            # middle of a caller's statement: StopIteration in `sum(numbers)`, AttributeError in `hasattr(x, "y")`.
             marks.append(ast.copy_location(ast.Expr(self.call(BACK, where=statement)), statement))
         if isinstance(statement, ast.AugAssign):
             marks += self.before_augmented(statement)
