@@ -172,7 +172,7 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
     if isinstance(iterable, Instance) and isinstance(own := iterable.cls.find("__iter__"), Function):
         interpreter.lazy = node
         made = interpreter.call_function(own, [iterable], {}, node)
-        iterable, interpreter.lazy = made if made is not iterable else iterable, None
+        iterable, interpreter.lazy = made, None
     if isinstance(iterable, Context):
         return _for_each_yield(interpreter, iterable, node)
     rounds = python_model.iterate(interpreter, iterable, node, least=_rounds(interpreter))
