@@ -18,6 +18,7 @@ from outplace.source.values import (
     Const,
     Dictionary,
     Done,
+    Function,
     GradMode,
     Instance,
     Items,
@@ -183,13 +184,23 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         return iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
     if isinstance(value, Instance):
-        children = _module_children(value)
-        return children[:most] if children else [UNKNOWN] * least
+        return _iterate_instance(interpreter, value, node, most, least)
     if isinstance(value, Choice):
         columns = [(iterate(interpreter, option, node, most, least), path)
                    for option, path in with_paths(value) if not is_none(option)]  # fmt: skip
         return [_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
     return [Plain() if isinstance(value, Plain | Const) else Unknown() for _ in range(least)]
+
+
+def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, most: int, least: int) -> list[Value]:
+    own, following = value.cls.find("__iter__"), value.cls.find("__next__")
+    made = interpreter.call_function(own, [value], {}, node) if isinstance(own, Function) else value
+    if made is not value:
+        return iterate(interpreter, made, node, most, least)
+    if isinstance(following, Function):
+        return [interpreter.call_function(following, [value], {}, node) for _ in range(least)]
+    children = _module_children(value)
+    return children[:most] if children else [UNKNOWN] * least
 
 
 def _at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
