@@ -296,3 +296,16 @@ def test_forward_hooks(fixed, write):
     )
     source = MODULE.format(body=body)
     assert verdict(source, fixed(source)) == "mended"
+
+
+@pytest.mark.parametrize("write", HOOKS)
+def test_forward_hooks_that_keep_what_they_write(fixed, write):
+    body = (
+        "kept = {}\n\ndef keep(name):\n    def hook(module, inputs, output):\n"
+        f"        kept[name] = output\n        {write}\n    return hook\n\n"
+        "act = nn.Sigmoid()\nact.register_forward_hook(keep('act'))\ny = act(x * w) ** 2 + kept['act']"
+    )
+    source = MODULE.format(body=body)
+    text = fixed(source)
+    assert "        output = output.clone()\n        kept[name] = output\n" in text
+    assert verdict(source, text) == "mended"

@@ -13,19 +13,41 @@ from outplace.repair.place import Place
 def returned_output(place: Place) -> list[Edit] | None:
     """The edits; None where the write does not stand in such a hook."""
     code, function = place.code, place.code.function(place.statement)
-    if not isinstance(function, ast.FunctionDef) or not _hooked(code, function.name):
+    if not isinstance(function, ast.FunctionDef) or not _hooked(code, _given_as(code, function)):
         return None
     names = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls")]
     if len(names) < 3 or place.path != names[2]:
         return None
-    if place.whole:
+    kept = _kept_before(function, place.statement, place.path)
+    if place.whole and not kept:
         return silent.returned_gradient(code, place.node, place.statement)
-    copy = code.before(place.statement, f"{place.path} = {place.path}.clone()")
+    copy = code.before(function.body[0] if kept else place.statement, f"{place.path} = {place.path}.clone()")
     if copy is None or any(isinstance(node, ast.Return) for node in ast.walk(function)):
         return None
     last = function.body[-1]
     end = code.offset(last.end_lineno or 0, len(code.lines[(last.end_lineno or 1) - 1].encode()))
     return [copy, Edit(end, end, f"\n{code.indent(function.body[0])}return {place.path}")]
+
+
+def _kept_before(function: ast.FunctionDef, statement: ast.stmt, name: str) -> bool:
+    """Does the hook keep its output somewhere before it writes it? Then that is to see the write, too."""
+    for node in (node for one in function.body if one.lineno < statement.lineno for node in ast.walk(one)):
+        values = [node.value] if isinstance(node, ast.Assign) else node.args if isinstance(node, ast.Call) else []
+        if any(isinstance(value, ast.Name) and value.id == name for value in values):
+            return True
+    return False
+
+
+def _given_as(code: Code, function: ast.FunctionDef) -> str:
+    """The hook's name, or that of the function that makes the hook and returns it."""
+    maker = code.function(function)
+    if isinstance(maker, ast.FunctionDef):
+        returned = [
+            node.value for node in ast.walk(maker) if isinstance(node, ast.Return) and code.function(node) is maker
+        ]
+        if [ast.unparse(value) for value in returned if value is not None] == [function.name]:
+            return f"{maker.name}()"
+    return function.name
 
 
 def _hooked(code: Code, name: str) -> bool:
@@ -34,6 +56,12 @@ def _hooked(code: Code, name: str) -> bool:
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Call):
             registers = isinstance(node.func, ast.Attribute) and node.func.attr == "register_forward_hook"
-            given = given or (registers and bool(node.args) and ast.unparse(node.args[0]).split(".")[-1] == name)
-            called = called or ast.unparse(node.func).split(".")[-1] == name
+            given = given or (registers and bool(node.args) and _name(node.args[0]) == name)
+            called = called or _name(node.func) == name
     return given and not called
+
+
+def _name(node: ast.expr) -> str:
+    """`hook` of `self.hook`; `make()` of `make(3)`."""
+    called = isinstance(node, ast.Call)
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1] + ("()" if called else "")
