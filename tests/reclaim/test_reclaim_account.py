@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from outplace.reclaim.ledger import Ledger
 from outplace.reclaim.timeline import Account, Change
+from outplace.reclaim.workspace import OnCuda
 
 MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
 
@@ -64,6 +65,17 @@ def test_what_a_convolution_takes_for_itself_is_counted():
     convolution, negation = recorded(work).operations
     assert convolution.workspace > 0
     assert negation.workspace == 0
+
+
+def test_cudas_figures_are_read_around_an_operation(monkeypatch):
+    """It took 300 bytes at the most, 60 of which stay: by figures that are made up, for machines without CUDA."""
+    allocated = iter([100, 160])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: next(allocated))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 400)
+    with OnCuda() as workspace:
+        pass
+    assert (workspace.taken, workspace.stays) == (240, 60)
 
 
 def test_a_profiler_of_the_programs_own_is_left_alone():
