@@ -56,15 +56,15 @@ def test_the_peak_is_the_allocators(name, arguments):
     assert ours == pytest.approx(profiled_peak(name, arguments), rel=0.0001)
 
 
-def test_what_a_convolution_takes_for_itself_is_counted():
-    images, weight = torch.randn(2, 8, 32, 32), torch.randn(8, 8, 3, 3)
+def test_what_an_operation_takes_for_itself_is_counted():
+    matrix = torch.eye(64)
 
     def work():
-        torch.conv2d(images, weight, padding=1).neg()
+        torch.linalg.inv(matrix).neg()
 
-    convolution, negation = recorded(work).operations
-    assert convolution.workspace > 0
-    assert negation.workspace == 0
+    taken = {operation.name: operation.workspace for operation in recorded(work).operations}
+    assert max(taken.values()) >= matrix.nbytes  # a decomposition of the matrix, whatever library makes it
+    assert taken["neg"] == 0
 
 
 def test_cudas_figures_are_read_around_an_operation(monkeypatch):

@@ -6,6 +6,7 @@ each allocation to torch's profiler, which is switched on for the one operation.
 
 from __future__ import annotations
 
+import functools
 from itertools import accumulate
 from typing import Any
 
@@ -47,9 +48,10 @@ class OnCpu(Workspace):
     """By what the CPU's allocator tells a profiler; a program that runs one of its own is left alone."""
 
     def __enter__(self) -> Workspace:
-        self._on = _enable is not None and not torch._C._autograd._profiler_enabled()
+        settings = _settings()
+        self._on = settings is not None and not torch._C._autograd._profiler_enabled()
         if self._on:
-            _enable(_configuration())
+            _enable(settings)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -60,8 +62,13 @@ class OnCpu(Workspace):
         self.taken = max(sums) - max(sums[-1], 0)
 
 
-def _configuration() -> Any:
-    from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+@functools.cache
+def _settings() -> Any:
+    """Those of a profiler that looks at memory alone; None where torch has none of this kind any more."""
+    try:
+        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
-    memory_only = (False, True, False, False, False)  # shapes, memory, stacks, flops, modules
-    return ProfilerConfig(ProfilerState.CPU, *memory_only, _ExperimentalConfig())
+        memory_only = (False, True, False, False, False)  # shapes, memory, stacks, flops, modules
+        return ProfilerConfig(ProfilerState.CPU, *memory_only, _ExperimentalConfig()) if _enable and _disable else None
+    except (ImportError, TypeError):
+        return None
