@@ -53,7 +53,7 @@ def test_the_peak_is_the_allocators(name, arguments):
     with ledger:
         run(name, arguments)
     ours = Account(ledger.finish(ended=True)).curve().peak
-    assert ours == pytest.approx(profiled_peak(name, arguments), rel=0.0001)
+    assert ours == pytest.approx(profiled_peak(name, arguments), rel=0.002)
 
 
 def test_what_an_operation_takes_for_itself_is_counted():
