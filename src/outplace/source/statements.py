@@ -192,9 +192,11 @@ def _for_each_yield(interpreter: Interpreter, generator: Context, node: ast.For)
             return
         kept, interpreter.frames = interpreter.frames, own
         path = interpreter.tape.path
-        interpreter.bind(node.target, value, node)
-        ends.append(interpreter.block(node.body))
-        interpreter.frames, interpreter.tape.path = kept, path
+        try:
+            interpreter.bind(node.target, value, node)
+            ends.append(interpreter.block(node.body))
+        finally:
+            interpreter.frames, interpreter.tape.path = kept, path
 
     run_around(interpreter, generator.function, generator.args, generator.keywords, body)
     return Stop.RETURNED if Stop.RETURNED in ends else Stop.RAN
@@ -268,10 +270,12 @@ def _around(
 
     def block(value: Value) -> None:
         kept, interpreter.frames = interpreter.frames, own
-        if items[0].optional_vars is not None:
-            interpreter.bind(items[0].optional_vars, value, node)
-        ends.append(_within(interpreter, node, items[1:]))
-        interpreter.frames = kept
+        try:
+            if items[0].optional_vars is not None:
+                interpreter.bind(items[0].optional_vars, value, node)
+            ends.append(_within(interpreter, node, items[1:]))
+        finally:
+            interpreter.frames = kept
 
     run_around(interpreter, manager.function, manager.args, manager.keywords, block)
     return ends[0] if ends else _within(interpreter, node, items[1:])
