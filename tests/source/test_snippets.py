@@ -472,5 +472,5 @@ def test_a_syntax_error_is_said() -> None:
 def test_a_block_that_is_too_long_ends_quietly(head: str) -> None:
     source = PRELUDE + "from contextlib import contextmanager\n"
     source += f"{'@contextmanager' if head.startswith('with') else ''}\ndef around():\n    yield 1\n"
-    source += f"def f(x):\n    {head}\n        x.add_(1)\n" + "        y = x\n" * 2000 + "    return x\n"
+    source += f"def f(x):\n    {head}\n     {head}\n      x.add_(1)\n" + "      y = x\n" * 2000 + "    return x\n"
     assert check_file("long.py", source, Project()).error is None
