@@ -474,3 +474,8 @@ def test_a_block_that_is_too_long_ends_quietly(head: str) -> None:
     source += f"{'@contextmanager' if head.startswith('with') else ''}\ndef around():\n    yield 1\n"
     source += f"def f(x):\n    {head}\n     {head}\n      x.add_(1)\n" + "      y = x\n" * 2000 + "    return x\n"
     assert check_file("long.py", source, Project()).error is None
+
+
+def test_a_list_that_doubles_in_a_loop_stays_small() -> None:
+    source = PRELUDE + "def f(x):\n    x.add_(1)\n    a = [x, x]\n" + "    a += a\n" * 60 + "    return a\n"
+    assert check_file("doubling.py", source, Project()).error is None
