@@ -640,6 +640,33 @@ def test_failures_in_threads_and_child_processes(tmp_path):
     assert "outplace/runtime" not in ending.stderr
 
 
+def test_what_torch_warns_of_names_the_line_of_the_program(tmp_path):
+    write(
+        tmp_path,
+        "prog.py",
+        """
+        import torch
+        x = torch.zeros(3)
+        x[torch.tensor([1, 0, 1], dtype=torch.uint8)] = torch.ones(2)
+        x.expand(2, 3)[torch.tensor([0, 1])] = 1.0
+        class Told(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                print(func.__name__, func is torch.Tensor.__setitem__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+        x.as_subclass(Told)[0] = 1
+        x.__setitem__(0, 5.0)
+        try:
+            x.__setitem__(0)
+        except TypeError as error:
+            print(error)
+        """,
+    )
+    expected, actual = both(tmp_path, "prog.py")
+    assert expected.stderr.count("UserWarning") == 2
+    same(expected, actual)
+
+
 def test_programs_that_do_nothing_wrong_stay_quiet(tmp_path):
     write(
         tmp_path,

@@ -749,6 +749,94 @@ static PyTypeObject lookup_type = {
     .tp_descr_get = (descrgetfunc)lookup_get,
 };
 
+/* -- item assignment ------------------------------------------------------------------------------------------------
+ *
+ * In Python this would be a function with a frame of its own, and a warning of torch's would name that frame's line.
+ */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *method; /* torch's own */
+    PyObject *note; /* called first, with the tensor and the index */
+} SetItem;
+
+static PyObject *setitem_call(PyObject *self, PyObject *const *args, size_t given, PyObject *names)
+{
+    SetItem *item = (SetItem *)self;
+    if (PyVectorcall_NARGS(given) == 3 && names == NULL) {
+        PyObject *done = PyObject_CallFunctionObjArgs(item->note, args[0], args[1], NULL);
+        if (done == NULL)
+            return NULL;
+        Py_DECREF(done);
+    }
+    return PyObject_Vectorcall(item->method, args, PyVectorcall_NARGS(given), names);
+}
+
+static int setitem_init(SetItem *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *method, *noting;
+    if (!PyArg_ParseTuple(args, "OO", &method, &noting))
+        return -1;
+    Py_INCREF(method);
+    Py_INCREF(noting);
+    Py_XSETREF(self->method, method);
+    Py_XSETREF(self->note, noting);
+    self->call = setitem_call;
+    return 0;
+}
+
+static int setitem_traverse(SetItem *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->method);
+    Py_VISIT(self->note);
+    return 0;
+}
+
+static int setitem_clear(SetItem *self)
+{
+    Py_CLEAR(self->method);
+    Py_CLEAR(self->note);
+    return 0;
+}
+
+static void setitem_dealloc(SetItem *self)
+{
+    PyObject_GC_UnTrack(self);
+    setitem_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *setitem_get(PyObject *self, PyObject *tensor, PyObject *owner)
+{
+    if (tensor == NULL || tensor == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, tensor);
+}
+
+/* Its name, its text and all else are those of torch's method. */
+static PyObject *setitem_attribute(PyObject *self, PyObject *name)
+{
+    return PyObject_GetAttr(((SetItem *)self)->method, name);
+}
+
+static PyTypeObject setitem_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.runtime._fast.SetItem",
+    .tp_basicsize = sizeof(SetItem),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(SetItem, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)setitem_init,
+    .tp_dealloc = (destructor)setitem_dealloc,
+    .tp_traverse = (traverseproc)setitem_traverse,
+    .tp_clear = (inquiry)setitem_clear,
+    .tp_descr_get = setitem_get,
+    .tp_getattro = setitem_attribute,
+};
+
 static PyMethodDef functions[] = {
     {"connect", connect, METH_VARARGS, connect_doc},
     {"frames_to_own_code", frames_to_own_code, METH_O, frames_doc},
@@ -787,7 +875,8 @@ static PyObject *new_mark(const char *name, vectorcallfunc call)
 
 PyMODINIT_FUNC PyInit__fast(void)
 {
-    if (PyType_Ready(&mark_type) < 0 || PyType_Ready(&lookup_type) < 0 || PyType_Ready(&state_type) < 0)
+    if (PyType_Ready(&mark_type) < 0 || PyType_Ready(&lookup_type) < 0 || PyType_Ready(&state_type) < 0 ||
+        PyType_Ready(&setitem_type) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
@@ -801,7 +890,9 @@ PyMODINIT_FUNC PyInit__fast(void)
     state->steps = 0;
     Py_INCREF(state); /* one for the module, one for us */
     Py_INCREF(&lookup_type);
-    if (add(module, "Lookup", (PyObject *)&lookup_type) < 0 || add(module, "mark", new_mark("mark", mark)) < 0 ||
+    Py_INCREF(&setitem_type);
+    if (add(module, "Lookup", (PyObject *)&lookup_type) < 0 ||
+        add(module, "SetItem", (PyObject *)&setitem_type) < 0 || add(module, "mark", new_mark("mark", mark)) < 0 ||
         add(module, "at", new_mark("at", at)) < 0 || add(module, "back", new_mark("back", back)) < 0 ||
         add(module, "keep", new_mark("keep", keep)) < 0 || add(module, "state", (PyObject *)state) < 0) {
         Py_DECREF(module);

@@ -233,7 +233,15 @@ def _simple_index(index: Any) -> Any:
     return parts
 
 
-def _make_setitem(original: Any) -> Callable[[Any, Any, Any], None]:
+def _note_item(tensor: Any, index: Any) -> None:
+    if not is_traced():
+        note(tensor, "__setitem__", _get_frame(1), _simple_index(index))
+
+
+def _make_setitem(original: Any) -> Any:
+    if fast.compiled is not None:
+        return fast.compiled.SetItem(original, _note_item)
+
     def __setitem__(self: Any, index: Any, value: Any) -> None:
         if not is_traced():
             note(self, "__setitem__", _get_frame(1), _simple_index(index))
