@@ -67,7 +67,11 @@ def _is_ours(traceback: TracebackType) -> bool:
     frame = traceback.tb_frame
     if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
         return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
-    return frame.f_code.co_filename.startswith(_OWN_FOLDER)
+    # One function of ours says that it is of the import system (see `instrument.loading`): it is known by its module.
+    return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING
+
+
+_LOADING = "outplace.runtime.instrument.loading"
 
 
 def of(error: BaseException | None) -> tuple[Diagnosis, ...]:

@@ -85,6 +85,10 @@ def _get_code_with_marks(self: Any, fullname: str) -> Any:
     return _get_code(self, fullname)
 
 
+# Python takes the frames of its import system out of a traceback, if there are no others among them.
+_get_code_with_marks.__code__ = _get_code_with_marks.__code__.replace(co_filename=_get_code.__code__.co_filename)
+
+
 def _read_code_with_marks(*arguments: Any) -> Any:
     """For `runpy.run_path`, by which launchers run scripts. It returns the code, before Python 3.12 also the name."""
     plain = _read_code(*arguments)
