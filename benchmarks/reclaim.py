@@ -64,7 +64,17 @@ def row(result: dict[str, Any]) -> str:
     if peak["allocator_before"]:
         off = (peak["before"] - peak["allocator_before"]) / peak["allocator_before"]
         text += f"   allocator {pair(peak['allocator_before'], peak['allocator_after'])}   account off by {off:+.2%}"
-    return f"{text}   {len(result['suggestions'])} suggestions, {len(result['rejected'])} rejected"
+    text += f"   {len(result['suggestions'])} suggestions, {len(result['rejected'])} rejected"
+    return f"{text}   {proved(result['proof'])}"
+
+
+def proved(proof: dict[str, Any]) -> str:
+    """Were the losses and gradients with the changes the same?"""
+    if not proof["done"]:
+        return "nothing to prove" if proof["steady"] else "NOT PROVED: the unchanged program differs from run to run"
+    how = "; reproducible algorithms" if proof["reproducible_algorithms"] else ""
+    counts = ", ".join(f"{proof[name]} {name}" for name in ("losses", "gradients", "parameters"))
+    return f"bit for bit the same ({counts}{how})"
 
 
 def main() -> None:
