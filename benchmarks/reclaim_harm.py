@@ -1,16 +1,18 @@
 """Does `outplace reclaim --all --fix` ever harm a program? Every change it would write, and the program with it.
 
     python benchmarks/reclaim_harm.py [FOLDER ...]     # the programs of tests/cases where none is given
+    python benchmarks/reclaim_harm.py --log FILE       # goes on where it was stopped
 
-Each program is run from beginning to end, reclaimed, and run again with all changes written: it must end with the same
-exit code and print the same, and a program that fails must fail as before. Every run is a fork of a process that has
-torch loaded, so that the start-up is paid once.
+Each program is run from beginning to end, reclaimed, and run again with all changes written, then with each of them by
+itself: it must end with the same exit code and print the same, and a program that fails must fail as before. Every run
+is a fork of a process that has torch loaded, so that the start-up is paid once.
 """
 
 from __future__ import annotations
 
 import argparse
 import atexit
+import json
 import os
 import runpy
 import shutil
@@ -20,7 +22,8 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +32,11 @@ import torch._dynamo
 import torch.utils.checkpoint
 
 from outplace.reclaim import probe
-from outplace.reclaim.proving import Reclaim
+from outplace.reclaim.advice import edited
+from outplace.reclaim.proving import Outcome, Reclaim
+from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.trials import Trials
+from outplace.repair.files import Files
 
 CASES = Path(__file__).parent.parent / "tests" / "cases" / "programs"
 MAINS = ("main.py", "case.py", "fixed.py")
@@ -119,47 +125,96 @@ class Forks(Trials):
         return code, code == -1
 
 
-def try_program(path: Path, words: list[str]) -> tuple[str, int, list[str]]:
-    """What became of it, how many changes were made, and those that the proof had to refuse."""
+@dataclass
+class Verdict:
+    """What became of a program."""
+
+    program: str
+    outcome: str
+    changes: int = 0
+    refused: list[str] = field(default_factory=list)
+    """The changes that the proof had to refuse."""
+    harmful: list[str] = field(default_factory=list)
+    """The changes that do harm by themselves."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.program:60} {self.outcome}; {self.changes} changes"]
+        lines += [f"    refused {one}" for one in self.refused] + [f"    HARMFUL ALONE {one}" for one in self.harmful]
+        return "\n".join(lines)
+
+
+def try_program(path: Path, words: list[str]) -> Verdict:
+    """Runs it as it is, with all changes, and with each by itself."""
     home = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, path.name)
-        (shutil.copytree if path.is_dir() else shutil.copyfile)(path, target)  # type: ignore[operator]
+        (shutil.copytree if path.is_dir() else shutil.copyfile)(path, target)
         os.chdir(folder)
         trials = Forks(words, 3, LIMIT)
         try:
             before, again = plain(words), plain(words)
             outcome = Reclaim(trials, everything=True).run()
-            for file, text in outcome.texts.items():
-                Path(file).write_text(text)
+            made = [*outcome.advice.paying, *outcome.advice.others] if outcome.advice and outcome.texts else []
+            write(outcome.texts)
             after = plain(words)
+            harmful = [one for one in made if len(made) > 1 and alone(words, outcome, one) != before]
         finally:
             trials.close()
             os.chdir(home)
-    changes = len(outcome.advice.paying) + len(outcome.advice.others) if outcome.advice and outcome.texts else 0
-    refused = [f"{one.site.line}: {one.before} => {one.after}" for one in outcome.rejected]
-    if before[0] != 0:
-        return ("fails as before" if after == before else "HARMED"), changes, refused
+    verdict = "the same" if before[0] == 0 else "fails as before"
     if before != again:
-        return "prints something else in every run", changes, refused
-    return ("the same" if after == before else "HARMED"), changes, refused
+        verdict, harmful = "prints something else in every run", []
+    elif after != before or harmful:
+        verdict = "HARMED"
+    refused = [in_words(one) for one in outcome.rejected]
+    return Verdict(" ".join(words), verdict, len(made), refused, [in_words(one) for one in harmful])
+
+
+def alone(words: list[str], outcome: Outcome, one: Suggestion) -> tuple[int, bytes]:
+    """The program with nothing but this change."""
+    changed = edited(Files(outcome.originals, may_read=False), [one])
+    assert changed is not None
+    write({**outcome.originals, **{path: changed.text(path) for path in one.edits}})
+    return plain(words)
+
+
+def write(texts: Mapping[str, str]) -> None:
+    for file, text in texts.items():
+        Path(file).write_text(text)
+
+
+def in_words(one: Suggestion) -> str:
+    return f"{one.site.line}: {one.before} => {one.after}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folders", nargs="*", type=Path, default=[CASES])
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="keeps the verdicts; those that it has are not sought again"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.dont_write_bytecode = True
-    outcomes: Counter[str] = Counter()
-    total = refusals = 0
+    known = {}
+    if options.log and options.log.exists():
+        known = {
+            one["path"]: Verdict(**one["verdict"]) for one in map(json.loads, options.log.read_text().splitlines())
+        }
+    verdicts = []
     for path, words in [one for folder in options.folders for one in programs(folder.resolve())]:
-        outcome, changes, refused = try_program(path, words)
-        outcomes[outcome] += 1
-        total, refusals = total + changes, refusals + len(refused)
-        print(f"{' '.join(words):60} {outcome}; {changes} changes", *refused, sep="\n    refused ", flush=True)
-    print(dict(outcomes), f"{total} changes, {refusals} more refused by the proof")
+        key = f"{path.parent}: {' '.join(words)}"
+        if key not in known:
+            known[key] = try_program(path, words)
+            if options.log:
+                with options.log.open("a") as log:
+                    log.write(json.dumps({"path": key, "verdict": asdict(known[key])}) + "\n")
+        verdicts.append(known[key])
+        print(known[key], flush=True)
+    outcomes = Counter(one.outcome for one in verdicts)
+    changes, refused = sum(one.changes for one in verdicts), sum(len(one.refused) for one in verdicts)
+    print(f"{len(verdicts)} programs: {dict(outcomes)}; {changes} changes, {refused} more refused by the proof")
     sys.exit(1 if outcomes["HARMED"] else 0)
 
 
