@@ -209,6 +209,37 @@ SNIPPETS = {
         for row in y:
             row += 1  # error: multi-view
     """,
+    "a part of several that is perhaps copied, and then another part read": """
+        x = torch.randn(2, 3, 4, requires_grad=True) * 1
+        a, b = x.split(1, dim=1)[:2]
+        flat = a.reshape(-1)
+        flat[flat < 0.1] = 0.1  # warning: multi-view
+        (b.reshape(-1) / flat).sum().backward()
+    """,
+    "entries of an expanded tensor": """
+        n = 3
+        x = torch.eye(n).unsqueeze(0).expand(5, n, n)
+        for i in range(n):
+            x[:, i, :] = torch.ones(5, n)  # error: expanded
+        x[..., 1] = torch.ones(5, n)  # error: expanded
+        x[0, :, 1] = torch.ones(n)
+        x[:, 0] = 1.0
+        y = torch.zeros(1, n).expand(1, n)
+        y[:, 0] = torch.ones(1)
+
+        def fill(rows):
+            z = torch.zeros(1, 3).expand(rows.shape[0], 3)
+            z[:, 0] = torch.ones(rows.shape[0])  # warning: expanded
+    """,
+    "integers that are to become floats": """
+        i = torch.arange(4)
+        i.clamp_(0, torch.tensor(2.5))  # error: shape-dtype
+        i.clamp_(0, 2)
+        i.mul_(0.5)  # error: shape-dtype
+        i.div_(2, rounding_mode="floor")
+        i.div_(2)  # error: shape-dtype
+        i.fill_(0.5)
+    """,
     "an expanded target": """
         x = torch.zeros(1, 3).expand(4, 3)
         x += 1  # error: expanded

@@ -45,12 +45,14 @@ class Storage:
 class Family:
     """A tensor and its views: their history is one. A detached alias shares the memory, not the family."""
 
-    __slots__ = ("grad", "leaf", "node", "since")
+    __slots__ = ("grad", "leaf", "node", "since", "sure")
 
     def __init__(self) -> None:
         self.node: Node | None = None
         """The node of the latest recorded write to any of them, which all then depend on."""
         self.since = 0
+        self.sure = True
+        """Was it surely written then? (Not where the writer may be a copy.)"""
         self.grad: bool | None = False
         """Does the tensor that the others are views of require grad?"""
         self.leaf: Tensor | None = None

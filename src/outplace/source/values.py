@@ -55,7 +55,7 @@ class Tensor(Value):
 
     __slots__ = (
         "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
-        "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeats", "replaced",
+        "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats", "replaced",
         "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view",
     )  # fmt: skip
 
@@ -90,6 +90,8 @@ class Tensor(Value):
         self.untracked = False
         """Made by `.data`: writes through it are not seen by autograd."""
         self.expanded = False
+        self.repeated: frozenset[int] = frozenset()
+        """Dimensions that `expand` has just made of one element, or of none."""
         self.inference = False
         self.shape: tuple[int | None, ...] | None = None
         """Its sizes (see `shapes`); None where not even their number is known."""

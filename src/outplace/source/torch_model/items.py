@@ -100,6 +100,15 @@ def set_item(
     interpreter.each(holder, on)
 
 
+def _check_expanded(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> None:
+    """`x.expand(...)[:, 0] = values`: several of the elements that it writes are one."""
+    shape = tensor.shape or ()
+    written = tensor.repeated & shapes.whole_dimensions(key, len(shape))
+    if written:
+        known = all(shape[place] is not None for place in written)
+        interpreter.hit("expanded", node, known and tensor.certain and tensor.known)
+
+
 def _set_tensor_item(
     interpreter: Interpreter, tensor: Tensor, key: Value, value: Value, node: ast.AST, again: bool
 ) -> None:
@@ -113,6 +122,8 @@ def _set_tensor_item(
             shapes.item_shape(tensor.shape, key), [shapes.without_ones(item.shape) for item in values]
         ):
             interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, "shape")
+        if advanced is False and values and tensor.repeated:
+            _check_expanded(interpreter, tensor, key, node)
         keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
         check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
     interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))

@@ -124,7 +124,7 @@ def _check_outdated(interpreter: Interpreter, view: Tensor) -> None:
     kind = {"multi": "multi-view", "nograd": "nograd-view"}.get(view.view or "")
     write = view.family.node
     if kind is not None and write is not None and view.family.grad and compatible(write.path, interpreter.tape.path):
-        interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known))
+        interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known and view.family.sure))
 
 
 _effects: dict[Any, ops.Effect] = {}
@@ -245,6 +245,7 @@ def _lay_out(
         result.packed = source.packed and op.name in _KEEPING_ORDER
     if op.expanded and source is not None:
         result.expanded = shapes.is_expanded(source.shape, result.shape) is not False
+        result.repeated = shapes.repeated(source.shape, result.shape)
     else:
         result.expanded = result.expanded and op.name not in _COMPACTING
 

@@ -125,6 +125,31 @@ def is_expanded(before: Shape | None, after: Shape | None) -> bool | None:
     return (1,) * (len(after) - len(before)) + before != after
 
 
+def repeated(before: Shape | None, after: Shape | None) -> frozenset[int]:
+    """The dimensions that `expand` from one shape to the other repeats, as far as they are known."""
+    if before is None or after is None or len(after) < len(before):
+        return frozenset()
+    padded = (1,) * (len(after) - len(before)) + before
+    return frozenset(place for place, (old, new) in enumerate(zip(padded, after, strict=True)) if old == 1 != new)
+
+
+def whole_dimensions(key: Value, rank: int) -> frozenset[int]:
+    """The dimensions of which `x[key]` takes everything, as numbers, slices and an ellipsis tell."""
+    keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
+    found, place = set[int](), 0
+    for count, index in enumerate(keys):
+        word = index.value if isinstance(index, Const) else index
+        if word is Ellipsis:
+            skipped = rank - place - sum(_takes_a_dimension(other) for other in keys[count + 1 :])
+            found.update(range(place, place + skipped))
+            place += skipped
+        elif word is not None:
+            if isinstance(word, slice) and word == slice(None):
+                found.add(place)
+            place += 1
+    return frozenset([*found, *range(place, rank)])
+
+
 def _integer(value: Value | None) -> int | None:
     if isinstance(value, Const) and isinstance(value.value, int) and not isinstance(value.value, bool):
         return value.value

@@ -28,7 +28,7 @@ def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bo
                 node.inputs.append(before)
     target.family.node = node
     target.family.grad = grad
-    target.family.since = interpreter.tape.tick()
+    target.family.since, target.family.sure = interpreter.tape.tick(), target.certain
     target.requires_grad, target.node, target.leaf = grad, node, False
     target.since = target.family.since
 
@@ -70,6 +70,7 @@ def check_write(
     if interpreter.grad != "on" or target.untracked:
         return
     if target.view == "nograd":
+        sure = sure and (bool(recorded) or target.family.sure)
         recorded = recorded or bool(target.family.grad)  # it is the base that counts
     owner = target.family.leaf
     if recorded and target.view in ("multi", "custom", "nograd"):
@@ -77,7 +78,7 @@ def check_write(
             {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure
         )
     elif is_stale(target) and not operation.startswith("item assignment"):
-        interpreter.hit("leaf", node, sure, "stale")
+        interpreter.hit("leaf", node, sure and target.family.sure, "stale")
     elif owner is not None and owner.requires_grad:
         on_view = target is not owner and target.view not in (None, "detached")
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
@@ -118,15 +119,24 @@ def check_overlap(
                 interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
 
 
+_PROMOTING = {
+    "add", "sub", "mul", "iadd", "isub", "imul", "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "pow",
+    "ipow", "remainder", "imod", "fmod",
+}  # fmt: skip
+"""Their result is of floats where one of their operands is."""
+_DIVIDING = {"div", "true_divide", "itruediv", "idiv", "divide"}
+
+
 def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
     base = op.name.rpartition(".")[2].rstrip("_").strip("_")
-    if base in ("div", "true_divide", "itruediv", "idiv", "divide"):
-        return True
-    if isinstance(node, ast.AugAssign):
-        value = node.value
-        if isinstance(value, ast.Constant) and isinstance(value.value, float) and not isinstance(node.op, ast.FloorDiv):
-            return True
-    return any(other.dtype == "float" for other in others) and base in ("add", "sub", "mul", "iadd", "isub", "imul")
+    if base in _DIVIDING:
+        return not (isinstance(node, ast.Call) and any(word.arg == "rounding_mode" for word in node.keywords))
+    if base not in _PROMOTING:
+        return False
+    operands = [node.value] if isinstance(node, ast.AugAssign) else node.args if isinstance(node, ast.Call) else []
+    numbers = [operand.operand if isinstance(operand, ast.UnaryOp) else operand for operand in operands]
+    floats = [number for number in numbers if isinstance(number, ast.Constant) and isinstance(number.value, float)]
+    return bool(floats) or any(other.dtype == "float" for other in others)
 
 
 def check_index(interpreter: Interpreter, index: Value, node: ast.AugAssign) -> None:
