@@ -6,13 +6,13 @@ import ast
 import contextlib
 import gc
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
+from outplace.source.candidates import Candidates
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
@@ -23,27 +23,6 @@ from outplace.source.values import Class, Function, Instance, Plain, Tensor, Unk
 PROGRAM_STEPS = 40_000
 FUNCTION_STEPS = 800
 INIT_STEPS = 400
-
-_WRITES = re.compile(
-    r"""
-      \.\w*[a-z0-9]_\(                                            # x.add_(
-    | ^\s*[A-Za-z_][\w.]*\[[^\n]*\]\s*=[^=]                       # x[i] = v
-    | (?:[-+*/%&|^]|//|\*\*|<<|>>)=(?!\s*(?:\[|f?["']))              # x += v, but no list or text
-    | \binplace=True | \bout= | \.data\b | \.step\(               # flags and steps
-    | \.(?:real|imag)\s*=[^=]
-    | _hook\( | \.numpy\( | load_state_dict | reset_parameters | operator\.i | inference_mode | max_norm
-    | _foreach_\w*_\( | aten\.\w*_\b
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-"""What a function must contain to be worth running by itself."""
-
-_BY_POSITION = re.compile(r"(?i:lu6?|mish|hard\w+|threshold|dropout[123]?d?)\((?:[^()]|\([^()]*\)){0,200}?\bTrue\b")
-"""An in-place flag without its name: `relu(x, True)`."""
-
-_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__|^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
-"""A program that trains may write in other files; a module may be built to write."""
-
 
 Receivers = dict[Class, tuple[Instance, dict[str, Value]]]
 """One object of each class, and its attributes as `__init__` left them."""
@@ -60,18 +39,21 @@ class Checked:
 
 def check_file(path: str, source: str, project: Project) -> Checked:
     """Finds the in-place bugs of one file."""
-    if "torch" not in source or not (_writes(source) or _TRAINS.search(source)):
+    if "torch" not in source:
+        return Checked([], None, ())
+    candidates = Candidates(source)
+    if not candidates.worth_checking():
         return Checked([], None, ())
     collecting = gc.isenabled()
     gc.disable()  # nothing here lives in cycles for long, and looking for them takes a third of the time
     try:
-        return _check(path, source, project)
+        return _check(path, source, project, candidates)
     finally:
         if collecting:
             gc.enable()
 
 
-def _check(path: str, source: str, project: Project) -> Checked:
+def _check(path: str, source: str, project: Project, candidates: Candidates) -> Checked:
     first_read = len(project.read)
     try:
         module = project.open(path, source)
@@ -79,7 +61,7 @@ def _check(path: str, source: str, project: Project) -> Checked:
         return Checked([], f"SyntaxError: {error.msg} (line {error.lineno or 1})", ())
     except (ValueError, RecursionError, MemoryError) as error:
         return Checked([], f"{type(error).__name__}: {error}", ())
-    hits = _run(module, project)
+    hits = _run(module, project, candidates)
     return Checked(_findings(hits, module), None, tuple(dict.fromkeys(project.read[first_read:])))
 
 
@@ -124,7 +106,7 @@ def _is_own(module: Module) -> bool:
     return not {"site-packages", "dist-packages"}.intersection(os.path.abspath(module.path).split(os.sep))
 
 
-def _run(module: Module, project: Project) -> list[Hit]:
+def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     """The program first; what it has not reached is then run function by function."""
     reached: set[ast.AST] = set()
     program = Interpreter(project, PROGRAM_STEPS)
@@ -134,7 +116,7 @@ def _run(module: Module, project: Project) -> list[Hit]:
     receivers: Receivers = {}
     numbers: Numbers = {}
     for function, owner in _functions(module):
-        if function.node not in reached and _worth_running(module, function, owner):
+        if function.node not in reached and _worth_running(candidates, function, owner):
             alone = Interpreter(project, FUNCTION_STEPS, numbers)
             alone.frames.append(Frame(module, module.scope, "<module>"))
             _guarded(lambda alone=alone, function=function, owner=owner: _run_alone(alone, function, owner, receivers))  # type: ignore[misc]
@@ -148,25 +130,18 @@ def _guarded(run: Callable[[], None]) -> None:
         run()
 
 
-def _text(module: Module, node: ast.AST) -> str:
-    first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
-    return "\n".join(module.lines[first - 1 : last])
-
-
-def _writes(text: str) -> bool:
-    return bool(_WRITES.search(text) or ("True" in text and _BY_POSITION.search(text)))
-
-
-def _worth_running(module: Module, function: Function, owner: Class | None) -> bool:
+def _worth_running(candidates: Candidates, function: Function, owner: Class | None) -> bool:
     """Does it write or train by itself, or run modules that may have been built to write?"""
-    text = _text(module, function.node)
-    if _writes(text) or "backward(" in text:
+    if candidates.writes(*_lines(function.node)):
         return True
-    name = getattr(function.node, "name", "")
-    if owner is None or not name.startswith("forward"):
+    if owner is None or not getattr(function.node, "name", "").startswith("forward"):
         return False
-    made = _text(module, owner.node)
-    return "inplace" in made or ("True" in made and _BY_POSITION.search(made) is not None)
+    return candidates.builds_writers(*_lines(owner.node))
+
+
+def _lines(node: ast.AST) -> tuple[int, int]:
+    """The first and the last; a class that a call has made, such as a named tuple, has none."""
+    return getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
 
 
 def _functions(module: Module) -> list[tuple[Function, Class | None]]:

@@ -1,0 +1,98 @@
+"""Where a file may write or train, by its text: what nobody needs to run is found before anything is run.
+
+Each sign begins with a literal or a set of characters: Python's `re` finds those many times faster than a choice.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+_NO_TEXT = r"""(?!\s*(?:\[|f?["']))"""
+"""After an operator: lists and texts are added to as well."""
+
+_WRITES = [
+    re.compile(sign)
+    for sign in (
+        r"\.\w*[a-z0-9]_\(",  # x.add_(
+        rf"[-+*/%&|^]={_NO_TEXT}",  # x += v
+        rf"<<={_NO_TEXT}|>>={_NO_TEXT}",
+        r"inplace=True(?<!\winplace=True)",
+        r"out=(?<!\wout=)",
+        r"\.(?:data\b|step\(|numpy\(|(?:real|imag)\s*=[^=])",
+        r"_hook\(|load_state_dict|reset_parameters|operator\.i|inference_mode|max_norm",
+        r"_foreach_\w*_\(",
+        r"aten\.\w*_\b",
+    )
+]
+_ITEM = re.compile(r"\](?:\s|\\)*=[^=]")
+_HOLDER = re.compile(r"\s*[A-Za-z_][\w.]*\[")
+"""x[i] = v: how it ends, and how its line begins."""
+
+_FLAG_BY_POSITION = re.compile(
+    r"[lmhtdLMHTD](?i:(?<=l)u6?|(?<=m)ish|(?<=h)ard\w+|(?<=t)hreshold|(?<=d)ropout[123]?d?)"
+    r"\((?:[^()]|\([^()]*\)){0,200}?\bTrue\b"
+)
+"""An in-place flag without its name: `relu(x, True)`."""
+
+_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__|^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
+"""A program that trains may write in other files; a module may be built to write."""
+
+_NEWLINE = re.compile("\n")
+
+Span = tuple[int, int]
+
+
+class Candidates:
+    """The places of one text that may write or train."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._flags = _spans(_FLAG_BY_POSITION, source) if "True" in source else []
+        self._writes = sorted(
+            [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
+        )
+        self._lines: list[int] | None = None
+
+    def worth_checking(self) -> bool:
+        """Can there be anything to find?"""
+        return bool(self._writes) or _TRAINS.search(self._source) is not None
+
+    def writes(self, first: int, last: int) -> bool:
+        """Is there a write or a backward between these lines?"""
+        return self._within(self._writes, first, last) or self._holds("backward(", first, last)
+
+    def builds_writers(self, first: int, last: int) -> bool:
+        """Are there modules between these lines that may be built to write?"""
+        return self._holds("inplace", first, last) or self._within(self._flags, first, last)
+
+    def _within(self, spans: list[Span], first: int, last: int) -> bool:
+        start, end = self._offset(first), self._offset(last + 1)
+        for place in range(bisect_left(spans, (start, start)), len(spans)):
+            if spans[place][0] >= end:
+                return False
+            if spans[place][1] <= end:
+                return True
+        return False
+
+    def _holds(self, word: str, first: int, last: int) -> bool:
+        return self._source.find(word, self._offset(first), self._offset(last + 1)) >= 0
+
+    def _offset(self, line: int) -> int:
+        """Where a line starts, counted from 1."""
+        if self._lines is None:
+            self._lines = [0, 0, *(found.end() for found in _NEWLINE.finditer(self._source))]
+        return self._lines[line] if line < len(self._lines) else len(self._source)
+
+
+def _spans(sign: re.Pattern[str], source: str) -> list[Span]:
+    return [found.span() for found in sign.finditer(source)]
+
+
+def _items(source: str) -> Iterator[Span]:
+    for found in _ITEM.finditer(source):
+        line, end = source.rfind("\n", 0, found.start()) + 1, found.end()
+        many_lines = source.count("]", line, end) > source.count("[", line, end)
+        if many_lines or _HOLDER.match(source, line, found.start()):
+            yield line, end
