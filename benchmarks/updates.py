@@ -35,7 +35,7 @@ from updates_picture import draw
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
-TURNS = 5
+TURNS = 9
 SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.02}
 SIZES = {
     "cpu": {"10^3": 1_000, "10^5": 100_000, "10^7": 10_000_000},
@@ -143,14 +143,15 @@ def mask_strided(x: Tensor) -> Case:
 
 def slice_number(x: Tensor) -> Case:
     part = slice(len(x) // 4, len(x) // 2)
-    zeros = torch.zeros((), dtype=x.dtype, device=x.device).expand(x[part].shape)
     mask = to_mask(part, like=x)
     return Case(
         x,
         no_value(x),
         {
             "at": lambda x, v: at(x)[part].set(0.0),
-            "slice_scatter": lambda x, v: torch.slice_scatter(x, zeros, 0, part.start, part.stop),
+            "slice_scatter": lambda x, v: torch.slice_scatter(
+                x, x.new_zeros(part.stop - part.start), 0, part.start, part.stop
+            ),
             "clone, assign": assigned(part, 0.0),
             "blend": lambda x, v: blend(x, mask, 0.0),
         },

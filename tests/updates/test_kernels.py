@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -84,6 +86,56 @@ def test_the_gradients_are_those_of_where(shape: str, device: str) -> None:
             results.append((result, *first, *second))
         for one, other in zip(*results, strict=True):
             assert torch.allclose(one, other)
+
+
+def put_rows(device: str) -> function.PutRows:
+    """The kernel of the device; on the CPU, which has none, what it is to do."""
+    if device == "cuda":
+        return engine(device).put_rows  # type: ignore[no-any-return]
+    return lambda out, index, value, add: out.index_put_((index,), value, accumulate=add)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("add", [False, True], ids=["set", "add"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(50, 16), (50, 3, 7), (9, 2000)], ids=str)
+def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype, add: bool, device: str) -> None:
+    torch.manual_seed(0)
+    places = torch.randperm(shape[0])[:7]
+    places = torch.where(places % 2 == 0, places, places - shape[0]).to(device)  # half of them negative
+    x, v = (torch.randn(size, *shape[1:], device=device).to(dtype).requires_grad_() for size in (shape[0], 7))
+    weights = torch.randn(shape, device=device).to(dtype).requires_grad_()
+    ours = function.with_rows(x, places, v, put_rows(device), add)
+    assert ours is not None
+    theirs = torch.index_put(x, (places,), v, accumulate=add)
+    assert torch.equal(ours, theirs)
+    first, expected = (torch.autograd.grad(y, (x, v), weights, create_graph=True) for y in (ours, theirs))
+    assert all(map(torch.equal, first, expected))
+    second = (torch.autograd.grad((g[0] ** 2).sum() + (g[1] ** 3).sum(), weights)[0] for g in (first, expected))
+    assert torch.equal(*second)
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+@pytest.mark.parametrize("index", [50, -51])
+def test_an_index_out_of_range_stops_the_device(index: int) -> None:
+    program = (
+        "import torch\n"
+        "from outplace.updates.kernels.on_cuda import put_rows\n"
+        f"put_rows(torch.zeros(50, 16, device='cuda'), torch.tensor([0, {index}], device='cuda'),"
+        " torch.ones(2, 16, device='cuda'), False)\n"
+        "torch.cuda.synchronize()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode and "CUDA error" in done.stderr
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+def test_rows_that_are_named_twice_are_added_twice() -> None:
+    x = torch.zeros(1 << 14, 1 << 11, device="cuda")
+    index = torch.tensor([3, -1, 3, 3], device="cuda")
+    v = torch.ones(4, 1 << 11, device="cuda", requires_grad=True)
+    result = at(x)[index].add(v)
+    assert kernels.is_large(x) and result[3].eq(3).all() and result[-1].eq(1).all() and result.sum() == 4 << 11
 
 
 def test_modes_and_transforms_see_the_operation() -> None:

@@ -13,6 +13,8 @@ from torch import Tensor
 from outplace.updates import mode
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
+CPU_ELEMENTS, CUDA_ELEMENTS = FROM_BYTES["cpu"] // 16, FROM_BYTES["cuda"] // 16
+"""A tensor of fewer elements is smaller, whatever its dtype; these are quicker to count than bytes."""
 FROM_SHARE = 1 / 16
 """The smallest tensor, and the smallest part of it, for which this is quicker than a copy and a write."""
 
@@ -43,15 +45,7 @@ class _Replaced(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
         ctx.cut = dim, start, stop
-        size = x.shape[dim]
-        before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
-        if isinstance(part, Tensor):
-            return torch.cat([before, part, after], dim)
-        result = torch.empty_like(x)
-        result.narrow(dim, 0, start).copy_(before)
-        result.narrow(dim, start, stop - start).fill_(part)
-        result.narrow(dim, stop, size - stop).copy_(after)
-        return result
+        return _put_together(x, part, dim, start, stop)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -60,10 +54,24 @@ class _Replaced(torch.autograd.Function):  # type: ignore[misc]
         to_part = grad.narrow(dim, start, stop - start) if ctx.needs_input_grad[1] else None
         to_x = None
         if ctx.needs_input_grad[0]:
-            if mode.seen_only_by_autograd(grad):
-                to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop)
-            else:
+            if not mode.seen_only_by_autograd(grad):
                 to_x = torch.slice_scatter(
                     grad, torch.zeros_like(grad.narrow(dim, start, stop - start)), dim, start, stop
                 )
+            elif torch.is_grad_enabled():
+                to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop)
+            else:
+                to_x = _put_together(grad.contiguous(), 0, dim, start, stop)
         return to_x, to_part, None, None, None
+
+
+def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
+    size = x.shape[dim]
+    before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
+    if isinstance(part, Tensor):
+        return torch.cat([before, part, after], dim)
+    result = torch.empty_like(x)
+    result.narrow(dim, 0, start).copy_(before)
+    result.narrow(dim, start, stop - start).fill_(part)
+    result.narrow(dim, stop, size - stop).copy_(after)
+    return result

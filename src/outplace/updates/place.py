@@ -65,8 +65,12 @@ class Place:
                     elif type(v) is Tensor and v.dtype is x.dtype and v.shape == x.shape and v.is_cuda == x.is_cuda:
                         return torch.where(index, v, x)
                 done = short.set_mask(x, index, v)
-        elif kind in short.BASIC or (kind is tuple and all(type(item) in short.BASIC for item in index)):
+        elif kind is slice or kind is int:
+            done = short.set_item(x, 0, index, v)
+        elif kind is tuple:
             done = short.set_view(x, index, v)
+        elif kind in short.BASIC:
+            done = short.set_view(x, (index,), v)
         return update(x, index, v, None, unique_indices) if done is None else done
 
     def add(self, v: Any) -> Tensor:

@@ -15,59 +15,97 @@ from outplace.updates import kernels, mode, pieces, repeats, views
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+FULL = slice(None)
 FAILURES = (IndexError, RuntimeError, TypeError, ValueError)
 
 
 def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
     """A mask over leading dimensions, or one that broadcasts; a number, or a tensor of x's shape."""
+    shape, own = x.shape, mask.shape
     if type(v) in NUMBERS:
         if not x.is_floating_point():
             return None
-    elif type(v) is not Tensor or v.dtype is not x.dtype or v.shape != x.shape or v.device != x.device:
+    elif type(v) is not Tensor or v.dtype is not x.dtype or v.shape != shape or v.device != x.device:
         return None
-    shape = x.shape
-    if mask.shape != shape:
-        missing = x.dim() - mask.dim()
-        if missing == 0:
-            for size, full in zip(mask.shape, shape, strict=True):
-                if size != full and size != 1:
-                    return None
-        elif missing < 0 or missing == x.dim() or mask.shape != shape[:-missing]:
+    if own != shape:
+        missing = len(shape) - len(own)
+        if missing < 0 or not own:
             return None
-        else:
-            mask = mask.reshape(mask.shape + (1,) * missing)
+        for size, full in zip(own, shape, strict=False):
+            if size != full and (size != 1 or missing):
+                return None
+        if missing:
+            mask = mask.unsqueeze(-1) if missing == 1 else mask.reshape(own + (1,) * missing)
     return kernels.masked_set(x, mask, v) if mask.device == x.device else None
 
 
-def set_view(x: Tensor, index: Any, v: Any) -> Tensor | None:
+def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
+    """One int or slice of one dimension; a number, or a tensor of x's dtype and the part's shape."""
+    if type(v) in NUMBERS:
+        if not x.is_floating_point():
+            return None
+    elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
+        return None
+    try:
+        if x.numel() >= (pieces.CUDA_ELEMENTS if x.is_cuda else pieces.CPU_ELEMENTS):
+            done = pieces.replaced(x, dim, item, v)
+            if done is not None:
+                return done
+        if not x.is_contiguous():  # whose gaps ATen would copy, too
+            return None
+        if type(v) is not Tensor:
+            if not (x.requires_grad and torch.is_grad_enabled()):
+                return _assigned(x, (FULL,) * dim + (item,), v)
+            v = _number(x, dim, item, v)
+        if type(item) is int:
+            return torch.select_scatter(x, v, dim, item)
+        step = item.step
+        return torch.slice_scatter(x, v, dim, item.start, item.stop, 1 if step is None else step)
+    except FAILURES:
+        return None
+
+
+def set_view(x: Tensor, index: tuple[Any, ...], v: Any) -> Tensor | None:
     """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
-    number = type(v) in NUMBERS
-    if number:
+    one = views.only_item(index)
+    if one is not None:
+        done = set_item(x, *one, v)
+        if done is not None:
+            return done
+    elif not all(type(item) in BASIC for item in index):
+        return None
+    if type(v) in NUMBERS:
         if not x.is_floating_point():
             return None
     elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device or not mode.eager():
         return None
     try:
-        if not number or pieces.is_large(x):
-            one = views.only_item(index if type(index) is tuple else (index,))
-            if one is not None:
-                done = pieces.replaced(x, *one, v)
-                if done is not None:
-                    return done
-                if not number and x.is_contiguous() and v.dim() == x.dim() - (type(one[1]) is int):
-                    return views.scattered(x, *one, v)
-        copy = x.clone()
-        copy[index] = v
-        return copy
+        return _assigned(x, index, v)
     except FAILURES:
         return None
+
+
+def _assigned(x: Tensor, index: Any, v: Any) -> Tensor:
+    copy = x.clone()
+    copy[index] = v
+    return copy
+
+
+def _number(x: Tensor, dim: int, item: Any, v: float) -> Tensor:
+    """The number as a tensor of the part's shape: autograd is quicker with it than with a write to a copy."""
+    shape = list(x.shape)
+    if type(item) is int:
+        del shape[dim]
+    else:
+        shape[dim] = len(range(*item.indices(shape[dim])))
+    return x.new_full(shape, v)
 
 
 def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care."""
     if index.dtype is not torch.int64 or index.dim() != 1 or index.device != x.device or x.dim() == 0:
         return None
-    if not mode.eager():  # vmap's index_fill is wrong for negative indices
+    if mode.transformed():  # vmap's index_fill is wrong for negative indices
         return None
     try:
         if type(v) in NUMBERS:
@@ -75,10 +113,12 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
         if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
             return None
         if unique or not mode.may_carry_gradient(v):
-            if v.dim() != x.dim() or len(v) != len(index) or not (x.is_cpu or kernels.is_large(x)):
+            if v.dim() != x.dim() or v.size(0) != index.size(0):
                 return torch.index_put(x, (index,), v)
-            # quicker, but it knows no negative indices: an error here, which is tried again, and death on CUDA
-            return torch.index_copy(x, 0, index if x.is_cpu else repeats.from_front(index, len(x)), v)
+            if x.is_cpu and mode.eager():
+                return torch.index_copy(x, 0, index, v)  # quicker; negative indices are an error, tried again elsewhere
+            done = kernels.rows_put(x, index, v)
+            return torch.index_put(x, (index,), v) if done is None else done
     except FAILURES:
         pass
     return None
@@ -88,11 +128,14 @@ def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
     """One index tensor; a tensor of x's dtype with an entry for each index."""
     if index.dtype is not torch.int64 or index.dim() != 1 or type(v) is not Tensor or v.dtype is not x.dtype:
         return None
-    if v.dim() != x.dim() or len(v) != len(index) or v.device != x.device or not mode.eager():
+    if v.dim() != x.dim() or v.size(0) != index.size(0) or v.device != x.device or not mode.eager():
         return None
-    if x.is_cuda:  # where negative indices would kill the process
-        index = repeats.from_front(index, len(x))
     try:
+        if x.is_cuda:  # where negative indices would kill the process
+            done = kernels.rows_put(x, index, v, add=True)
+            if done is not None:
+                return done
+            index = repeats.from_front(index, x.size(0))
         return torch.index_add(x, 0, index, v)
     except FAILURES:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import SymInt, Tensor
 
 from outplace.updates import mode, pieces
 
@@ -32,10 +32,12 @@ def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
     """The dimension and the item, if the view chooses by one int or slice alone."""
     found = None
     for dim, item in enumerate(view):
-        if item is None or item is Ellipsis or (found is not None and item != FULL):
+        kind = type(item)
+        if kind is slice and item == FULL:
+            continue
+        if found is not None or (kind is not slice and kind is not int and kind is not SymInt):
             return None
-        if item != FULL:
-            found = dim, item
+        found = dim, item
     return found
 
 

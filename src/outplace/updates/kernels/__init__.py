@@ -1,8 +1,8 @@
-"""Masked writes, each in the quickest of the ways: ATen's, or for larger tensors kernels of our own.
+"""Writes under masks and to rows, each in the quickest of the ways: ATen's, or for larger tensors kernels of our own.
 
-Eager ATen has no good kernel for them: `masked_fill` copies first, and `where` branches for every element (CPU) or does
-not vectorise for numbers (CUDA). Under torch.compile and torch.func's transforms the ATen operation is what they
-understand, and Inductor makes as good a kernel of it.
+Eager ATen has no good kernel for them: `masked_fill` copies first, `where` branches for every element (CPU) or does not
+vectorise for numbers (CUDA), `index_copy` and `index_add` take no negative indices. Under torch.compile and
+torch.func's transforms the ATen operation is what they understand, and Inductor makes as good a kernel of it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from outplace.updates import mode
 from outplace.updates.kernels import on_cpu
-from outplace.updates.kernels.function import Engine
+from outplace.updates.kernels.function import Engine, PutRows, with_rows
 from outplace.updates.kernels.function import masked_set as by_engine
 
 CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 26
 """From here on the time on the device is longer than what Python needs to start a kernel of ours."""
-_SHORT_FLOATS = (torch.bfloat16, torch.float16)
+_ROWS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+_ROW_ELEMENTS = 16
+"""Below this a row is too short for a kernel that takes rows one by one."""
+_SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 
 
 def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -30,9 +34,21 @@ def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
         done = None if engine is None else by_engine(engine, x, mask, value)
         if done is not None:
             return done
-        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _is_moderate(value):
+        if x.dtype in _SHORT_FLOATS and x.is_cuda and _is_moderate(value) and mask.shape == x.shape:
             return x.masked_fill(mask, value)
     return torch.where(mask, value, x)
+
+
+def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False) -> Tensor | None:
+    """`x[index] = value`, or `+=`, by one kernel for a large x on CUDA, else None; the value has a row an index."""
+    if not is_large(x) or x.dtype not in _ROWS or x.numel() < x.size(0) * _ROW_ELEMENTS:
+        return None
+    if value.shape[1:] != x.shape[1:] or torch.version.hip or torch.are_deterministic_algorithms_enabled():
+        return None
+    if not (mode.seen_only_by_autograd(x) and mode.seen_only_by_autograd(value)):
+        return None
+    put = _rows_kernel(x.dtype, add)
+    return None if put is None else with_rows(x, index, value, put, add)
 
 
 def is_large(x: Tensor) -> bool:
@@ -41,19 +57,33 @@ def is_large(x: Tensor) -> bool:
 
 
 def _engine(x: Tensor) -> Engine | None:
-    if x.is_cuda:
-        return _triton() if is_large(x) else None
-    return cast(Engine, on_cpu) if x.is_cpu else None
+    if x.is_cpu:
+        return cast(Engine, on_cpu)
+    return _triton() if is_large(x) and mode.seen_only_by_autograd(x) else None
 
 
 @functools.cache
-def _triton() -> Engine | None:
-    """The Triton kernels, or None where Triton is not installed."""
+def _triton() -> Any:
+    """The Triton kernels, or None where Triton is not installed, or lacks something (a compiler, most often)."""
     try:
         from outplace.updates.kernels import on_cuda
-    except ImportError:
+
+        x = torch.zeros(1, device="cuda")
+        on_cuda.set_number(x, x == 0, 1.0)
+    except Exception:
         return None
-    return cast(Engine, on_cuda)
+    return on_cuda
+
+
+@functools.cache
+def _rows_kernel(dtype: torch.dtype, add: bool) -> PutRows | None:
+    """The kernel for rows, or None where it does not work: Triton knows atomic additions in bfloat16 since lately."""
+    try:
+        x = torch.zeros(1, _ROW_ELEMENTS, dtype=dtype, device="cuda")
+        _triton().put_rows(x, torch.zeros(1, dtype=torch.int64, device="cuda"), x, add)
+    except Exception:
+        return None
+    return cast(PutRows, _triton().put_rows)
 
 
 def _is_moderate(value: Any) -> bool:

@@ -1,11 +1,12 @@
 """Autograd for the kernels: what is not made of ATen's operations has to bring its own derivatives.
 
-An engine has `set_number`, `set_tensor` and `split`, for operands of one shape. The Functions do without
-`setup_context`, which costs more than they do; under torch.func's transforms ATen does the work.
+An engine has `set_number`, `set_tensor` and `split`, for operands of one shape, and that for CUDA has `put_rows`. The
+Functions do without `setup_context`, which costs more than they do; under torch.func's transforms ATen does the work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import torch
@@ -27,6 +28,10 @@ class Engine(Protocol):
 
     def split(self, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient outside the mask and inside it, with zeros elsewhere."""
+
+
+PutRows = Callable[[Tensor, Tensor, Tensor, bool], None]
+"""Writes, or adds, rows of a value to rows of a tensor, in place: the tensor, the index, the value, add."""
 
 
 def masked_set(engine: Engine, x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
@@ -92,6 +97,40 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
         return None, torch.where(mask, grads[1], grads[0]), None
+
+
+def with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor | None:
+    """A copy of x with the value's rows at the index, or added there; None where one has gaps."""
+    if not (x.is_contiguous() and value.is_contiguous() and index.is_contiguous()):
+        return None
+    if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
+        return cast(Tensor, _WithRows.apply(x, index, value, put, add))
+    return _with_rows(x, index, value, put, add)
+
+
+def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor:
+    copy = x.clone()
+    put(copy, index, value, add)
+    return copy
+
+
+class _WithRows(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor:
+        ctx.add = add
+        ctx.save_for_backward(index)
+        return _with_rows(x, index, value, put, add)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (index,) = ctx.saved_tensors
+        (grad,) = grads
+        to_x = to_value = None
+        if ctx.needs_input_grad[0]:
+            to_x = grad if ctx.add else torch.index_fill(grad, 0, index, 0.0)
+        if ctx.needs_input_grad[2]:
+            to_value = grad[index]
+        return to_x, None, to_value, None, None
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

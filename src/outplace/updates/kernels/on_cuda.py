@@ -1,6 +1,6 @@
-"""The Triton kernels for masked writes: every operand is read once and every result written once.
+"""The Triton kernels, for writes under a mask and to rows: every operand is read once and every result written once.
 
-The two kernels have two forms each, `flat` for operands that lie alike and without gaps, and one that walks strides: a
+Those for masks have two forms each, `flat` for operands that lie alike and without gaps, and one that walks strides: a
 launch takes time for every argument.
 """
 
@@ -54,13 +54,24 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return outside, inside
 
 
-def _launch(kernel: Any, out: Tensor, *arguments: Any, **constants: Any) -> None:
-    grid = (triton.cdiv(out.numel(), BLOCK),)
+def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool) -> None:
+    """Writes the rows of the value to those of `out` that the index names, or adds them; all are contiguous."""
+    width = out[0].numel()
+    block = min(triton.next_power_of_2(width), BLOCK)
+    rows = BLOCK // block
+    grid = (triton.cdiv(index.numel(), rows), triton.cdiv(width, block))
+    _launch(_put_rows, out, index, value, index.numel(), len(out), width, grid=grid, ADD=add, ROWS=rows, BLOCK=block)
+
+
+def _launch(kernel: Any, out: Tensor, *arguments: Any, grid: Any = None, **constants: Any) -> None:
+    if grid is None:
+        grid = (triton.cdiv(out.numel(), BLOCK),)
+        constants["BLOCK"] = BLOCK
     if out.is_cuda and out.device.index != torch.cuda.current_device():
         with torch.cuda.device(out.device):
-            kernel[grid](out, *arguments, **constants, BLOCK=BLOCK, num_warps=WARPS)
+            kernel[grid](out, *arguments, **constants, num_warps=WARPS)
     else:
-        kernel[grid](out, *arguments, **constants, BLOCK=BLOCK, num_warps=WARPS)
+        kernel[grid](out, *arguments, **constants, num_warps=WARPS)
 
 
 def _walk(dims: list[Dim]) -> list[int]:
@@ -149,3 +160,30 @@ def _split_strided(  # type: ignore[no-untyped-def]
     zero = tl.zeros((BLOCK,), value.dtype)
     tl.store(outside + place, tl.where(chosen, zero, value), mask=inside)
     tl.store(inside_ + place, tl.where(chosen, value, zero), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _put_rows(  # type: ignore[no-untyped-def]
+    out, index, value, entries, size, width, ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = tl.load(index + entry, mask=entry < entries, other=0)
+    row = tl.where(row < 0, row + size, row)
+    _stop_unless((row >= 0) & (row < size))
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (entry < entries)[:, None] & (column < width)[None, :]
+    new = tl.load(value + entry[:, None] * width + column[None, :], mask=inside)
+    target = out + row[:, None] * width + column[None, :]
+    if ADD:
+        tl.atomic_add(target, new, mask=inside, sem="relaxed")
+    else:
+        tl.store(target, new, mask=inside)
+
+
+@triton.jit
+def _stop_unless(condition):  # type: ignore[no-untyped-def]
+    """Stops the device where the condition does not hold, as ATen does for an index out of range."""
+    tl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.eq.s32 p, $1, 0; @p trap; mov.u32 $0, $1; }",
+        "=r,r", [condition.to(tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
