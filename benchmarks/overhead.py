@@ -11,9 +11,9 @@ change to `torch.Tensor` undoes that for hundreds of steps. In blocks of 400 ste
 fell from 1.10 in the first hundred to 1.03 in the last; a program that runs under outplace is switched once.
 
 On the CPU the time is that of the thread (there is one, so a busy machine counts little); on CUDA it is wall time, the
-device waited for before and after each step. The C library's allocator is told to keep what is freed: how much of it goes
-back to the system, to be faulted in again page by page, changes from process to process (2,000 to 3,000 pages a step of
-the ResNet, 5 to 9 ms of 75).
+device waited for before and after each step. The C library's allocator is told to keep what is freed: how much of it
+goes back to the system, to be faulted in again page by page, changes from process to process (2,000 to 3,000 pages a
+step of the ResNet, 5 to 9 ms of 75).
 """
 
 from __future__ import annotations
