@@ -164,6 +164,34 @@ MENDED = {
             scores[i + 1:] *= 0.7
         loss = torch.stack(kept).log().sum()
         """,
+    "columns that are made orthogonal in turn": """
+        def orthogonal(basis):
+            q = basis.clone()
+            for i in range(2):
+                q[..., i] = q[..., i] / q[..., i].norm(dim=-1, keepdim=True)
+                for j in range(i + 1, 2):
+                    overlap = (q[..., i] * q[..., j]).sum(-1, keepdim=True)
+                    q[..., j] = q[..., j] - overlap * q[..., i]
+            return q
+
+        loss = (orthogonal(x * w) * w).sum()
+        """,
+    "a dict whose keys are gone through": """
+        def step(state, mask):
+            for key in state:
+                state[key] *= mask
+            return {"h": torch.tanh(state["h"] * w), "c": state["c"] * w}
+
+        state = {"h": x.exp(), "c": x * 1}
+        for _ in range(2):
+            state = step(state, torch.tensor([[1.0], [0.5]], dtype=torch.float64))
+        loss = (state["h"] * state["c"]).sum()
+        """,
+    "parts in a tuple that is then replaced": """
+        parts = torch.exp(x * w).split(1, dim=0)
+        parts = [parts[k].squeeze_(0) for k in range(2)]
+        loss = (parts[0] * parts[1]).sum()
+        """,
     "a buffer that moves between two uses": """
         class Centre(nn.Module):
             def __init__(self):

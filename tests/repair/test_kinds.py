@@ -267,6 +267,27 @@ def test_overlapping_memory_is_read_from_a_copy(fixed):
     assert fixed(source) == source.replace("x[:-1]", "x[:-1].clone()")
 
 
+def test_an_index_that_is_written_is_read_from_a_copy(fixed):
+    source = "import torch\n\nleft = torch.ones(3, dtype=torch.bool)\nleft[left] = torch.rand(3) > 0.5\n"
+    assert "left[left.clone()] = torch.rand(3) > 0.5\n" in fixed(source)
+
+
+def test_a_bound_is_cast_to_what_it_bounds(fixed):
+    source = "import torch\n\nplaces, size = torch.arange(4), torch.tensor(3.0)\nplaces.clamp_(0, size - 1)\n"
+    assert "places.clamp_(0, (size - 1).to(places.dtype))\n" in fixed(source)
+
+
+def test_entries_of_an_expanded_tensor_are_written_in_a_copy(fixed):
+    source = """
+    import torch
+
+    J = torch.eye(3).unsqueeze(0).expand(5, 3, 3)
+    for i in range(3):
+        J[:, i, :] = torch.rand(5, 3)
+    """
+    assert "J = J.clone()\nfor i in range(3):\n" in fixed(source)
+
+
 def test_only_tensors_are_cloned(fixed):
     source = """
     import torch

@@ -240,6 +240,25 @@ SNIPPETS = {
         i.div_(2)  # error: shape-dtype
         i.fill_(0.5)
     """,
+    "what recurrent modules keep": """
+        rnn, batched, x = nn.GRU(2, 3), nn.GRU(2, 3, batch_first=True), torch.randn(4, 5, 2)
+        h, c = torch.zeros(1, 5, 3), torch.zeros(1, 4, 3)
+        out, _ = rnn(x, h)
+        h += 1  # error: saved
+        steps, unturned = torch.zeros(4, 6, 2), torch.zeros(4, 6, 2)
+        for t in range(len(x)):
+            step, c = batched(steps[:, t : t + 1], c)
+            steps[:, t : t + 1] = 1.0  # error: saved
+        whole, _ = batched(unturned)
+        unturned += 1
+        (out.sum() + step.sum() + whole.sum()).backward()
+    """,
+    "what a product of matrices keeps": """
+        w = torch.randn(2, 2, requires_grad=True)
+        p = w * 2
+        p -= w @ p  # error: saved
+        p.sum().backward()
+    """,
     "an expanded target": """
         x = torch.zeros(1, 3).expand(4, 3)
         x += 1  # error: expanded

@@ -33,7 +33,7 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
     if not _is_own(code, statement, path):
         return "no"
     shared = _shared(files, code, statement, path)
-    apart = {path, *_other_parts(code, statement, path)}
+    apart = {path, *_other_parts(files, code, statement, path)}
     if shared is None or any(name not in apart and read_later(code, statement, name) for name in shared):
         return "no"
     function = code.function(statement)
@@ -51,11 +51,17 @@ def is_parting(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in _PARTING
 
 
-def _other_parts(code: Code, statement: ast.stmt, name: str) -> set[str]:
-    """`b` beside `a` in `a, b = x.chunk(2)`: another part of the same memory, which writes of `a` do not reach."""
+def _other_parts(files: Files, code: Code, statement: ast.stmt, name: str, depth: int = 0) -> set[str]:
+    """`b` beside `a` in `a, b = x.chunk(2)`: another part of the same memory, which writes of `a`, or of a view of it,
+    do not reach."""
     found: set[str] = set()
     for binding in bindings(code, statement, name):
         value, targets = getattr(binding, "value", None), targets_of(binding) if binding is not None else []
+        if isinstance(binding, ast.Assign) and depth < _DEEPEST and isinstance(targets[0], ast.Name):
+            viewed = [one.path for one in origins(files, code, binding.value)]
+            if len(viewed) == 1 and viewed[0] and not is_parting(value):
+                found |= _other_parts(files, code, binding, viewed[0], depth + 1)
+                continue
         if not is_parting(value) or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
             return set()
         found |= {item.id for item in _flat(targets) if isinstance(item, ast.Name)}

@@ -318,7 +318,7 @@ def _several_views(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candid
 def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if place.bug.kind == "nograd-view":
         yield from _view_with_grad(place)
-    runs_forward = place.bug.kind == "expanded" and _writes_one_value(place)
+    runs_forward = place.bug.kind == "expanded" and _writes_one_value(place) and not _refused_at_once(place)
     for candidate in _out_of_place(place, trusting=True):
         # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
@@ -333,6 +333,12 @@ def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 _FILLS = ("fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_")
 
 
+def _refused_at_once(place: Place) -> bool:
+    """Did a run end at the write itself, rather than in a backward?"""
+    raised = place.bug.raised_at
+    return raised is not None and any((raised.file, raised.line) == (one.file, one.line) for one in place.bug.writes)
+
+
 def _writes_one_value(place: Place) -> bool:
     """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
     call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
@@ -340,7 +346,8 @@ def _writes_one_value(place: Place) -> bool:
         return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(part is not None and not isinstance(part, ast.Slice | ast.Constant | ast.UnaryOp) for part in parts)
+    one_by_one = ast.Slice | ast.Constant | ast.UnaryOp
+    return any(not (isinstance(part, one_by_one) or saver.is_number(place.code, part)) for part in parts if part)
 
 
 def _view_with_grad(place: Place) -> Iterator[Candidate]:
@@ -355,8 +362,12 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
 
 
 def _overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """The operand that shares the target's memory gets a copy."""
+    """The operand that shares the target's memory gets a copy, or the index that does."""
     names = [place.path] if place.path else []
+    index = place.target.slice if isinstance(place.target, ast.Subscript) else None
+    if index is not None and ast.unparse(index) == place.path:
+        end = place.code.span(index)[1]
+        yield place.candidate(f"Index by a copy of `{place.path}`", "safe", [Edit(end, end, ".clone()")])
     for one in saver.operand_clones(place.code, place.node, names):
         if one.named:
             yield place.candidate(f"Read a copy of `{_short(one.text)}`", "safe", [one.edit])
@@ -367,11 +378,22 @@ def _detached(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    yield from _out_of_place(place)
+    """A sum or a quotient may become a float; what is only bounded is to stay what it is."""
+    bounds = _is_bounding(place.node)
+    if not bounds:
+        yield from _out_of_place(place)
     if place.target is not None and ("cast" in place.bug.about or "integer" in place.bug.about):
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
             yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
+    if bounds:
+        yield from _out_of_place(place)
+
+
+def _is_bounding(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else node
+    name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return name.startswith(("clamp", "clip"))
 
 
 def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:

@@ -166,13 +166,14 @@ def _silent(finding: Finding) -> bool:
 
 def _same_write(finding: Finding, other: Finding) -> bool:
     """The same write, which now hurts another operation."""
-    if other.kind != finding.kind or other.site.text != finding.site.text or not other.saved_by or not finding.saved_by:
+    if _essence(other) != _essence(finding) or not other.saved_by or not finding.saved_by:
         return False
     return other.saved_by.text != finding.saved_by.text
 
 
 def _essence(finding: Finding) -> tuple[str, str]:
-    return finding.kind, finding.site.text
+    """What makes two findings the same, whatever was cloned in the line."""
+    return finding.kind, finding.site.text.replace(".clone()", "")
 
 
 def _taken(mended: Counter[tuple[str, str]], finding: Finding) -> bool:

@@ -13,7 +13,7 @@ from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings
+from outplace.repair.flow import bindings, binds, read_later
 from outplace.repair.origins import has_flag
 
 Style = Literal["auto", "blend", "at"]
@@ -62,8 +62,21 @@ class Place:
             return True
         if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name):
             return False
+        if self._is_key(node):
+            return True
         kinds = self._kinds(node.value.id)
         return bool(kinds) and None not in kinds
+
+    def _is_key(self, node: ast.Subscript) -> bool:
+        """`d[key]` in `for key in d`, `for key, value in d.items()`: the keys of a dict."""
+        for loop in self.code.loops(self.statement):
+            if isinstance(loop, ast.For) and isinstance(node.slice, ast.Name) and binds(loop, node.slice.id):
+                keys = [ast.unparse(node.value), f"{ast.unparse(node.value)}.keys()"]
+                first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+                pairs = isinstance(first, ast.Name) and first.id == node.slice.id
+                items = pairs and ast.unparse(loop.iter) == f"{ast.unparse(node.value)}.items()"
+                return items or (isinstance(loop.target, ast.Name) and ast.unparse(loop.iter) in keys)
+        return False
 
     def _kinds(self, name: str) -> set[str | None]:
         """The containers a name may stand for: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
@@ -99,7 +112,8 @@ class Place:
         text = ast.unparse(self.holder) if self.holder is not None else ""
         container = self.holder.value if isinstance(self.holder, ast.Subscript) else None
         if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
-            return "no"
+            used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # its value, that is
+            return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
         scope = self.code.scope(self.statement)
         for node in ast.walk(scope):
             if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:

@@ -62,7 +62,20 @@ def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:
     parts = [interpreter.eval(part) if part is not None else NONE for part in (node.lower, node.upper, node.step)]
     if all(isinstance(part, Const) for part in parts):
         return Const(slice(*(part.value for part in parts)))  # type: ignore[attr-defined]
-    return Bound("slice", PLAIN)
+    return Bound("slice", _length(node))
+
+
+def _length(node: ast.Slice) -> Value:
+    """How many elements `t : t + 1` and `t - 1 : t` take, whatever `t` may be."""
+    lower, upper = node.lower, node.upper
+    if lower is None or upper is None or node.step is not None:
+        return PLAIN
+    for longer, other, sign in ((upper, lower, ast.Add), (lower, upper, ast.Sub)):
+        if not isinstance(longer, ast.BinOp) or not isinstance(longer.op, sign):
+            continue
+        if isinstance(longer.right, ast.Constant) and ast.unparse(longer.left) == ast.unparse(other):
+            return Const(longer.right.value)
+    return PLAIN
 
 
 def _lambda(interpreter: Interpreter, node: ast.Lambda) -> Value:

@@ -17,8 +17,10 @@ def to_target(code: Code, node: ast.expr | ast.stmt, target: ast.expr) -> list[E
         node = node.value
     if isinstance(node, ast.AugAssign):
         value = node.value
-    elif isinstance(node, ast.Call) and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
-        value = node.args[0]
+    elif isinstance(node, ast.Call):
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        tensors = [one for one in given if not isinstance(one, ast.Constant | ast.Starred)]  # `clamp_(0, highest)`
+        value = tensors[0] if len(tensors) == 1 else None
     if value is None or isinstance(value, ast.Constant) or not isinstance(target, ast.Name | ast.Attribute):
         return None
     start, end = code.span(value)

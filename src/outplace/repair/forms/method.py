@@ -96,10 +96,13 @@ def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] 
             return edits
         start = code.span(whole)[0]
         return [Edit(start, start, f"{text} = "), *edits]
-    if isinstance(target, ast.Name) and not read_later(code, statement, target.id) and _once(statement, target.id):
+    name = target.value if isinstance(target, ast.Subscript) else target
+    if isinstance(name, ast.Name) and not read_later(code, statement, name.id) and _once(statement, name.id):
         return edits
     return None
 
 
 def _once(statement: ast.stmt, name: str) -> bool:
-    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(statement)) == 1
+    """Is it read once? (It may be bound, too.)"""
+    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
+    return sum(isinstance(node.ctx, ast.Load) for node in names) == 1

@@ -83,7 +83,7 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     return [
         Clone(code.segment(one), _cloned(code, one), distance(one) < 3)
         for one in ordered
-        if not (_is_class(one) or _is_number(code, one) or _is_cloned(code, one))
+        if not (_is_class(one) or is_number(code, one) or _is_cloned(code, one))
     ]
 
 
@@ -138,7 +138,7 @@ def _is_class(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id[:1].isupper() and len(node.id) > 1 and not node.id.isupper()
 
 
-def _is_number(code: Code, node: ast.expr) -> bool:
+def is_number(code: Code, node: ast.expr) -> bool:
     """A counter of a loop, or a name that is only ever given numbers."""
     if not isinstance(node, ast.Name):
         return False

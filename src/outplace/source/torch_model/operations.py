@@ -216,14 +216,35 @@ def _record(
                 interpreter.hit("inference", node, bool(sure), "saved")
             if op.name == "einsum" and any_grad(other for other in inputs if other is not tensor) is False:
                 continue
+            sure = sure or (op.name == "matmul" and _is_plain_product(inputs))
             surely = bool(sure) and tensor.certain and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
             parameter_like = tensor.leaf and tensor.requires_grad is True
             made.saves.append(Save(tensor.storage, made.time, _role(op, key), surely, parameter_like))
+    if layer is not None and layer.kind in _RECURRENT:
+        _keep_state(made, layer, args, keywords)
     return made
+
+
+_RECURRENT = {"nn.LSTM", "nn.GRU", "nn.RNN"}
+
+
+def _keep_state(made: Node, layer: Layer, args: list[Value], keywords: dict[str, Value]) -> None:
+    """They keep the state that they begin with; and of a batch, one step, which needs no copy to be turned."""
+    state = args[1] if len(args) > 1 else keywords.get("hx", UNKNOWN)
+    made.saves += [Save(one.storage, made.time, "hx", one.certain) for one in tensors_in(state)]
+    given = args[0] if args else None
+    one_step = isinstance(given, Tensor) and given.shape is not None and given.shape[1:2] == (1,)
+    if isinstance(given, Tensor) and one_step and layer.options.get("batch_first") is True:
+        made.saves.append(Save(given.storage, made.time, "input", given.certain))
 
 
 _FOLDING = {"matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot", "inner"}
 """They reshape their operands first, so what they keep is a copy where that cannot be a view."""
+
+
+def _is_plain_product(inputs: list[Tensor]) -> bool:
+    """Matrices and vectors are kept as they are; what has more dimensions may be copied first."""
+    return {None if other.shape is None else len(other.shape) for other in inputs} <= {1, 2}
 
 
 def _folds_without_copy(tensor: Tensor, inputs: list[Tensor]) -> bool:

@@ -20,7 +20,8 @@ _SAME = {
     "cumsum", "cumprod", "flip", "roll", "tril", "triu", "clamp_min", "clamp_max", "masked_fill", "nan_to_num",
     "isnan", "isinf", "isfinite", "logical_not", "bitwise_not", "sort", "zero", "fill", "index_fill", "index_add",
     "index_copy", "scatter", "scatter_add", "fill_diagonal", "normal", "uniform", "copy", "tanhshrink", "softmin",
-    "logit", "sinc", "digamma", "lgamma", "i0", "data", "argsort", "bernoulli",
+    "logit", "sinc", "digamma", "lgamma", "i0", "data", "argsort", "bernoulli", "inv", "inverse", "cholesky",
+    "matrix_exp", "matrix_power",
 }  # fmt: skip
 _SAME_MODULES = {
     "ReLU", "ReLU6", "Sigmoid", "Tanh", "GELU", "SiLU", "Mish", "ELU", "SELU", "CELU", "LeakyReLU", "RReLU", "Hardtanh",
@@ -360,8 +361,8 @@ def item_shape(shape: Shape | None, key: Value) -> Shape | None:
             size = left.pop(0)
             if isinstance(word, slice):
                 result.append(_slice_length(size, word))
-            elif isinstance(word, Bound):  # a slice that is not known
-                result.append(None)
+            elif isinstance(word, Bound):  # a slice whose place is not known
+                result.append(_integer(word.receiver))
             elif not isinstance(word, int | Plain):
                 return None
     return (*result, *left)
@@ -374,8 +375,12 @@ def _takes_a_dimension(index: Value) -> bool:
 def _slice_length(size: int | None, index: slice) -> int | None:
     if index == slice(None):
         return size
+    if size is None:
+        first, last = index.start or 0, index.stop
+        whole = index.step is None and isinstance(first, int) and isinstance(last, int) and first * last >= 0
+        return max(0, last - first) if whole else None
     try:
-        return None if size is None else len(range(size)[index])
+        return len(range(size)[index])
     except (TypeError, ValueError):
         return None
 
