@@ -1,4 +1,4 @@
-"""Does `outplace reclaim --all --fix` ever harm a program? Every change it would write, and the program with it.
+"""Does `outplace reclaim --all --recompute --fix` ever harm a program? Every change it would write, and the program with it.
 
     python benchmarks/reclaim_harm.py [FOLDER ...]     # the programs of tests/cases where none is given
     python benchmarks/reclaim_harm.py --log FILE       # goes on where it was stopped
@@ -153,7 +153,7 @@ def try_program(path: Path, words: list[str]) -> Verdict:
         trials = Forks(words, 3, LIMIT)
         try:
             before, again = plain(words), plain(words)
-            outcome = Reclaim(trials, everything=True).run()
+            outcome = Reclaim(trials, everything=True, recompute=True).run()
             made = [*outcome.advice.paying, *outcome.advice.others] if outcome.advice and outcome.texts else []
             write(outcome.texts)
             after = plain(words)

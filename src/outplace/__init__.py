@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from outplace.reclaim.recompute import recompute
     from outplace.runtime.attach import install, watch
     from outplace.runtime.verdict import WrongGradientError
     from outplace.updates import at, blend, functional, to_mask
 
-__all__ = ["WrongGradientError", "__version__", "at", "blend", "functional", "install", "to_mask", "watch"]
+__all__ = ["WrongGradientError", "__version__", "at", "blend", "functional", "install", "recompute", "to_mask", "watch"]
 __version__ = "0.1.0"
 
 
@@ -44,4 +45,8 @@ def __getattr__(name: str) -> Any:
         from outplace import updates
 
         return getattr(updates, name)
+    if name == "recompute":
+        from outplace.reclaim.recompute import recompute
+
+        return recompute
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,8 +20,8 @@ from outplace.reclaim.suggestion import Suggestion
 from outplace.repair.files import Files
 
 
-def record(path: Path, arguments: Sequence[str] = ()) -> Recording:
-    """Runs a program to its end under a ledger."""
+def record(path: Path, arguments: Sequence[str] = (), source: str | None = None) -> Recording:
+    """Runs a program, or another source in its place, to its end under a ledger."""
     ledger = Ledger()
     backward = torch.autograd.backward
 
@@ -37,7 +37,7 @@ def record(path: Path, arguments: Sequence[str] = ()) -> Recording:
     with _restored(), mock.patch.object(torch.autograd, "backward", watched), ledger:
         ledger.watch_modules()
         ledger.watch_gradients()
-        _exec(path.read_text(), path, arguments)
+        _exec(path.read_text() if source is None else source, path, arguments)
     return ledger.finish(ended=True)
 
 
@@ -62,9 +62,9 @@ def _exec(source: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
     return namespace
 
 
-def advised(path: Path, arguments: Sequence[str] = ()) -> tuple[Advice, Files]:
+def advised(path: Path, arguments: Sequence[str] = (), recompute: bool = False) -> tuple[Advice, Files]:
     files = Files({str(path): path.read_text()}, may_read=False)
-    return advise(record(path, arguments), files), files
+    return advise(record(path, arguments), files, recompute), files
 
 
 def computed(path: Path, source: str, arguments: Sequence[str] = ()) -> str:

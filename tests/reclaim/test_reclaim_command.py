@@ -163,6 +163,6 @@ def test_what_does_not_hold_on_disk_is_put_back(program, monkeypatch, capsys):
     monkeypatch.setattr(Reclaim, "run", lambda self: outcome)
     monkeypatch.setattr(Reclaim, "holds_on_disk", lambda self, _: seen.append(program.read_text()) or False)
     with pytest.raises(OutplaceError, match="put back"):
-        Command([str(program)], 3, 1.0, False, True, False, True, False, None, None).run()
+        Command([str(program)], 3, 1.0, False, True, False, False, True, False, None, None).run()
     assert "inplace=True" in seen[0]
     assert program.read_text() == text

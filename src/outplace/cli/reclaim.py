@@ -20,6 +20,7 @@ from outplace.cli.program import ProgramCommand, check_writable
 @click.option("--all", "everything", is_flag=True, help="Also safe changes that do not lower the peak.")
 @click.option("--no-proof", is_flag=True, help="Only the first run: list what looks safe, and prove nothing.")
 @click.option("--reproducible", is_flag=True, help="Hold CUDA to algorithms that give the same bits in every run.")
+@click.option("--recompute", is_flag=True, help="Also compute blocks twice instead of keeping their insides.")
 @click.option("--json", "json_path", metavar="FILE", help="Write what was found to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write what was found to FILE as a page with pictures.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="For each run.")
@@ -32,6 +33,7 @@ def reclaim(
     everything: bool,
     no_proof: bool,
     reproducible: bool,
+    recompute: bool,
     json_path: str | None,
     html_path: str | None,
     timeout: float,
@@ -64,7 +66,7 @@ def reclaim(
         from outplace.reclaim.command import Command
 
         command = Command(
-            program, steps, timeout, everything, not no_proof, reproducible, fix, diff, json_path, html_path
+            program, steps, timeout, everything, not no_proof, reproducible, recompute, fix, diff, json_path, html_path
         )
         try:
             return command.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outplace.reclaim.blocks import Blocks
 from outplace.reclaim.gradients import Gradients
 from outplace.reclaim.hints import Hints
 from outplace.reclaim.keepers import Keepers
@@ -32,27 +33,38 @@ class Advice:
     others: list[Suggestion]
     hints: list[Suggestion]
     """Advice that nothing can be proved for."""
+    blocks: list[Suggestion]
+    """What could be computed twice; among `paying` only where that was asked for."""
 
     def expected(self) -> Curve:
         """Memory over time as it should be with all that pays."""
         return self.account.curve([suggestion.change for suggestion in self.paying])
 
+    def recomputed(self) -> Curve:
+        """Memory over time as it should be with blocks that are computed twice, too."""
+        return self.account.curve([one.change for one in (*self.paying, *self.blocks)])
 
-def advise(recording: Recording, files: Files) -> Advice:
-    """All suggestions, the one that saves most first."""
+
+def advise(recording: Recording, files: Files, recompute: bool = False) -> Advice:
+    """All suggestions, the one that saves most first; what takes more time only where it is asked for."""
     account = Account(recording)
     before = account.curve()
     kinds = (Reuses(recording, files), Keepers(recording, files), Gradients(recording, files))
     possible = [one for kind in kinds for one in kind.suggestions()]
+    blocks = list(Blocks(recording, files).suggestions())
     hints = list(Hints(recording, files).suggestions())
-    for one in (*possible, *hints):
+    for one in (*possible, *blocks, *hints):
         one.alone = before.peak - account.curve([one.change]).peak
     compatible = _compatible(files, sorted(possible, key=lambda one: -one.alone))
     needed = _needed(account, before, compatible)
+    blocks = _worth_their_time(account, before, files, needed, blocks)
+    if recompute:
+        needed += blocks
     value(account, before, needed)
     others = [one for one in compatible if one not in needed and one.kind == "in-place"]
+    others = _compatible(files, others, needed)[len(needed) :]
     hints = [one for one in hints if one.alone > before.peak * LEAST_SHARE]
-    return Advice(account, before, sorted(needed, key=lambda one: -one.saves), others, hints)
+    return Advice(account, before, sorted(needed, key=lambda one: -one.saves), others, hints, blocks)
 
 
 def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
@@ -60,6 +72,15 @@ def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) 
     lines = [one for one in suggestions if one.kind in _LINES]
     kept = _thinned(account, list(suggestions), lines, before.peak * LEAST_SHARE_OF_A_LINE)
     return _thinned(account, kept, kept, before.peak * LEAST_SHARE)
+
+
+def _worth_their_time(
+    account: Account, before: Curve, files: Files, needed: list[Suggestion], blocks: list[Suggestion]
+) -> list[Suggestion]:
+    """The blocks that lower the peak still further once all is done that costs nothing."""
+    together = _compatible(files, sorted(blocks, key=lambda one: -one.alone), needed)
+    kept = _thinned(account, together, together[len(needed) :], before.peak * LEAST_SHARE_OF_A_LINE)
+    return [one for one in kept if one.kind == "recompute"]
 
 
 def _thinned(
@@ -84,9 +105,9 @@ def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) ->
         one.together = account.curve(rest).peak - whole
 
 
-def _compatible(files: Files, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence[Suggestion] = ()) -> list[Suggestion]:
     """Those that can be made together: of two that want the same memory or the same characters the first stays."""
-    kept: list[Suggestion] = []
+    kept = list(first)
     for one in suggestions:
         if not all(one.change.goes_with(other.change) for other in kept) or not one.change.goes_with(one.change):
             continue

@@ -35,13 +35,14 @@ class Command:
         everything: bool,
         prove: bool,
         exact: bool,
+        recompute: bool,
         fix: bool,
         diff: bool,
         json_path: str | None,
         html_path: str | None,
     ) -> None:
         self._trials = Trials(words, steps, limit, exact)
-        self._reclaim = Reclaim(self._trials, everything, prove)
+        self._reclaim = Reclaim(self._trials, everything, prove, recompute)
         self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
         self.written = ""
         """The files that have been changed for good."""

@@ -54,6 +54,8 @@ _SITE = "_outplace_made_at"
 _SEES_NAMES = {"locals", "vars", "dir", "eval", "exec"}
 """Functions that may have handed out the very dictionary of a frame's names, which is not ours to clear then."""
 
+_TORCH = os.path.dirname(torch.nn.__file__)
+
 CUDA_ROUNDS_TO = 512
 LARGEST_SLACK = 1 << 20
 """CUDA's allocator hands out a block as it is where less than this would be left of it."""
@@ -227,8 +229,10 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             if threading.get_ident() != self._thread:
                 return call(module, *args, **kwargs)
             self._call_count += 1
-            direct = own_files[sys._getframe(1).f_code.co_filename]
-            self._calls.append(Call(self._call_count, self._module(module), direct))
+            caller = sys._getframe(1)
+            direct = own_files[caller.f_code.co_filename]
+            place = self._place(caller) if direct else -1
+            self._calls.append(Call(self._call_count, self._module(module), direct, place))
             self._callers.append(module)
             try:
                 return call(module, *args, **kwargs)
@@ -263,7 +267,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         name = next((name for name, one in held if one is module), "")
         flag = module.__dict__.get("inplace")
         kind = type(module).__name__ if type(module).__module__.startswith("torch.nn.modules") else ""
-        key = (kind, module.__dict__.get(_SITE, -1), flag if isinstance(flag, bool) else None, name)
+        known = _is_readable(type(module).forward) and not _has_hooks(module)
+        key = (kind, module.__dict__.get(_SITE, -1), flag if isinstance(flag, bool) else None, name, known)
         if key not in self._modules:
             self._modules[key] = len(self.recording.modules)
             self.recording.modules.append(Module(*key))
@@ -346,6 +351,17 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         }
         recording.device = max(sizes, key=lambda device: sizes[device])
         return recording
+
+
+@functools.cache
+def _is_readable(forward: Any) -> bool:
+    """Is this forward torch's or the user's own?"""
+    code = getattr(forward, "__code__", None)
+    return code is not None and (code.co_filename.startswith(_TORCH) or own_files[code.co_filename])
+
+
+def _has_hooks(module: Any) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def _parameters(owner: Any) -> Iterator[Any]:

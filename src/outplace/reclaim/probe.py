@@ -16,6 +16,7 @@ import json
 import os
 import random
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ class _Probe:
         self._ledger: Any = None
         self._testimony = Testimony()
         self._optimizers: Counter[int] = Counter()
+        self._seconds: list[float] = []
         self._pid = os.getpid()
         self._over = False
 
@@ -131,6 +133,7 @@ class _Probe:
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         if self._over:
             return
+        self._seconds.append(_clock())
         with self._unseen():
             self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
         if self._ledger is not None:
@@ -168,8 +171,17 @@ class _Probe:
             recording = Recording(ended=ended)
         recording.files = [path for path in files if path.endswith(".py")]
         recording.torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
-        recording.allocator_peak = _allocator_peak()
+        recording.allocator_peak, recording.seconds = _allocator_peak(), self._seconds
         recording.write(self._folder / RECORDING)
+
+
+def _clock() -> float:
+    """Now, when all that was asked of CUDA has been done."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def _allocator_peak() -> int | None:

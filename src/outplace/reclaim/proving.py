@@ -35,14 +35,16 @@ class Outcome:
     """Were CUDA's algorithms held to those that give the same bits in every run?"""
     allocator: tuple[int, int | None] | None = None
     """CUDA's own figures of the peak, before and after, from runs that nothing watched."""
+    seconds: tuple[float, float] | None = None
+    """How long a step took, before and after, in runs that nothing watched."""
     trouble: str = ""
 
 
 class Reclaim:
     """One run of the command."""
 
-    def __init__(self, trials: Trials, everything: bool = False, prove: bool = True) -> None:
-        self._trials, self._everything, self._prove = trials, everything, prove
+    def __init__(self, trials: Trials, everything: bool = False, prove: bool = True, recompute: bool = False) -> None:
+        self._trials, self._everything, self._prove, self._recompute = trials, everything, prove, recompute
         self._again: Trial | None = None
 
     def run(self) -> Outcome:
@@ -55,13 +57,18 @@ class Reclaim:
         texts = {path: text for path in recording.files if (text := _text(path)) is not None}
         outcome.originals = texts
         files = Files(texts, may_read=False)
-        outcome.advice = advise(recording, files)
+        outcome.advice = advise(recording, files, self._recompute)
         wanted = [*outcome.advice.paying, *(outcome.advice.others if self._everything else ())]
         if wanted and self._prove:
             self._try(outcome, files, wanted)
-        if self._prove and recording.device.startswith("cuda"):
-            changed = self._trials.run(outcome.texts, ledger=False).peak if outcome.texts else None
-            outcome.allocator = (self._trials.run(ledger=False).peak, changed)
+        on_cuda = recording.device.startswith("cuda")
+        if self._prove and (on_cuda or (self._recompute and outcome.texts)):
+            before = self._trials.run(ledger=False)
+            changed = self._trials.run(outcome.texts, ledger=False) if outcome.texts else None
+            if on_cuda:
+                outcome.allocator = (before.peak, changed.peak if changed else None)
+            if changed is not None and before.seconds and changed.seconds:
+                outcome.seconds = (before.seconds, changed.seconds)
         return outcome
 
     def _try(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> None:

@@ -75,6 +75,8 @@ class Call(NamedTuple):
     number: int
     module: int
     direct: bool
+    place: int = -1
+    """Index into the recording's places, of a direct call."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class Module:
     inplace: bool | None
     name: str
     """The attribute by which the module that called it has it."""
+    known: bool = True
+    """Is its forward torch's or the user's own, and does no hook run with it?"""
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,8 @@ class Recording:
     clearings: list[Clearing] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     """The moments when an optimizer had stepped."""
+    seconds: list[float] = field(default_factory=list)
+    """The clock at each of these."""
     files: list[str] = field(default_factory=list)
     ended: bool = False
     """Did the program come to its own end (or was it stopped after enough steps)?"""

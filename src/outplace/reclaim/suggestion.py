@@ -10,7 +10,7 @@ from outplace.model import Site
 from outplace.reclaim.timeline import Change
 from outplace.repair.edits import Edit
 
-Kind = Literal["in-place", "del", "retain-graph", "detach", "zero-grad", "advice"]
+Kind = Literal["in-place", "del", "retain-graph", "detach", "zero-grad", "recompute", "advice"]
 
 
 @dataclass

@@ -50,6 +50,11 @@ def render(outcome: Outcome, console: Console) -> None:
         text += f"({size(one.saves)} less at the peak): {one.because}"
         console.print(Text(clean(text), style="dim"), soft_wrap=True)
     _proof(outcome, console)
+    if advice.blocks and not any(one.kind == "recompute" for one in (*advice.paying, *outcome.rejected)):
+        lower = advice.expected().peak - advice.recomputed().peak
+        text = f"With --recompute about {size(lower)} less ({lower / max(advice.before.peak, 1):.0%}), for more time: "
+        text += f"{_times(len(advice.blocks), 'block')} would be computed twice instead of being kept."
+        console.print(Text(text, style="dim"), soft_wrap=True)
     if advice.others and outcome.after is None:
         many = f"{len(advice.others)} more" if advice.paying else str(len(advice.others))
         places = "place" if len(advice.others) == 1 else "places"
@@ -103,6 +108,10 @@ def _proof(outcome: Outcome, console: Console) -> None:
         before, after = outcome.allocator[0], outcome.allocator[1]
         text = f"CUDA's allocator: {size(before)} before, {size(after)} after ({_down(before, after)})."
         console.print(Text(text, style="green"), soft_wrap=True)
+    if outcome.seconds is not None and any(one.kind == "recompute" for one in advice.paying):
+        before_s, after_s = outcome.seconds
+        text = f"A step took {before_s * 1000:.1f} ms before, {after_s * 1000:.1f} ms after."
+        console.print(Text(text), soft_wrap=True)
 
 
 def _down(before: int, after: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -20,7 +20,11 @@ class Change:
     merged: dict[int, int] = field(default_factory=dict)
     """Storages that are never made, and the one that each lies in instead."""
     keeps: frozenset[int] = frozenset()
-    """Storages that the rewritten operation keeps for its backward, and did not before."""
+    """Storages that nobody may overwrite now: the rewritten operation needs them for its backward."""
+    gaps: dict[int, Life] = field(default_factory=dict)
+    """Times in which a storage is not there: what it has is computed again after them."""
+    longer: dict[int, int] = field(default_factory=dict)
+    """Storages that live on up to an operation."""
 
     def goes_with(self, other: Change) -> bool:
         """Can both be made? Not where one overwrites what the other keeps."""
@@ -67,20 +71,29 @@ class Account:
 
     def curve(self, changes: Iterable[Change] = ()) -> Curve:
         """Memory over time, with these changes made."""
-        lives = self._changed(changes)
+        lives, gaps = self._changed(list(changes))
         steps = [0] * (len(self._recording.operations) + 1)
         for storage, (born, died) in lives.items():
             size = self.nbytes(storage)
             steps[born] += size
             steps[died + 1] -= size
+            if storage in gaps:
+                gone, back = max(gaps[storage][0], born), min(gaps[storage][1], died)
+                if gone <= back:
+                    steps[gone] -= size
+                    steps[back + 1] += size
         alive = accumulate(steps[:-1])
         return Curve([n + op.workspace for n, op in zip(alive, self._recording.operations, strict=True)])
 
-    def _changed(self, changes: Iterable[Change]) -> Mapping[int, Life]:
+    def _changed(self, changes: Sequence[Change]) -> tuple[Mapping[int, Life], Mapping[int, Life]]:
+        """The lives of all storages, and the gaps in them."""
         lives = dict(self._lives)
         merged: dict[int, int] = {}
+        gaps: dict[int, Life] = {}
         for change in changes:
             merged.update(change.merged)
+            for storage, gap in change.gaps.items():
+                gaps[storage] = max(gap, gaps.get(storage, gap), key=lambda one: one[1] - one[0])
             for storage, (born, died) in change.lives.items():
                 if storage in lives:
                     was = lives[storage]
@@ -89,7 +102,15 @@ class Account:
             if storage in lives and host in lives:
                 own, life = lives.pop(storage), lives[host]
                 lives[host] = (life[0], max(life[1], own[1]))
-        return lives
+                if storage in gaps and life[1] < gaps[storage][0]:
+                    gaps[host] = gaps[storage]
+        for change in changes:
+            for storage, end in change.longer.items():
+                host = merged.get(storage, storage)
+                if host in lives:
+                    lives[host] = (lives[host][0], max(lives[host][1], end))
+                    # what one block needs as its input is there, whatever makes it again
+        return lives, gaps
 
     def alive_at(self, moment: int) -> list[int]:
         """The storages alive during an operation, largest first."""

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from outplace.reclaim import probe, recording, witness
@@ -64,6 +65,12 @@ class Trial:
         if self.recording.operations:
             return Account(self.recording).curve().peak
         return self.recording.allocator_peak or 0
+
+    @property
+    def seconds(self) -> float | None:
+        """From one step to the next, in the shortest case: the first ones have more to do."""
+        clock = self.recording.seconds if self.recording is not None else []
+        return min((later - earlier for earlier, later in pairwise(clock)), default=None)
 
 
 class Trials:

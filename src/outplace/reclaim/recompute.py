@@ -1,0 +1,61 @@
+"""`outplace.recompute`: what a module keeps for the backward is made again then, and nothing else is done twice.
+
+`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers it leaves alone to
+change a second time: a batch norm's running statistics would count each batch twice. Here the second run gets the
+buffers as they were before the first, and what it does to them is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+def recompute(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """Calls the module, and keeps only its inputs: what its backward needs is computed again when it comes.
+
+    Less memory for more time; losses, gradients and buffers are the same, bit for bit. The inputs must not be
+    overwritten before the backward. Where no gradients are wanted, and in compiled code, it is a plain call.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"recompute() takes a module and its arguments, not {type(module).__name__}")
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return module(*args, **kwargs)
+    before = _Buffers(module)
+    with before.trimmed():
+        return checkpoint(
+            module, *args, use_reentrant=False, context_fn=lambda: (contextlib.nullcontext(), before), **kwargs
+        )
+
+
+class _Buffers:
+    """A module's buffers as they were, put in place of its own while the context lasts."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._kept = [
+            (owner, name, buffer, buffer._version, buffer.clone())
+            for owner in module.modules()
+            for name, buffer in owner._buffers.items()
+            if buffer is not None
+        ]
+
+    @contextlib.contextmanager
+    def trimmed(self) -> Any:
+        """Afterwards forgets those that were not changed meanwhile. Norms change theirs without counting a version."""
+        yield
+        self._kept = [
+            one
+            for one in self._kept
+            if one[2]._version != one[3] or isinstance(one[0], torch.nn.modules.batchnorm._NormBase)
+        ]
+
+    def __enter__(self) -> None:
+        for owner, name, _, _, before in self._kept:
+            owner._buffers[name] = before.clone()
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, buffer, _, _ in self._kept:
+            owner._buffers[name] = buffer
