@@ -235,6 +235,6 @@ def test_install_lasts_for_the_rest_of_the_program(tmp_path):
 
 def test_the_public_names():
     updates = {"at", "blend", "functional", "to_mask"}
-    assert set(outplace.__all__) == {"WrongGradientError", "__version__", "install", "watch", *updates}
+    assert set(outplace.__all__) == {"WrongGradientError", "__version__", "install", "recompute", "watch", *updates}
     assert all(hasattr(outplace, name) for name in outplace.__all__)
     assert sys.modules["outplace"].watch is outplace.watch
