@@ -250,6 +250,28 @@ def test_a_forward_hook_returns_its_output(fixed):
     )
 
 
+def test_an_object_that_is_a_forward_hook_returns_its_output(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Masker:
+        def __call__(self, module, inputs, output):
+            for row in range(2):
+                output[row, 1:] = 0
+
+
+    net, masker = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid(), nn.Linear(3, 1)), None
+    masker = Masker()
+    net[1].register_forward_hook(masker)
+    net(torch.ones(2, 3)).sum().backward()
+    """
+    text = fixed(source)
+    assert "        output = output.clone()\n        for row in range(2):\n" in text
+    assert "            output[row, 1:] = 0\n        return output\n" in text
+
+
 def test_what_cannot_be_read_from_the_source_is_left(fixed):
     source = """
     import torch

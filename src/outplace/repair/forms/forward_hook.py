@@ -21,7 +21,8 @@ def returned_output(place: Place) -> list[Edit] | None:
     kept = _kept_before(function, place.statement, place.path)
     if place.whole and not kept:
         return silent.returned_gradient(code, place.node, place.statement)
-    copy = code.before(function.body[0] if kept else place.statement, f"{place.path} = {place.path}.clone()")
+    outermost = [place.statement, *code.loops(place.statement)][-1]
+    copy = code.before(function.body[0] if kept else outermost, f"{place.path} = {place.path}.clone()")
     if copy is None or any(isinstance(node, ast.Return) for node in ast.walk(function)):
         return None
     last = function.body[-1]
@@ -38,26 +39,36 @@ def _kept_before(function: ast.FunctionDef, statement: ast.stmt, name: str) -> b
     return False
 
 
-def _given_as(code: Code, function: ast.FunctionDef) -> str:
-    """The hook's name, or that of the function that makes the hook and returns it."""
+def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
+    """The hook's name, or that of the function that makes the hook and returns it, or of the object that is called."""
+    owner = code.class_of(function)
+    if owner is not None and function.name == "__call__":
+        objects = [
+            target.id
+            for node in ast.walk(code.tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) == owner.name
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        ]
+        return {f"{owner.name}()", *objects}
     maker = code.function(function)
     if isinstance(maker, ast.FunctionDef):
         returned = [
             node.value for node in ast.walk(maker) if isinstance(node, ast.Return) and code.function(node) is maker
         ]
         if [ast.unparse(value) for value in returned if value is not None] == [function.name]:
-            return f"{maker.name}()"
-    return function.name
+            return {f"{maker.name}()"}
+    return {function.name}
 
 
-def _hooked(code: Code, name: str) -> bool:
+def _hooked(code: Code, names: set[str]) -> bool:
     """Is it given to `register_forward_hook`, and called by nobody else?"""
     given = called = False
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Call):
             registers = isinstance(node.func, ast.Attribute) and node.func.attr == "register_forward_hook"
-            given = given or (registers and bool(node.args) and _name(node.args[0]) == name)
-            called = called or _name(node.func) == name
+            given = given or (registers and bool(node.args) and _name(node.args[0]) in names)
+            called = called or _name(node.func) in names
     return given and not called
 
 
