@@ -472,6 +472,55 @@ SNIPPETS = {
         b += 1
         torch.autograd.grad(loss, x)
     """,
+    "a registry that a decorator fills": """
+        OPERATIONS, SEEN = {}, {"count": [0]}
+
+        def register(function):
+            name = function.__name__
+            if name in SEEN:
+                SEEN[name] = [name]
+            for count in SEEN.values():
+                count[0] += 1
+            if name not in OPERATIONS:
+                OPERATIONS["grow"] = function
+            return function
+
+        @register
+        def grow(y):
+            y += 1  # error: saved
+            return y
+
+        w = torch.randn(3, requires_grad=True)
+        OPERATIONS["grow"](w.exp()).sum().backward()
+    """,
+    "functions that call themselves on what nobody knows": """
+        w, depth = torch.randn(3, requires_grad=True), int(input())
+
+        def size(depth, width):
+            if isinstance(depth, list):
+                return [size(a, b) for a, b in zip(depth, width)]
+            return depth + width
+
+        def spoil(y, depth):
+            y += size(depth, input())  # error: saved
+            return spoil(y, depth) if depth else y
+
+        spoil(w.exp(), depth).sum().backward()
+
+        def train():
+            z, kept = w * 2, []
+
+            def walk(depth):
+                z.add_(1)  # error: saved
+                kept.append(z * z)
+                if depth:
+                    walk(depth)
+
+            walk(depth)
+            torch.stack(kept).sum().backward()
+
+        train()
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

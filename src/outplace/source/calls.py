@@ -26,12 +26,14 @@ from outplace.source.values import (
     Layer,
     Outside,
     Partial,
+    Plain,
     Scope,
     Torch,
     Unknown,
     Value,
     join,
     join_arms,
+    options,
 )
 
 if TYPE_CHECKING:
@@ -199,8 +201,7 @@ def _run(
     keywords: dict[str, Value],
     at_yield: Callable[[Value], None] | None = None,
 ) -> Value:
-    active = sum(frame.function is not None and frame.function.node is function.node for frame in interpreter.frames)
-    if active > 3 or len(interpreter.frames) > DEEPEST_CALL:
+    if len(interpreter.frames) > DEEPEST_CALL or _is_deep_enough(interpreter, function, args, keywords):
         return UNKNOWN
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
@@ -226,6 +227,27 @@ def _run(
     if len(frame.returns) < 2:
         return frame.returns[0] if frame.returns else NONE
     return join_arms(frame.returns, [arms[len(path) :] for arms in frame.return_paths])
+
+
+def _is_deep_enough(
+    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
+) -> bool:
+    """Has it called itself often enough? On nothing that is known it would do the same again, but for its closure."""
+    active = 0
+    for frame in interpreter.frames:
+        active += frame.function is not None and frame.function.node is function.node
+    if not active:
+        return False
+    rounds = 1 if function.scope is function.module.scope else 2
+    return active > 3 or (active >= rounds and not any(map(_tells_something, (*args, *keywords.values()))))
+
+
+def _tells_something(value: Value) -> bool:
+    return not all(isinstance(option, Unknown) or _is_mere(option) for option in options(value))
+
+
+def _is_mere(value: Value) -> bool:
+    return isinstance(value, Plain) and value.storage is None
 
 
 def _bind_arguments(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -323,7 +324,7 @@ def make_function(interpreter: Interpreter, node: Any, name: str) -> Function:
 
 
 def _decorated(interpreter: Interpreter, function: Function, value: Value, decorator: Value, node: ast.expr) -> Value:
-    name = ast.unparse(node).split("(")[0].rpartition(".")[2]
+    name = _last_name(node)
     if isinstance(decorator, GradMode):
         function.grad = decorator.mode
     elif isinstance(decorator, Torch) and decorator.name in torch_model.GRAD_MODES:
@@ -340,9 +341,17 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
     elif name in ("contextmanager", "asynccontextmanager"):
         function.kind = "contextmanager"
     elif isinstance(decorator, Function) and _touches_tensors(decorator):
-        made = interpreter.call(decorator, [value], {}, node)
+        made = interpreter.call(_brief(decorator), [value], {}, node)
         return made if isinstance(made, Function | Bound) else value
     return value
+
+
+def _last_name(node: ast.expr) -> str:
+    """`cache` for `cache`, `functools.cache` and `functools.cache()`."""
+    called = node.func if isinstance(node, ast.Call) else node
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
@@ -357,7 +366,7 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
             value.owner = made
             if value.scope is scope:
                 value.scope = interpreter.frame.scope  # a method does not see the names of its class
-    decorators = [ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list]
+    decorators = [_last_name(decorator) for decorator in node.decorator_list]
     named = any(isinstance(base, Outside) and base.name == "typing.NamedTuple" for base in bases)
     if "dataclass" in decorators or named:
         inherited = [field for base in bases if isinstance(base, Class) for field in base.fields or []]
@@ -483,6 +492,37 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         interpreter.names_of(holder)[name] = value
     else:
         torch_model.set_attribute(interpreter, holder, name, value, node)
+
+
+def _brief(decorator: Function) -> Function:
+    """A decorator that hands its function back, without the blocks in which it keeps books about other things."""
+    if decorator.brief is None:
+        decorator.brief = decorator
+        given = _handed_back(decorator.node)
+        if given is not None:
+            node: Any = copy.copy(decorator.node)
+            node.body = [part for part in node.body if not hasattr(part, "body") or given in _names_in(part)]
+            decorator.brief = Function(node, decorator.module, decorator.scope, decorator.name)
+    return decorator.brief
+
+
+def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> str | None:
+    """The only parameter of a function that always returns it."""
+    names = [argument.arg for argument in node.args.args]
+    if isinstance(node, ast.Lambda) or len(names) != 1:
+        return None
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.Lambda) and part is not node:
+            return None
+        if isinstance(part, ast.Return) and not (isinstance(part.value, ast.Name) and part.value.id == names[0]):
+            return None
+        if isinstance(part, ast.Name) and part.id == names[0] and not isinstance(part.ctx, ast.Load):
+            return None
+    return names[0]
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _touches_tensors(decorator: Function) -> bool:

@@ -231,7 +231,9 @@ class Scope:
 class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
-    __slots__ = ("defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "results", "scope")
+    __slots__ = (
+        "brief", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "results", "scope",
+    )  # fmt: skip
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
         self.node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = node
@@ -243,6 +245,8 @@ class Function(Value):
         self.owner: Class | None = None
         self.results: dict[Any, Value] | None = None
         """What `functools.cache` has kept, by constant arguments; None for a function that is not cached."""
+        self.brief: Function | None = None
+        """What of it is worth running where it decorates; None where nobody has asked yet."""
 
 
 class Class(Value):
