@@ -282,3 +282,28 @@ def test_from_the_source_it_takes_a_flag(fixed):
     """
     assert "detach" not in fixed(source)
     assert fixed(source, unsafe=True).endswith("    opt.step()\n    h = h.detach()\n")
+
+
+AUTOENCODER = """
+z = enc(x)
+score = disc(z)
+(dec(z) - score).sum().backward(retain_graph=True)
+opt.step()  # step
+loss = score.mean()
+loss.backward()  # backward
+other.step()
+"""
+HELD = {"z": "tensor", "score": "tensor", "loss": "tensor"}
+
+
+def test_what_is_not_trained_again_is_detached_where_a_value_is_made_anew():
+    known = {"for_the_step": ["z"], "optimizers": {"opt": True, "other": False}}
+    text, *_ = ways(AUTOENCODER, held=HELD, root_is_older=False, **known).values()
+    assert "opt.step()  # step\nscore = disc(z.detach())\nloss = score.mean()\n" in text
+
+
+def test_what_is_trained_again_is_not_detached():
+    known = {"for_the_step": ["z"], "optimizers": {"opt": True, "other": True}}
+    texts = ways(AUTOENCODER, held=HELD, root_is_older=False, **known).values()
+    assert any("z = enc(x)\nscore = disc(z)\nloss = score.mean()\n" in text for text in texts)
+    assert not any(".detach()" in text for text in texts)

@@ -25,6 +25,8 @@ class Moment:
     """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
     for_the_step: Sequence[str] = ()
     """Those of them whose backward would reach nothing but the weights that have just been stepped."""
+    optimizers: Mapping[str, bool] = field(default_factory=dict)
+    """The optimizers that the function can name: do they hold some of the weights that have just been stepped?"""
     root_is_older: bool | None = None
     """Was what goes backward computed before the step?"""
     by_optimizer: bool = True

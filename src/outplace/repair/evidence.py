@@ -19,6 +19,8 @@ class Evidence:
     code: int
     diagnoses: list[dict[str, Any]]
     roots: list[list[list[float]]] = field(default_factory=list)
+    draws: list[int] = field(default_factory=list)
+    """How far the random numbers were at each of them."""
     gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     moment: dict[str, Any] | None = None
@@ -46,6 +48,7 @@ def read(path: str, evidence: Evidence) -> Evidence:
             continue
         if "root" in fact:
             evidence.roots.append(fact["root"])
+            evidence.draws.append(fact["draws"])
         elif "moment" in fact:
             evidence.moment = fact["moment"]
         elif "backward" in fact:
@@ -59,6 +62,12 @@ def same_roots(one: Evidence, other: Evidence, count: int | None = None) -> bool
     """Did the backwards that both runs reached start from the same values?"""
     both = min(len(one.roots), len(other.roots), len(one.roots) if count is None else count)
     return alike(one, other) >= both
+
+
+def drew_alike(one: Evidence, other: Evidence) -> bool:
+    """Had they drawn as much at random when they came to the last backward that both of them reached?"""
+    last = min(len(one.draws), len(other.draws))
+    return last == 0 or one.draws[last - 1] == other.draws[last - 1]
 
 
 def alike(one: Evidence, other: Evidence) -> int:

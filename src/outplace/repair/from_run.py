@@ -15,7 +15,7 @@ from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
-from outplace.repair.evidence import Evidence, alike, same_gradients, same_roots
+from outplace.repair.evidence import Evidence, alike, drew_alike, same_gradients, same_roots
 from outplace.repair.files import Files
 from outplace.repair.place import Style
 from outplace.repair.runs import Runs, bug_of, essence
@@ -102,15 +102,18 @@ class Repair:
         reference: Evidence | None = None
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
             reference, _ = self._runs.again(_changed(files), reference=True)
+        redrawn: tuple[Files, Evidence, Path, Proof] | None = None
         for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
                 break
             tried = files.edited(candidate.checking) if candidate.checking else edited
             after, output = self._runs.again(_changed(tried or edited))
-            proof = _judge(candidate, evidence, after, reference)
-            if proof is not None:
+            proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
+            if proof is not None and (candidate.keeps != "earlier" or drew_alike(evidence, after)):
                 return edited, after, output, proof
-        return None
+            if proof is not None and redrawn is None:
+                redrawn = edited, after, output, proof  # it draws again at random: perhaps there is one that need not
+        return redrawn
 
     def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
@@ -225,6 +228,20 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     return Proof(
         candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
     )
+
+
+def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """Is it one of several silent bugs that is mended? The gradients can be compared with those that were meant only
+    when the last of them is: that round's proof is for all.
+    """
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    silent = all(one[0].startswith("silent") for one in (*old, *new))
+    if not (silent and new and len(new) < len(old) and all(one in old for one in new)):
+        return None
+    if after.code or candidate.keeps != "all" or not same_roots(before, after, 1):
+        return None
+    return Proof(candidate.title, "as it was in the first backward", "compared when all are mended: see the last one")
 
 
 def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:

@@ -13,6 +13,7 @@ import json
 import linecache
 import os
 import sys
+import zlib
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ class _Notes:
             frame = sys._getframe(1)
             roots = frame.f_locals.get("t_outputs", ())
             if self._count < _MOST_BACKWARDS:
-                self._write(root=[_digest(root) for root in roots])
+                self._write(root=[_digest(root) for root in roots], draws=_draws())
             self._count += 1
             record.state.backwards += 1  # as `engine.started` does, which looks at the frame that calls it
             engine._note(frame)
@@ -108,8 +109,8 @@ class _Notes:
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         import torch
 
-        weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-        self._step = _Step(_frames(sys._getframe(1)), torch._C._autograd._get_sequence_nr(), weights)
+        clock = torch._C._autograd._get_sequence_nr()
+        self._step = _Step(_frames(sys._getframe(1)), clock, _weights(optimizer))
 
     def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
         """Where the last step and this backward stand, in the innermost function that has run both."""
@@ -128,6 +129,7 @@ class _Notes:
             "backward_line": backward_line,
             "held": {path: type(value).__name__.lower() for path, value in held.items()},
             "for_the_step": [path for path, value in held.items() if _only_reaches(value, step.weights)],
+            "optimizers": {path: bool(_weights(one) & step.weights) for path, one in _optimizers(common)},
             "root_is_older": bool(numbers) and max(numbers) < step.clock,
         }
 
@@ -180,6 +182,26 @@ def _held(frame: FrameType) -> dict[str, Any]:
                 if _has_graph(inner):
                     found[".".join(filter(None, (name, path, attribute)))] = inner
     return found
+
+
+def _optimizers(frame: FrameType) -> list[tuple[str, Any]]:
+    """The optimizers that a function can name, by itself or as attributes of its objects."""
+    import torch
+
+    named = list(frame.f_locals.items())
+    inside = [(f"{name}.{key}", one) for name, value in named for key, one in getattr(value, "__dict__", {}).items()]
+    return [(path, value) for path, value in [*named, *inside] if isinstance(value, torch.optim.Optimizer)]
+
+
+def _weights(optimizer: Any) -> set[int]:
+    return {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+
+
+def _draws() -> int:
+    """A number that tells how much has been drawn at random so far."""
+    import torch
+
+    return zlib.crc32(torch.get_rng_state().numpy().tobytes())
 
 
 def _modules(value: Any) -> list[tuple[str, Any]]:

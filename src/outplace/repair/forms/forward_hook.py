@@ -46,7 +46,9 @@ def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
         objects = [
             target.id
             for node in ast.walk(code.tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) == owner.name
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and _name(node.value.func) == owner.name
             for target in node.targets
             if isinstance(target, ast.Name)
         ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from outplace.model import Site
 from outplace.repair.aliases import calls_of
@@ -74,7 +75,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         cut = _cut(order, loop)
         yield from (one for one in (inside, cut) if one is not None)
     if order.in_one_round and moment.root_is_older is not False:
-        yield from _cut_off(order)
+        if not _trains_again(order):
+            yield from _cut_off(order)
         yield from _computed_later(order)
         kept = _kept_loss(order)
         if kept is not None:
@@ -311,16 +313,47 @@ def _used_again(order: _Order) -> Iterator[Reordering]:
         bound_after = any(_binds_within(one, path) for one in after)
         if "." in path or shape != "tensor" or user is None or bound_after:
             continue
-        if path in moment.for_the_step:
+        again = _trains_again(order)
+        if path in moment.for_the_step and not again:
             names = [n for n in ast.walk(user) if isinstance(n, ast.Name) and n.id == path]
             ends = [code.span(name)[1] for name in names if isinstance(name.ctx, ast.Load)]
             title = f"Detach `{path}`: this loss is not to train what has just been stepped"
             yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends])
             continue
+        if not again:
+            yield from _made_from_detached(order, user, path)
         for made in _makings(code, user, path):
             edit = _before(code, user, made)
             if edit is not None:
                 yield Reordering(f"Make `{path}` anew after the step, with the new weights", "earlier", [edit])
+
+
+def _made_from_detached(order: _Order, user: ast.stmt, path: str) -> Iterator[Reordering]:
+    """`d_z = disc(z)` once more, with `z.detach()`: what made `z` has just been stepped, and is not trained by this."""
+    code, found = order.code, list(bindings(order.code, user, path))
+    made = found[0] if len(found) == 1 else None
+    if not isinstance(made, ast.Assign) or not _is_forward(code, made):
+        return
+    names = [node for node in ast.walk(made.value) if isinstance(node, ast.Name)]
+    stepped = [node for node in names if node.id in order.moment.for_the_step]
+    text, start = code.segment(made), code.span(made)[0]
+    ends = sorted({code.span(node)[1] - start for node in stepped})
+    parts = [text[one:other] for one, other in pairwise([0, *ends, len(text)])]
+    edit = _before(code, user, [".detach()".join(parts)])
+    if edit is not None and ends:
+        given = ", ".join(f"`{name}`" for name in dict.fromkeys(node.id for node in stepped))
+        title = f"Make `{path}` anew from {given} detached: this loss is not to train what has just been stepped"
+        yield Reordering(title, "earlier", [edit])
+
+
+def _trains_again(order: _Order) -> bool:
+    """Does the optimizer that steps after the backward hold weights that have just been stepped?"""
+    block = order.code.block(order.outer_backward)
+    for statement in block[block.index(order.outer_backward) :]:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+                return order.moment.optimizers.get(ast.unparse(node.func.value), False)
+    return False
 
 
 def _names_bound(statement: ast.stmt) -> list[str]:
