@@ -16,7 +16,7 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
     """Is a value with this annotation a tensor? None where it may be one."""
     if isinstance(annotation, ast.Constant):
         return _of_constant(annotation.value)
-    if isinstance(annotation, ast.Name | ast.Attribute):
+    if isinstance(annotation, (ast.Name, ast.Attribute)):
         return _of_name(annotation.id if isinstance(annotation, ast.Name) else annotation.attr)
     if isinstance(annotation, ast.BinOp):
         return _one_of([annotation.left, annotation.right])
@@ -25,7 +25,7 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
     if (outer := says_tensor(annotation.value)) is not None:
         return outer
     inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-    if isinstance(annotation.value, ast.Name | ast.Attribute) and ast.unparse(annotation.value).endswith("Union"):
+    if isinstance(annotation.value, (ast.Name, ast.Attribute)) and ast.unparse(annotation.value).endswith("Union"):
         return _one_of(inner)
     return says_tensor(inner[0]) if inner else None  # Optional[Tensor], Annotated[Tensor, ...], Float[Tensor, "b n"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model, torch_model
 from outplace.source.values import (
@@ -39,20 +39,10 @@ def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
 
 def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST) -> Value:
     """`holder.name`."""
-    if isinstance(holder, Instance):
-        return _instance_attribute(interpreter, holder, name, node)
-    if isinstance(holder, Torch):
-        return torch_model.torch_attribute(f"{holder.name}.{name}")
-    if isinstance(holder, Namespace):
-        return _resolved(interpreter, Imported(holder, name), set())
-    if isinstance(holder, Class):
-        return _class_attribute(interpreter, holder, name)
-    if isinstance(holder, Outside):
-        return Outside(f"{holder.name}.{name}")
-    if isinstance(holder, Super):
-        return _super_attribute(interpreter, holder, name)
-    if isinstance(holder, Unknown):
-        return UNKNOWN
+    run = _ATTRIBUTES.get(type(holder))
+    if run is not None:
+        found: Value = run(interpreter, holder, name, node)
+        return found
     found_value = torch_model.attribute(interpreter, holder, name, node)
     return found_value if found_value is not None else Bound(name, holder)
 
@@ -79,14 +69,14 @@ def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, n
     return UNKNOWN if holder.cls.find("__getattr__") or has_unknown_base(holder.cls) else Bound(name, holder)
 
 
-def _class_attribute(interpreter: Interpreter, holder: Class, name: str) -> Value:
+def _class_attribute(interpreter: Interpreter, holder: Class, name: str, node: ast.AST) -> Value:
     found = holder.find(name)
     if isinstance(found, Function) and found.kind == "classmethod":
         return Bound(found, holder)
     return found if found is not None else Bound(name, holder)
 
 
-def _super_attribute(interpreter: Interpreter, holder: Super, name: str) -> Value:
+def _super_attribute(interpreter: Interpreter, holder: Super, name: str, node: ast.AST) -> Value:
     lineage = holder.receiver.cls.lineage() if isinstance(holder.receiver, Instance) else []
     after = lineage[lineage.index(holder.after) + 1 :] if holder.after in lineage else []
     for base in after:
@@ -114,18 +104,30 @@ def _resolved(interpreter: Interpreter, value: Value, seen: set[tuple[str, str]]
 
 
 def _name(interpreter: Interpreter, node: ast.Name) -> Value:
-    value = interpreter.frame.scope.get(node.id)
+    value = interpreter.frames[-1].scope.get(node.id)
     if value is None:
         return python_model.builtin(node.id)
-    if isinstance(value, Choice):
-        return narrowed(value, interpreter.tape.path)
-    return _resolved(interpreter, value, set()) if isinstance(value, Imported) else value
+    kind = value.__class__
+    if kind is Choice:
+        return narrowed(value, interpreter.tape.path)  # type: ignore[arg-type]
+    return _resolved(interpreter, value, set()) if kind is Imported else value
 
 
 def has_unknown_base(cls: Class) -> bool:
     """Is some base of the class beyond what is read here?"""
-    return any(not isinstance(base, Class | Torch) and not _is_object(base) for base in cls.lineage())
+    return any(not isinstance(base, (Class, Torch)) and not _is_object(base) for base in cls.lineage())
 
 
 def _is_object(base: Value) -> bool:
     return isinstance(base, Outside) and base.name in ("builtins.object", "abc.ABC", "typing.Generic")
+
+
+_ATTRIBUTES: dict[type[Value], Any] = {
+    Instance: _instance_attribute,
+    Class: _class_attribute,
+    Super: _super_attribute,
+    Torch: lambda _i, holder, name, _n: torch_model.torch_attribute(f"{holder.name}.{name}"),
+    Namespace: lambda interpreter, holder, name, _n: _resolved(interpreter, Imported(holder, name), set()),
+    Outside: lambda _i, holder, name, _n: Outside(f"{holder.name}.{name}"),
+    Unknown: lambda _i, _h, _name, _n: UNKNOWN,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model, torch_model
 from outplace.source.attributes import has_unknown_base
@@ -67,27 +67,35 @@ def call(
     interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Calls anything."""
-    if isinstance(function, Function):
-        return interpreter.call_function(function, args, keywords, node)
-    if isinstance(function, Bound):
-        return _call_bound(interpreter, function, args, keywords, node)
-    if isinstance(function, Class):
-        return _construct(interpreter, function, args, keywords, node)
-    if isinstance(function, Instance):
-        return _call_instance(interpreter, function, args, keywords, node)
-    if isinstance(function, Torch):
-        return torch_model.call(interpreter, function.name, args, keywords, node)
-    if isinstance(function, Layer):
-        return torch_model.run_layer(interpreter, function, args, keywords, node)
-    if isinstance(function, Outside):
-        return python_model.call_outside(interpreter, function.name, args, keywords, node)
-    if isinstance(function, Partial):
-        return interpreter.call(function.function, [*function.args, *args], {**function.keywords, **keywords}, node)
-    if isinstance(function, GradMode) and args:
-        if isinstance(args[0], Function):
-            args[0].grad = function.mode
-        return args[0]
-    return UNKNOWN
+    run = _CALLS.get(type(function))
+    return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
+
+
+def _call_torch(
+    interpreter: Interpreter, function: Torch, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return torch_model.call(interpreter, function.name, args, keywords, node)
+
+
+def _call_outside(
+    interpreter: Interpreter, function: Outside, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return python_model.call_outside(interpreter, function.name, args, keywords, node)
+
+
+def _call_partial(
+    interpreter: Interpreter, function: Partial, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return interpreter.call(function.function, [*function.args, *args], {**function.keywords, **keywords}, node)
+
+
+def _call_mode(
+    interpreter: Interpreter, function: GradMode, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`torch.no_grad()(f)`."""
+    if args and isinstance(args[0], Function):
+        args[0].grad = function.mode
+    return args[0] if args else UNKNOWN
 
 
 def _call_bound(
@@ -254,17 +262,27 @@ def _bind_arguments(
     interpreter: Interpreter, function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]
 ) -> None:
     spec = function.node.args
-    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    if function.parameters is None:
+        by_place = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+        function.parameters = (
+            by_place,
+            dict.fromkeys([*by_place, *[argument.arg for argument in spec.kwonlyargs]], UNKNOWN),
+        )
+    names, known = function.parameters
+    scope.names = {**known, **function.keyword_defaults}
     defaults = function.defaults
-    for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
-        scope.names[name] = default
-    scope.names.update(function.keyword_defaults)
+    scope.names.update(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     scope.names.update(zip(names, args, strict=False))
-    known = {*names, *(argument.arg for argument in spec.kwonlyargs)}
-    scope.names.update({key: value for key, value in keywords.items() if key in known})
+    for key, value in keywords.items():
+        if key in known:
+            scope.names[key] = value
     if spec.vararg is not None:
         scope.names[spec.vararg.arg] = Items(list(args[len(names) :]), "tuple")
     if spec.kwarg is not None:
         scope.names[spec.kwarg.arg] = Dictionary({key: value for key, value in keywords.items() if key not in known})
-    for name in known:
-        scope.names.setdefault(name, UNKNOWN)
+
+
+_CALLS: dict[type[Value], Any] = {
+    Function: call_function, Bound: _call_bound, Class: _construct, Instance: _call_instance, Torch: _call_torch,
+    Layer: torch_model.run_layer, Outside: _call_outside, Partial: _call_partial, GradMode: _call_mode,
+}  # fmt: skip

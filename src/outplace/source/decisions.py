@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def decision(interpreter: Interpreter, test: ast.expr) -> tuple[bool | None, int, bool]:
     """Is it true? Where that is not known: the number of its branch, and whether arm 0 is that of the false."""
     asked, question, turned = _asked(test)
-    if not isinstance(asked, ast.Name | ast.Attribute):
+    if not isinstance(asked, (ast.Name, ast.Attribute)):
         return interpreter.truth(interpreter.eval(test)), next_branch(), False
     value = interpreter.eval(asked)
     answer = _answer(interpreter, value, question)
@@ -38,7 +38,7 @@ def _asked(test: ast.expr) -> tuple[ast.expr, str, bool]:
         test, turned = test.operand, not turned
     if (
         isinstance(test, ast.Compare)
-        and isinstance(test.ops[0], ast.Is | ast.IsNot)
+        and isinstance(test.ops[0], (ast.Is, ast.IsNot))
         and isinstance(test.comparators[0], ast.Constant)
         and test.comparators[0].value is None
         and len(test.ops) == 1

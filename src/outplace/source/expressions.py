@@ -220,7 +220,7 @@ def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:
     for part in node.values:
         value = interpreter.eval(part.value if isinstance(part, ast.FormattedValue) else part)
         formatted = isinstance(part, ast.FormattedValue) and (part.format_spec is not None or part.conversion != -1)
-        if not isinstance(value, Const) or not isinstance(value.value, str | int) or formatted:
+        if not isinstance(value, Const) or not isinstance(value.value, (str, int)) or formatted:
             text = None
         text = None if text is None else f"{text}{value.value}"  # type: ignore[attr-defined]
     return PLAIN if text is None else Const(text)

@@ -17,7 +17,6 @@ from outplace.source.values import (
     UNKNOWN,
     Choice,
     Const,
-    Function,
     Namespace,
     Outside,
     Plain,
@@ -131,7 +130,9 @@ class Interpreter:
     def block(self, statements: list[ast.stmt]) -> int:
         """Runs statements in order until one leaves the block."""
         for statement in statements:
-            self._step()
+            self.steps += 1  # as `_step` does
+            if self.steps > self._most_steps:
+                raise OutOfSteps
             run: Callable[[Interpreter, Any], int] | None = STATEMENTS.get(type(statement))
             if run is not None:
                 ended = run(self, statement)
@@ -150,10 +151,6 @@ class Interpreter:
         run = EXPRESSIONS.get(type(node))
         return UNKNOWN if run is None else run(self, node)
 
-    def truth(self, value: Value) -> bool | None:
-        """Is it true? None where that cannot be known."""
-        return python_model.truth(value)
-
     def each(self, value: Value, run: Callable[[Value], Value]) -> Value:
         """Runs something on each value that this may be here, on the path that leads to it."""
         chosen = narrowed(value, self.tape.path) if isinstance(value, Choice) else value
@@ -171,36 +168,17 @@ class Interpreter:
 
     def branch_number(self, value: Value, question: str) -> int | None:
         """The branch that an answer decides, the same whenever this value is asked; None for nobody in particular."""
-        asked = isinstance(value, Unknown | Plain) or (isinstance(value, Tensor) and not value.known)
+        asked = isinstance(value, (Unknown, Plain)) or (isinstance(value, Tensor) and not value.known)
         if value is UNKNOWN or value is PLAIN or not asked:
             return None
         _, number = self._numbers.setdefault((id(value), question), (value, next_branch()))
         return number
 
-    def attribute(self, holder: Value, name: str, node: ast.AST) -> Value:
-        """`holder.name`."""
-        return attributes.attribute(self, holder, name, node)
-
-    def set_attribute(self, holder: Value, name: str, value: Value, node: ast.AST) -> None:
-        """`holder.name = value`."""
-        statements.set_attribute(self, holder, name, value, node)
-
-    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-        """Calls anything."""
-        return calls.call(self, function, args, keywords, node)
-
-    def call_function(self, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-        """Runs a function of the project on these arguments."""
-        return calls.call_function(self, function, args, keywords, node)
-
-    def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-        """`left op right`."""
-        return expressions.binary(self, op, left, right, node)
-
-    def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        """Assigns a value to a target."""
-        statements.bind(self, target, value, node)
-
-    def make_function(self, node: Any, name: str) -> Function:
-        """A function value, with its defaults evaluated now."""
-        return statements.make_function(self, node, name)
+    truth = staticmethod(python_model.truth)
+    attribute = attributes.attribute
+    set_attribute = statements.set_attribute
+    call = calls.call
+    call_function = calls.call_function
+    binary = expressions.binary
+    bind = statements.bind
+    make_function = statements.make_function

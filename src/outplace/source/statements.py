@@ -342,7 +342,7 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
         function.kind = "contextmanager"
     elif isinstance(decorator, Function) and _touches_tensors(decorator):
         made = interpreter.call(_brief(decorator), [value], {}, node)
-        return made if isinstance(made, Function | Bound) else value
+        return made if isinstance(made, (Function, Bound)) else value
     return value
 
 
@@ -456,7 +456,7 @@ def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST
             interpreter.set_attribute(holder, target.attr, value, node)
     elif isinstance(target, ast.Subscript):
         torch_model.set_item(interpreter, interpreter.eval(target.value), target, value, node)
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(interpreter, target.elts, value, node)
     elif isinstance(target, ast.Starred):
         interpreter.bind(target.value, value, node)
@@ -512,7 +512,7 @@ def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
     if isinstance(node, ast.Lambda) or len(names) != 1:
         return None
     for part in ast.walk(node):
-        if isinstance(part, ast.FunctionDef | ast.Lambda) and part is not node:
+        if isinstance(part, (ast.FunctionDef, ast.Lambda)) and part is not node:
             return None
         if isinstance(part, ast.Return) and not (isinstance(part.value, ast.Name) and part.value.id == names[0]):
             return None

@@ -232,7 +232,8 @@ class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
     __slots__ = (
-        "brief", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "results", "scope",
+        "brief", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "parameters",
+        "results", "scope",
     )  # fmt: skip
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
@@ -245,6 +246,8 @@ class Function(Value):
         self.owner: Class | None = None
         self.results: dict[Any, Value] | None = None
         """What `functools.cache` has kept, by constant arguments; None for a function that is not cached."""
+        self.parameters: tuple[list[str], dict[str, Value]] | None = None
+        """Those that can be given by place, and all of them, each unknown; None where nobody has asked yet."""
         self.brief: Function | None = None
         """What of it is worth running where it decorates; None where nobody has asked yet."""
 
@@ -414,9 +417,13 @@ def narrowed(choice: Choice, path: Path) -> Value:
     if not path:
         return choice
     taken = dict(path)
-    left = [
-        place for place, arms in enumerate(choice.paths) if all(taken.get(branch, arm) == arm for branch, arm in arms)
-    ]
+    left: list[int] = []
+    for place, arms in enumerate(choice.paths):
+        for branch, arm in arms:
+            if taken.get(branch, arm) != arm:
+                break
+        else:
+            left.append(place)
     if len(left) == len(choice.options) or not left:
         return choice
     if len(left) == 1:
@@ -432,18 +439,22 @@ def join(values: list[Value]) -> Value:
     found: list[Value] = []
     for value in values:
         for option in options(value):
-            place = next((place for place, other in enumerate(found) if _same(option, other)), None)
+            place = _place(option, found)
             if place is None:
                 found.append(option)
-            elif option is not found[place] and isinstance(option, Unknown | Plain):
-                found[place] = _nobody(found[place], option)
-            elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
-                found[place] = min(option, other, key=lambda kept: kept.since)
+            elif option is not found[place]:
+                if isinstance(option, _NOBODY):
+                    found[place] = _nobody(found[place], option)
+                elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
+                    found[place] = min(option, other, key=lambda kept: kept.since)
     if not found:
         return UNKNOWN
     if len(found) == 1:
         return found[0]
     return Choice(tuple(found)) if len(found) <= _MOST_OPTIONS else _any_of(found)
+
+
+_NOBODY = (Unknown, Plain)
 
 
 def _nobody(one: Value, other: Value) -> Value:
@@ -454,7 +465,7 @@ def _nobody(one: Value, other: Value) -> Value:
 
 
 def _any_of(found: list[Value]) -> Value:
-    return PLAIN if all(isinstance(value, Plain | Const) for value in found) else UNKNOWN
+    return PLAIN if all(isinstance(value, (Plain, Const)) for value in found) else UNKNOWN
 
 
 def with_paths(value: Value) -> list[tuple[Value, Path]]:
@@ -474,27 +485,32 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
             if inner:
                 if not compatible(outer, inner):
                     continue
-                path = (*outer, *(arm for arm in inner if arm not in outer))
-            place = next((place for place, other in enumerate(found) if _same(option, other)), None)
+                path = (*outer, *[arm for arm in inner if arm not in outer])
+            place = _place(option, found)
             if place is None:
                 found.append(option)
                 leading.append(path)
             else:
-                leading[place] = tuple(arm for arm in leading[place] if arm in path)
-                if option is not found[place] and isinstance(option, Unknown | Plain):
+                leading[place] = tuple([arm for arm in leading[place] if arm in path])
+                if option is not found[place] and isinstance(option, _NOBODY):
                     found[place] = _nobody(found[place], option)
-    if not 1 < len(found) <= _MOST_OPTIONS or any(isinstance(option, StateDict) for option in found):
+    if not 1 < len(found) <= _MOST_OPTIONS or StateDict in map(type, found):
         return join(values)
     return Choice(tuple(found), tuple(leading))
 
 
+def _place(value: Value, found: list[Value]) -> int | None:
+    """Which of these is the same."""
+    for place, other in enumerate(found):
+        if value is other or (type(value) is type(other) and _same(value, other)):
+            return place
+    return None
+
+
 def _same(one: Value, other: Value) -> bool:
-    if one is other:
-        return True
-    if isinstance(one, StateDict) and isinstance(other, StateDict):
-        return one.of == other.of
-    if isinstance(one, Const) and isinstance(other, Const):
-        return type(one.value) is type(other.value) and one.value == other.value
-    return (isinstance(one, Plain) and isinstance(other, Plain)) or (
-        isinstance(one, Unknown) and isinstance(other, Unknown)
-    )
+    """Are two values of one class the same to whoever uses them?"""
+    if isinstance(one, Const):
+        return isinstance(other, Const) and type(one.value) is type(other.value) and bool(one.value == other.value)
+    if isinstance(one, StateDict):
+        return isinstance(other, StateDict) and one.of == other.of
+    return isinstance(one, _NOBODY)

@@ -157,7 +157,7 @@ def _length(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AS
 
 def _extreme(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
     items = args if len(args) > 1 else iterate(interpreter, args[0], node) if args else []
-    return PLAIN if all(isinstance(item, Plain | Const) for item in items) else join(items)
+    return PLAIN if all(isinstance(item, (Plain, Const)) for item in items) else join(items)
 
 
 CALLS: dict[str, Any] = {

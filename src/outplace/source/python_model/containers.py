@@ -41,7 +41,7 @@ from outplace.source.python_model.values import hashable
 
 def item(holder: Value, key: Value) -> Value:
     """`holder[key]` without tensors."""
-    if isinstance(holder, Items | Dictionary) and holder.latest is not None and holder.latest[0] is key:
+    if isinstance(holder, (Items, Dictionary)) and holder.latest is not None and holder.latest[0] is key:
         return holder.latest[1]
     if isinstance(holder, Items):
         return _sequence_item(holder, key)
@@ -154,7 +154,7 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
 
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         return unpacked(interpreter, views, count, node) if isinstance(views, Items) else [views] * count
-    if isinstance(value, Const | Plain):
+    if isinstance(value, (Const, Plain)):
         return [PLAIN] * count
     return [UNKNOWN] * count
 
@@ -163,7 +163,7 @@ def is_exact(value: Value) -> bool:
     """Is every item of it known?"""
     if isinstance(value, Items):
         return value.rest is None
-    return isinstance(value, Dictionary | Layer) or (isinstance(value, Const) and isinstance(value.value, str))
+    return isinstance(value, (Dictionary, Layer)) or (isinstance(value, Const) and isinstance(value.value, str))
 
 
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
@@ -193,7 +193,7 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         columns = [(iterate(interpreter, option, node, most, least), path)
                    for option, path in with_paths(value) if not is_none(option)]  # fmt: skip
         return [_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
-    return [Plain() if isinstance(value, Plain | Const) else Unknown() for _ in range(least)]
+    return [Plain() if isinstance(value, (Plain, Const)) else Unknown() for _ in range(least)]
 
 
 def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, most: int, least: int) -> list[Value]:
@@ -241,7 +241,7 @@ def method(
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         return _dict_method(receiver, name, args)
-    if isinstance(receiver, Plain | Const):
+    if isinstance(receiver, (Plain, Const)):
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
         return NONE

@@ -147,7 +147,7 @@ def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value
 
 
 def _shared_memory(args: list[Value]) -> Any:
-    return args[0].storage if args and isinstance(args[0], Plain | Tensor) else None
+    return args[0].storage if args and isinstance(args[0], (Plain, Tensor)) else None
 
 
 def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:

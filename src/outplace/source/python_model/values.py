@@ -49,9 +49,12 @@ def builtin(name: str) -> Value:
     return _BUILTINS.get(name, UNKNOWN)
 
 
+_KEYS = (str, int, float, bool, bytes, type(None))
+
+
 def hashable(value: Any) -> bool:
     """Can it be a key?"""
-    return isinstance(value, str | int | float | bool | bytes | type(None))
+    return isinstance(value, _KEYS)
 
 
 def truth(value: Value) -> bool | None:
@@ -62,7 +65,7 @@ def truth(value: Value) -> bool | None:
         return True if value.items else None if value.rest is not None else False
     if isinstance(value, Dictionary):
         return True if value.items else None if value.rest is not None else False
-    if isinstance(value, Function | Class | Layer | Instance | Torch | Optimizer):
+    if isinstance(value, (Function, Class, Layer, Instance, Torch, Optimizer)):
         return True
     if isinstance(value, Choice):
         known = {truth(option) for option in value.options}
@@ -85,14 +88,14 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
         if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
             items.items[0].many = True
         return Items(copies, items.kind, items.rest or (items.any_item() if len(copies) > 0 else None))
-    if isinstance(left, Plain | Const | Items) and isinstance(right, Plain | Const | Items):
+    if isinstance(left, (Plain, Const, Items)) and isinstance(right, (Plain, Const, Items)):
         return PLAIN
     return UNKNOWN
 
 
 def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
     run = _OPERATORS.get(type(op))
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
     if run is None or not (numbers or (isinstance(left, str) and isinstance(right, str))):
         return PLAIN
     try:
@@ -105,35 +108,35 @@ def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
 
 def unary(op: ast.unaryop, value: Value) -> Value:
     """`-x`, `~x`, `+x` without tensors."""
-    if isinstance(value, Const) and isinstance(value.value, int | float):
+    if isinstance(value, Const) and isinstance(value.value, (int, float)):
         return Const(-value.value) if isinstance(op, ast.USub) else value if isinstance(op, ast.UAdd) else PLAIN
-    return PLAIN if isinstance(value, Plain | Const) else UNKNOWN
+    return PLAIN if isinstance(value, (Plain, Const)) else UNKNOWN
 
 
 def compare(interpreter: Interpreter, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     """`left op right`."""
-    if isinstance(op, ast.Is | ast.IsNot):
+    if isinstance(op, (ast.Is, ast.IsNot)):
         return _identity(op, left, right)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         from outplace.source import torch_model
 
-        if isinstance(op, ast.In | ast.NotIn):
+        if isinstance(op, (ast.In, ast.NotIn)):
             return PLAIN
         return torch_model.fresh(interpreter, requires_grad=False, dtype="bool")
-    if isinstance(op, ast.In | ast.NotIn):
+    if isinstance(op, (ast.In, ast.NotIn)):
         return _contains(op, left, right)
     if isinstance(left, Const) and isinstance(right, Const) and type(op) in _COMPARISONS:
         try:
             return Const(bool(_COMPARISONS[type(op)](left.value, right.value)))
         except TypeError:
             return PLAIN
-    return PLAIN if isinstance(left, Plain | Const) and isinstance(right, Plain | Const) else UNKNOWN
+    return PLAIN if isinstance(left, (Plain, Const)) and isinstance(right, (Plain, Const)) else UNKNOWN
 
 
 def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     same: bool | None = None
     for one, other in ((left, right), (right, left)):
-        could_be = isinstance(one, Unknown | Choice) or (isinstance(one, Tensor) and not one.known)
+        could_be = isinstance(one, (Unknown, Choice)) or (isinstance(one, Tensor) and not one.known)
         if isinstance(other, Const) and other.value is None and not could_be:
             same = isinstance(one, Const) and one.value is None
     if isinstance(left, Const) and isinstance(right, Const) and same is None:

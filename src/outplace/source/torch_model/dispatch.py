@@ -89,7 +89,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         if isinstance(value, Tensor):
             note_replaced(interpreter, holder.state.get(name), value, node)
             holder.state[name] = value
-        elif isinstance(value, Layer | Instance):
+        elif isinstance(value, (Layer, Instance)):
             note_replaced(interpreter, holder.children.get(name), value, node)
             holder.children[name] = value
         elif name in _SWITCHES:
@@ -120,7 +120,7 @@ def method(
         groups = Items([Dictionary({"params": Items(list(parameters_in(args[0])) if args else [])}, PLAIN)])
         interpreter.set_name(receiver.names, "param_groups", groups)
         return NONE
-    if isinstance(receiver, Layer | Instance):
+    if isinstance(receiver, (Layer, Instance)):
         return module_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Class):
         return class_method(interpreter, receiver, name, args, keywords, node)

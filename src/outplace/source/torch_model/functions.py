@@ -211,7 +211,7 @@ def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) ->
         return shapes.of_literal(args[0])
     if short in ("arange", "randperm"):
         end = args[0] if len(args) == 1 else None
-        return (int(end.value) if isinstance(end, Const) and isinstance(end.value, int | float) else None,)
+        return (int(end.value) if isinstance(end, Const) and isinstance(end.value, (int, float)) else None,)
     return (None, None) if short == "eye" else None
 
 

@@ -81,7 +81,7 @@ def set_item(
     """`x[key] = value`; `again` for the second half of `x[key] += value`."""
     key = interpreter.eval(target.slice)
     mixed = not all(isinstance(option, Tensor) for option in options(holder))
-    if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, int | float | complex)):
+    if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, (int, float, complex))):
         mixed = True  # a text is no index, and None and texts are no values for a tensor
 
     def on(option: Value) -> Value:

@@ -208,7 +208,7 @@ def after_forward(
     """What a module's hooks make of its output."""
     for hook in (*interpreter.global_hooks, *module.forward_hooks):
         returned = interpreter.call(hook, [module, Items(list(args), "tuple"), value], {}, node)
-        if not isinstance(returned, Const | Unknown):
+        if not isinstance(returned, (Const, Unknown)):
             value = returned
     return hooked(interpreter, value, node) if module.hooked else value
 

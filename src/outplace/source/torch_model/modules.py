@@ -82,7 +82,7 @@ def children_of(module: Value) -> dict[str, Value]:
         return {
             name: value
             for name, value in module.names.items()
-            if isinstance(value, Instance | Layer) and is_module(value)
+            if isinstance(value, (Instance, Layer)) and is_module(value)
         }
     return {}
 
@@ -287,9 +287,9 @@ def _register_parameter(
 def _hook(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    if isinstance(module, Instance | Layer):
+    if isinstance(module, (Instance, Layer)):
         module.hooked = True
-    if args and isinstance(args[0], Function | Bound):
+    if args and isinstance(args[0], (Function, Bound)):
         gradients = [Items([fresh(interpreter)], "tuple") for _ in range(2)]
         for gradient in gradients:
             gradient.items[0].gradient = None  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def _hook(
 def _forward_hook(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    if isinstance(module, Instance | Layer) and args:
+    if isinstance(module, (Instance, Layer)) and args:
         module.forward_hooks.append(args[0])
     return PLAIN
 
@@ -308,7 +308,7 @@ def _forward_hook(
 def _forward_pre_hook(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    if isinstance(module, Instance | Layer) and args:
+    if isinstance(module, (Instance, Layer)) and args:
         module.pre_hooks.append(args[0])
     return PLAIN
 

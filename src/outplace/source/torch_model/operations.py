@@ -419,7 +419,7 @@ def _result_dtype(op: ops.Op, inputs: list[Tensor], args: list[Value]) -> str | 
     if base in ("add", "sub", "mul", "rsub", "pow") and any(not isinstance(value, Tensor) for value in args):
         if any(isinstance(value, Const) and isinstance(value.value, float) for value in args):
             return "float"
-        if not all(isinstance(value, Tensor | Const) for value in args):
+        if not all(isinstance(value, (Tensor, Const)) for value in args):
             return "float" if kinds == {"float"} else None
     return kinds.pop() if len(kinds) == 1 else ("float" if "float" in kinds else None)
 

@@ -20,7 +20,7 @@ _SIZES = range(4, 17)
 
 def part(tensor: Tensor, key: Value) -> Region | None:
     """The part that `tensor[key]` is; None where it is not one block, or not known."""
-    if tensor.region is None or any(isinstance(index, slice | str) for index in tensor.region):
+    if tensor.region is None or any(isinstance(index, (slice, str)) for index in tensor.region):
         return None
     found: list[int | slice | str | None] = list(tensor.region)
     for index in key.items if isinstance(key, Items) and key.kind == "tuple" else [key]:

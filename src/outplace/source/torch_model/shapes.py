@@ -363,7 +363,7 @@ def item_shape(shape: Shape | None, key: Value) -> Shape | None:
                 result.append(_slice_length(size, word))
             elif isinstance(word, Bound):  # a slice whose place is not known
                 result.append(_integer(word.receiver))
-            elif not isinstance(word, int | Plain):
+            elif not isinstance(word, (int, Plain)):
                 return None
     return (*result, *left)
 

@@ -81,7 +81,7 @@ def as_argument(value: Value) -> Arg:
             grads = [requires_grad(tensor) for tensor in tensors]
             return Arg(True, True if True in grads else None if None in grads else False)
         return Arg(False, False) if value.rest is None else Arg(None, None)
-    if isinstance(value, Plain | Bound):
+    if isinstance(value, (Plain, Bound)):
         return Arg(False, False)
     return Arg(None, None)
 

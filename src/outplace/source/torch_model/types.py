@@ -26,13 +26,13 @@ def is_instance(value: Value, kind: Value) -> bool | None:
                 if any(isinstance(base, Unknown) for base in value.cls.lineage())
                 else kind in value.cls.lineage()
             )
-        return False if isinstance(value, Tensor | Layer | Const | Items | Dictionary) else None
+        return False if isinstance(value, (Tensor, Layer, Const, Items, Dictionary)) else None
     if isinstance(kind, Torch):
         short = kind.name.rpartition(".")[2]
         if kind.name in ("torch.Tensor", "torch.FloatTensor"):
             if isinstance(value, Tensor):
                 return True if value.known else None
-            return False if isinstance(value, Const | Plain | Items | Dictionary | Layer | Instance) else None
+            return False if isinstance(value, (Const, Plain, Items, Dictionary, Layer, Instance)) else None
         if isinstance(value, Layer):
             return (
                 value.kind == f"nn.{short}"
@@ -42,7 +42,7 @@ def is_instance(value: Value, kind: Value) -> bool | None:
             )
         if isinstance(value, Instance):
             return kind.name in [base.name for base in value.cls.lineage() if isinstance(base, Torch)]
-        return False if isinstance(value, Tensor | Const) else None
+        return False if isinstance(value, (Tensor, Const)) else None
     names = {"builtins.list": "list", "builtins.tuple": "tuple"}
     if isinstance(value, Items) and hasattr(kind, "name") and kind.name in names:
         return value.kind == names[kind.name]

@@ -141,7 +141,7 @@ def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
 
 def check_index(interpreter: Interpreter, index: Value, node: ast.AugAssign) -> None:
     """`y[index] += v` adds once for each place, however often the index names it."""
-    if isinstance(node.op, ast.Add | ast.Sub) and isinstance(index, Tensor) and index.repeats is not False:
+    if isinstance(node.op, (ast.Add, ast.Sub)) and isinstance(index, Tensor) and index.repeats is not False:
         interpreter.hit("silent-other", node, bool(index.repeats), "repeated")
 
 
