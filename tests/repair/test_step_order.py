@@ -307,3 +307,20 @@ def test_what_is_trained_again_is_not_detached():
     texts = ways(AUTOENCODER, held=HELD, root_is_older=False, **known).values()
     assert any("z = enc(x)\nscore = disc(z)\nloss = score.mean()\n" in text for text in texts)
     assert not any(".detach()" in text for text in texts)
+
+
+def test_a_loss_that_is_added_to_is_cut_off_as_a_whole():
+    source = """
+    fake = gen(z)
+    loss_g = -disc(fake).mean()
+    loss_d = disc(real).mean()
+    loss_d = loss_d + disc(fake).mean()
+    loss_g.backward(retain_graph=True)
+    opt_g.step()  # step
+    loss_d.backward()  # backward
+    opt_d.step()
+    """
+    known = {"for_the_step": ["fake"], "optimizers": {"opt_g": True, "opt_d": False}}
+    text, *_ = ways(source, held={"fake": "tensor", "loss_d": "tensor"}, root_is_older=True, **known).values()
+    assert "loss_d = loss_d + disc(fake.detach()).mean()\n" in text
+    assert "loss_g = -disc(fake).mean()\n" in text

@@ -372,9 +372,9 @@ def _cut_off(order: _Order) -> Iterator[Reordering]:
         bound = _names_bound(statement)
         if not isinstance(statement, ast.Assign) or not wanted.intersection(bound) or set(bound) & set(stepped):
             continue
+        on_the_way.append(statement)
         if any(reads(one, name) for one in before if one not in on_the_way for name in bound):
             return  # the loss of the step is made from it, too
-        on_the_way.append(statement)
         names = [node for node in ast.walk(statement.value) if isinstance(node, ast.Name)]
         edits += [Edit(end, end, ".detach()") for n in names if n.id in stepped for end in [code.span(n)[1]]]
         wanted |= {name.id for name in names}
