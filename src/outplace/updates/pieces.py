@@ -58,7 +58,7 @@ class _Replaced(torch.autograd.Function):  # type: ignore[misc]
                 to_x = torch.slice_scatter(
                     grad, torch.zeros_like(grad.narrow(dim, start, stop - start)), dim, start, stop
                 )
-            elif torch.is_grad_enabled():
+            elif torch.is_grad_enabled() and grad.requires_grad:
                 to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop)
             else:
                 to_x = _put_together(grad.contiguous(), 0, dim, start, stop)

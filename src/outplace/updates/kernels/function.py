@@ -62,8 +62,12 @@ class _SetNumber(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        to_x = masked_set(ctx.engine, grads[0], mask, 0.0)
-        return None, torch.where(mask, 0.0, grads[0]) if to_x is None else to_x, None, None
+        (grad,) = grads
+        if not mode.seen_only_by_autograd(grad):
+            return None, torch.where(mask, 0.0, grad), None, None
+        if torch.is_grad_enabled() and grad.requires_grad:
+            return None, _SetNumber.apply(ctx.engine, grad, mask, 0.0), None, None
+        return None, ctx.engine.set_number(grad, mask, 0.0), None, None
 
 
 class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
@@ -77,10 +81,12 @@ class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
         (grad,) = grads
-        if mode.seen_only_by_autograd(grad):
+        if not mode.seen_only_by_autograd(grad):
+            to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+        elif torch.is_grad_enabled() and grad.requires_grad:
             to_x, to_value = _Split.apply(ctx.engine, grad, mask)
         else:
-            to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+            to_x, to_value = ctx.engine.split(grad, mask)
         return None, to_x, None, to_value
 
 
@@ -125,12 +131,11 @@ class _WithRows(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (index,) = ctx.saved_tensors
         (grad,) = grads
-        to_x = to_value = None
-        if ctx.needs_input_grad[0]:
-            to_x = grad if ctx.add else torch.index_fill(grad, 0, index, 0.0)
-        if ctx.needs_input_grad[2]:
-            to_value = grad[index]
-        return to_x, None, to_value, None, None
+        of_x, _, of_value, _, _ = ctx.needs_input_grad
+        to_value = grad[index] if of_value else None
+        if ctx.add or not of_x:
+            return grad if of_x else None, None, to_value, None, None
+        return torch.index_fill(grad, 0, index, 0.0), None, to_value, None, None
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
