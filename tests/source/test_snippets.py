@@ -521,6 +521,15 @@ SNIPPETS = {
 
         train()
     """,
+    "any and all of what is known": """
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        if any([isinstance(size, (tuple, list)) for size in [1, 2]]) or not all(flag for flag in (True, 1)):
+            y += 1
+        if any([None, 3]) and all([]):
+            y += 2  # error: saved
+        y.sum().backward()
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

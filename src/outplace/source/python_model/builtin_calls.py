@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 from outplace.source.python_model.containers import is_exact, iterate, set_item
+from outplace.source.python_model.values import truth
 
 _MOST_NUMBERS = 4
 """Longer ranges are not gone through one by one."""
@@ -160,14 +161,30 @@ def _extreme(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], 
     return PLAIN if all(isinstance(item, (Plain, Const)) for item in items) else join(items)
 
 
+def _any(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    known = _truths(args)
+    return Const(True) if True in known else PLAIN if None in known else Const(False)
+
+
+def _all(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    known = _truths(args)
+    return Const(False) if False in known else PLAIN if None in known else Const(True)
+
+
+def _truths(args: list[Value]) -> list[bool | None]:
+    if len(args) != 1 or not isinstance(args[0], Items):
+        return [None]
+    return [*map(truth, args[0].items), *([None] if args[0].rest is not None else [])]
+
+
 CALLS: dict[str, Any] = {
     "range": _range, "zip": _zip, "enumerate": _enumerate, "list": _as_list, "tuple": _as_list, "set": _as_list,
     "sorted": _as_list, "dict": as_dict, "map": as_mapped, "sum": _sum, "isinstance": _isinstance, "getattr": _getattr,
     "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed, "len": _length,
-    "max": _extreme, "min": _extreme, "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
+    "any": _any, "all": _all, "max": _extreme, "min": _extreme, "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
 }  # fmt: skip
 
 PLAIN_BUILTINS = {
     "int", "float", "str", "bool", "abs", "print", "open", "hasattr", "callable", "type", "id", "hash", "repr", "round",
-    "any", "all", "format", "input", "ord", "chr", "bytes", "pow", "divmod", "issubclass", "vars", "dir",
+    "format", "input", "ord", "chr", "bytes", "pow", "divmod", "issubclass", "vars", "dir",
 }  # fmt: skip
