@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from outplace.reclaim.effects import has_effects
+from outplace.reclaim.effects import Effects
 from outplace.reclaim.holders import node_at, site_of
 from outplace.reclaim.recording import Call, Instruction, Operation, Recording
 from outplace.reclaim.suggestion import Suggestion
@@ -31,7 +31,7 @@ class Blocks:
     """All suggestions of this kind for one recording."""
 
     def __init__(self, recording: Recording, files: Files) -> None:
-        self._recording, self._files = recording, files
+        self._recording, self._files, self._effects = recording, files, Effects(files)
         self._made: dict[int, list[int]] = {}
         """For each operation the storages it made."""
         for number, storage in enumerate(recording.storages):
@@ -138,7 +138,7 @@ class Blocks:
                     break
             place = self._recording.places[operation.place]
             inside.update(dict.fromkeys(place[: max(0, len(place) - outside)]))
-        return any(has_effects(self._files, instruction) for instruction in inside)
+        return any(self._effects.at(instruction) for instruction in inside)
 
     def _suggestion(self, code: Code, call: ast.Call, changes: list[Change]) -> Suggestion | None:
         imported = code.module_name("outplace")

@@ -31,26 +31,37 @@ _PURE = {"math", "torch", "np", "numpy"}
 """Modules whose `log` is a logarithm."""
 
 
-def has_effects(files: Files, instruction: Instruction) -> bool:
-    """Does the function in which this stands, or one that it calls by name, do more than compute?"""
-    found = node_at(files, instruction)
-    function = found[0].function(found[1]) if found is not None else None
-    if found is None or function is None:
-        return True
-    return isinstance(function, ast.Lambda) or any(_acts(one) for one in _with_callees(files, function))
+class Effects:
+    """What the functions of some files do."""
 
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known: dict[Function, bool] = {}
+        self._functions: dict[str, list[Function]] = {}
+        for code in files.codes("def"):
+            for node in ast.walk(code.tree):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    self._functions.setdefault(node.name, []).append(node)
 
-def _with_callees(files: Files, function: Function) -> Iterator[Function]:
-    waiting, seen = [function], {function}
-    while waiting:
-        one = waiting.pop()
-        yield one
-        called = {_name_of(node.func) for node in ast.walk(one) if isinstance(node, ast.Call)}
-        for name in called - {""}:
-            for node in (node for code in files.codes(name) for node in ast.walk(code.tree)):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name and node not in seen:
-                    seen.add(node)
-                    waiting.append(node)
+    def at(self, instruction: Instruction) -> bool:
+        """Does the function in which this stands, or one that it calls by name, do more than compute?"""
+        found = node_at(self._files, instruction)
+        function = found[0].function(found[1]) if found is not None else None
+        if function is None or isinstance(function, ast.Lambda):
+            return True
+        if function not in self._known:
+            self._known[function] = any(_acts(one) for one in self._with_callees(function))
+        return self._known[function]
+
+    def _with_callees(self, function: Function) -> Iterator[Function]:
+        waiting, seen = [function], {function}
+        while waiting:
+            one = waiting.pop()
+            yield one
+            called = {_name_of(node.func) for node in ast.walk(one) if isinstance(node, ast.Call)}
+            found = {node for name in called for node in self._functions.get(name, ())} - seen
+            seen |= found
+            waiting += found
 
 
 def _name_of(function: ast.expr) -> str:

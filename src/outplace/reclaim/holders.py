@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from weakref import WeakKeyDictionary
 
 from outplace.model import Site
 from outplace.reclaim.recording import Instruction, Operation, Recording
@@ -16,14 +17,21 @@ PASS_THROUGH = ("Dropout", "Identity", "Flatten", "Unflatten", "AlphaDropout", "
 """Modules that hand out their very input in some mode: overwriting their output may overwrite their input."""
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
 _DEEPEST = 3
+_found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
+"""What has been looked for in a file: a line runs many times."""
 
 
 def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | ast.stmt] | None:
     """The expression that an instruction stands for."""
-    file, line, end_line, column, end_column = instruction
-    code = files.code(file)
-    node = code.at(Site(file, line, end_line, column, end_column, "", "")) if code is not None else None
-    return (code, node) if code is not None and node is not None else None
+    code = files.code(instruction[0])
+    if code is None:
+        return None
+    known = _found.setdefault(code, {})
+    if instruction not in known:
+        file, line, end_line, column, end_column = instruction
+        known[instruction] = code.at(Site(file, line, end_line, column, end_column, "", ""))
+    node = known[instruction]
+    return (code, node) if node is not None else None
 
 
 def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:

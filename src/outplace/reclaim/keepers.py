@@ -209,8 +209,12 @@ class Keepers:
 def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int] | None:
     """The block where the name is bound and the statement that uses it last; None unless all of it is in one block."""
     scope = code.scope(node)
-    uses = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
-    hidden = any(isinstance(n, ast.Name) and n.id in _SEES_ALL for n in ast.walk(scope))
+    everywhere = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
+    elsewhere = {code.scope(n) for n in everywhere if isinstance(n.ctx, ast.Store)} - {scope}
+    uses = [n for n in everywhere if code.scope(n) not in elsewhere]  # functions within have names of their own
+    seeing = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id in _SEES_ALL]
+    begin = min((n.lineno for n in uses), default=0)
+    hidden = any(n.lineno >= begin or code.scope(n) is not scope or code.loops(n) for n in seeing)
     declared = any(isinstance(n, ast.Global | ast.Nonlocal) and name in n.names for n in ast.walk(code.tree))
     if hidden or declared or any(code.scope(n) is not scope or _in_inner(code, n, scope) for n in uses):
         return None
@@ -218,7 +222,7 @@ def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int
     if not stores or any(isinstance(n.ctx, ast.Del) or _is_handed_on(code, n) for n in uses):
         return None
     first = code.statement(stores[0])
-    if not isinstance(first, ast.Assign) or not all(isinstance(t, ast.Name) for t in first.targets):
+    if name == "_" or not isinstance(first, ast.Assign) or not all(_is_of_names(target) for target in first.targets):
         return None
     block = code.block(first)
     places = []
@@ -232,6 +236,13 @@ def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int
     last = max(places)
     leaves = isinstance(block[last], ast.Return | ast.Raise | ast.Break | ast.Continue)
     return None if leaves else (block, last)
+
+
+def _is_of_names(target: ast.expr) -> bool:
+    """Is it `x`, or `x, y`?"""
+    if isinstance(target, ast.Tuple):
+        return all(isinstance(part, ast.Name) for part in target.elts)
+    return isinstance(target, ast.Name)
 
 
 def _is_handed_on(code: Code, name: ast.Name) -> bool:

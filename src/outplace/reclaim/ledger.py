@@ -322,8 +322,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     def _names(self, frame: FrameType | None) -> None:
         while frame is not None:
             code = frame.f_code
-            if own_files[code.co_filename] and _SEES_NAMES.isdisjoint(code.co_names):
-                own = bool(code.co_flags & inspect.CO_OPTIMIZED)
+            own = bool(code.co_flags & inspect.CO_OPTIMIZED)
+            if own_files[code.co_filename] and (not own or _SEES_NAMES.isdisjoint(code.co_names)):
                 names = frame.f_locals
                 place = self._place(frame)
                 for name, value in list(names.items()):

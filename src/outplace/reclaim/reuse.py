@@ -54,6 +54,8 @@ class Reuses:
             if (found := node_at(files, place)) is not None
         }
         """The expressions of the user's code that were seen to run."""
+        self._good: dict[tuple[int, int | None, int], bool] = {}
+        """Is what is made at one place, in a module, free for another? Asked once for each step."""
 
     def suggestions(self) -> Iterator[Suggestion]:
         """One for each place where every run of the operation was safe."""
@@ -149,7 +151,11 @@ class Reuses:
         return self._recording.operations[maker]
 
     def _made_for_good(self, reuse: Reuse) -> bool:
-        return made_for_good(self._files, self._recording, self._maker(reuse), reuse.operation)
+        maker, user = self._maker(reuse), reuse.operation
+        key = (maker.place, maker.calls[0].module if maker.calls else None, user.place)
+        if key not in self._good:
+            self._good[key] = made_for_good(self._files, self._recording, maker, user)
+        return self._good[key]
 
     def _at_line(self, reuses: list[Reuse]) -> Suggestion | None:
         if len({reuse.position for reuse in reuses}) != 1:

@@ -27,7 +27,9 @@ class Change:
     """Storages that live on up to an operation."""
 
     def goes_with(self, other: Change) -> bool:
-        """Can both be made? Not where one overwrites what the other keeps."""
+        """Can both be made? Not where one overwrites what the other keeps, or would make it again once more."""
+        if other is not self and not self.gaps.keys().isdisjoint(other.gaps):
+            return False
         return self.keeps.isdisjoint(other.merged.values()) and other.keeps.isdisjoint(self.merged.values())
 
 
@@ -93,7 +95,7 @@ class Account:
         for change in changes:
             merged.update(change.merged)
             for storage, gap in change.gaps.items():
-                gaps[storage] = max(gap, gaps.get(storage, gap), key=lambda one: one[1] - one[0])
+                gaps[storage] = gap
             for storage, (born, died) in change.lives.items():
                 if storage in lives:
                     was = lives[storage]
