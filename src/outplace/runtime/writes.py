@@ -254,8 +254,15 @@ _overridden: list[str] = []
 """The functions whose calls are in the hands of a `__torch_function__` just now."""
 
 
+def _is_plain_list(args: tuple[Any, ...]) -> bool:
+    """Is this a call for a list of tensors in which no mode and no subclass has a say?"""
+    return bool(args) and type(args[0]) is list and not has_torch_function(args[0])
+
+
 def _make_function(name: str, original: Any) -> Callable[..., Any]:
     def writing_function(*args: Any, **kwargs: Any) -> Any:
+        if _state.stepping_thread and _state.stepping_thread == _get_ident() and _is_plain_list(args):
+            return original(*args, **kwargs)  # an optimizer that takes all its parameters at once
         if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
             targets = target if isinstance(target, list | tuple) else (target,)
