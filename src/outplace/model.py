@@ -7,7 +7,7 @@ consumes them. Plain frozen dataclasses; nothing here imports torch.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Safety = Literal["safe", "unsafe", "suggestion"]
 Severity = Literal["error", "warning"]
@@ -129,6 +129,16 @@ class Diagnosis:
         return asdict(self)
 
 
+class StepOrder(NamedTuple):
+    """An update of parameters and the backward after it: their lines in the innermost function that runs both."""
+
+    file: str
+    step_line: int
+    backward_line: int
+    loss_is_older: bool
+    """Was what goes backward computed before the update?"""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What the source analysis has found on one writing line.
@@ -143,3 +153,4 @@ class Finding:
     message: str
     saved_by: Site | None = None
     fix: Fix | None = None
+    order: StepOrder | None = None

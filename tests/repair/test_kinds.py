@@ -198,6 +198,51 @@ def test_a_step_in_between_is_for_a_person(fixed):
     assert fixed(STEPPED) == STEPPED
 
 
+SEVERAL_LOSSES = """
+import torch
+from torch import nn
+
+actor, critic = nn.Linear(3, 2), nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+opt_a = torch.optim.SGD(actor.parameters(), lr=0.1)
+opt_c = torch.optim.SGD(critic.parameters(), lr=0.1)
+
+
+def update(opt, loss):
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+
+
+def learn(x, a):
+    loss_c = critic(a).square().mean()
+    loss_a = -critic(actor(x)).mean()
+{steps}
+
+
+learn(torch.ones(4, 3), torch.ones(4, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["loss_c.backward()", "opt_c.step()", "opt_a.zero_grad()", "loss_a.backward()", "opt_a.step()"],
+        ["update(opt_c, loss_c)", "update(opt_a, loss_a)"],
+    ],
+)
+def test_a_loss_is_computed_after_the_step_of_another(fixed, steps):
+    lines = "\n".join(f"    {step}" for step in steps)
+    text = fixed(SEVERAL_LOSSES.format(steps=lines))
+    step = 1 if len(steps) > 2 else 0
+    assert f"    {steps[step]}\n    loss_a = -critic(actor(x)).mean()\n    {steps[step + 1]}\n" in text
+    assert text.count("loss_a = ") == 1
+
+
+def test_a_backward_that_comes_too_late_is_left(fixed):
+    source = SEVERAL_LOSSES.format(steps="    opt_c.step()\n    loss_c.backward()\n    loss_a.backward()")
+    assert fixed(source) == source
+
+
 @pytest.mark.parametrize(
     ("body", "style", "expected"),
     [

@@ -75,7 +75,9 @@ class Candidate:
 def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
     savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
-    return Bug(finding.kind, (finding.site,), savers, about=finding.message)
+    order = finding.order
+    moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
+    return Bug(finding.kind, (finding.site,), savers, about=finding.message, moment=moment)
 
 
 def of_diagnosis(diagnosis: Diagnosis) -> Bug:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from outplace.model import Site
+from outplace.model import Safety, Site
 from outplace.repair.aliases import may_rebind, only_name, shared_names
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.edits import Edit
@@ -397,12 +397,16 @@ def _is_bounding(node: ast.AST) -> bool:
 
 
 def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
-    """Another order of steps, forwards and backwards, or a detach: never safe, a run must show what it keeps."""
+    """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
+
+    Safe is one thing only: to compute a loss, with all that it is made from, after the step that precedes its backward.
+    """
     for moment in [bug.moment] if bug.moment is not None else step_order.moments(files, bug):
         code = files.code(moment.file)
         for way in step_order.reorderings(code, moment, files) if code is not None else ():
             provable = bug.raised_at is not None
-            yield Candidate(way.title, "unsafe", {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+            safety: Safety = "safe" if way.plain and bug.moment is not None and not provable else "unsafe"
+            yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
 
 
 def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

@@ -175,6 +175,7 @@ def call_function(
         return Context(function, args, keywords)
     if function.results is not None and all(isinstance(value, Const) for value in (*args, *keywords.values())):
         return _cached(interpreter, function, args, keywords)
+    interpreter.frame.calling = node
     return _run(interpreter, function, args, keywords)
 
 

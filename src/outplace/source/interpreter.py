@@ -6,12 +6,13 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from outplace.model import StepOrder
 from outplace.source import attributes, calls, expressions, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
-from outplace.source.tape import Hit, Place, Tape
+from outplace.source.tape import Hit, Node, Place, Tape
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -53,6 +54,7 @@ class Interpreter:
         self.global_hooks: list[Value] = []
         """What `register_module_forward_hook` has been given."""
         self._loops = 0
+        self._last_step: tuple[int, list[tuple[Frame, int]]] = 0, []
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
     @property
@@ -63,6 +65,25 @@ class Interpreter:
     def place(self, node: ast.AST) -> Place:
         """A place in the running function."""
         return Place(self.frame.module, node, self.frame.name)
+
+    def lines(self, node: ast.AST) -> list[tuple[Frame, int]]:
+        """The running functions, the outermost first, and the line that each of them is at."""
+        at = [frame.calling for frame in self.frames[:-1]] + [node]
+        return [(frame, getattr(one, "lineno", 0)) for frame, one in zip(self.frames, at, strict=True)]
+
+    def note_step(self, node: ast.AST) -> None:
+        """An optimizer steps."""
+        self._last_step = self.tape.tick(), self.lines(node)
+
+    def note_backward(self, roots: list[Node], node: ast.AST) -> None:
+        """Where this backward stands after the last step, for what is then found wrong with it."""
+        time, before = self._last_step
+        both = [(one, other) for one, other in zip(before, self.lines(node), strict=False) if one[0] is other[0]]
+        if not both:
+            self.tape.order = None
+            return
+        (frame, step), (_, backward) = both[-1]
+        self.tape.order = StepOrder(frame.module.path, step, backward, all(root.time < time for root in roots))
 
     def hit(self, kind: str, node: ast.AST, certain: bool, detail: str = "", **facts: Any) -> None:
         """Reports something that is wrong where it stands."""

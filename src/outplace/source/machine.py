@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Callable
 
@@ -39,12 +40,14 @@ LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
 class Frame:
     """A running function: its scope, what it returned so far, and where it is."""
 
-    __slots__ = ("at_yield", "function", "module", "name", "return_paths", "returns", "scope", "yields")
+    __slots__ = ("at_yield", "calling", "function", "module", "name", "return_paths", "returns", "scope", "yields")
 
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
         self.returns: list[Value] = []
         self.return_paths: list[Path] = []
         self.yields: list[Value] = []
+        self.calling: ast.AST | None = None
+        """The call that it is in, while another function runs."""
         self.at_yield: Callable[[Value], None] | None = None
         """What runs at a `yield`: the block of the `with` statement that a context manager was entered by."""

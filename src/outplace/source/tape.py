@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from outplace.model import StepOrder
     from outplace.source.project import Module
     from outplace.source.values import Tensor
 
@@ -115,6 +116,8 @@ class Hit:
     detail: str = ""
     group: Group = ()
     """Filled in for hits without a write."""
+    order: StepOrder | None = None
+    """Where an update of parameters stands before the backward."""
 
 
 _clock = itertools.count(1)
@@ -132,6 +135,8 @@ class Tape:
     """Has a backward been followed?"""
     opaque: bool = False
     """Has there been one that could not be?"""
+    order: StepOrder | None = None
+    """Where the backward that is followed stands after the last step."""
 
     def tick(self) -> int:
         """The next moment."""
@@ -204,7 +209,8 @@ class Tape:
             kind, detail = "silent-other", "ctx"
         implied = all(arm in write.path for arm in node.path)
         sure = certain and save.certain and write.certain and implied
-        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail))
+        order = self.order if kind == "stepped" else None
+        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, order=order))
         if kind == "silent-data":
             # A value that is swapped and put back: the other half of the swap is part of the bug.
             for other in save.storage.writes:

@@ -34,6 +34,8 @@ class Reordering:
     edits: list[Edit]
     file: str | None = None
     """Where it is not the file of the moment."""
+    plain: bool = False
+    """Is nothing done but to compute a loss, with all that it is made from, after the step of another loss?"""
 
 
 @dataclass(frozen=True)
@@ -415,13 +417,27 @@ def _computed_later(order: _Order) -> Iterator[Reordering]:
     names = ", ".join(f"`{name}`" for name in _names_bound(moved[-1]))
     title = f"Compute {names} after the step, with the new weights"
     if any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
-        yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, texts)])
+        plain = _has_its_own_loss(order, moved)
+        yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, texts)], plain=plain)
     shared = [name for name in order.moment.held if name in wanted and name not in _names_bound(moved[-1])]
     again = [text for name in shared if (text := _making(code, moved[0], name)) is not None]
     if again:
         indent = code.indent(order.outer_step)
         lines = [f"{indent}{text}" for text in dict.fromkeys(again)] + texts
         yield Reordering(title, "earlier", [*cuts, _pasted(code, order.outer_step, lines)])
+
+
+def _has_its_own_loss(order: _Order, moved: list[ast.stmt]) -> bool:
+    """Does the step follow the backward of another loss? Else it may be the backward that comes too late."""
+    names = {name for one in moved for name in _names_bound(one)}
+    block = order.code.block(order.outer_step)
+    between = block[block.index(moved[0]) : block.index(order.outer_step) + 1]
+    for node in (node for one in between if not isinstance(one, Function) for node in ast.walk(one)):
+        if isinstance(node, ast.Attribute) and node.attr == "backward":
+            return not (isinstance(node.value, ast.Name) and node.value.id in names)
+    calls = [one.value for one in (order.outer_step, order.outer_backward) if isinstance(one, ast.Expr)]
+    helpers = {ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)}  # `update(opt, loss)`, twice
+    return len(calls) == 2 and len(helpers) == 1
 
 
 def _kept_loss(order: _Order) -> Reordering | None:

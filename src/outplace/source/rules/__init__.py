@@ -18,7 +18,8 @@ def finding_for(hit: Hit) -> Finding:
     kind = BY_NAME[hit.kind]
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
-    return Finding(kind.name, kind.code, severity, site_of(hit.place), _message(hit), saved_by)  # type: ignore[arg-type]
+    site, message = site_of(hit.place), _message(hit)
+    return Finding(kind.name, kind.code, severity, site, message, saved_by, order=hit.order)  # type: ignore[arg-type]
 
 
 def _message(hit: Hit) -> str:

@@ -294,6 +294,7 @@ def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str
 def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
+    interpreter.note_backward(roots, node)
     interpreter.tape.accumulate(roots, interpreter.place(node), inputs)
     return NONE
 

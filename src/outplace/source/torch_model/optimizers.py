@@ -78,6 +78,7 @@ def optimizer_method(
 def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None:
     """Writes the parameters that have a gradient; all, where the backward could not be followed."""
     tape = interpreter.tape
+    interpreter.note_step(node)
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
     guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
     for tensor in trained:
