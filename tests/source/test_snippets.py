@@ -530,6 +530,32 @@ SNIPPETS = {
             y += 2  # error: saved
         y.sum().backward()
     """,
+    "state that is handed in, and an option by which it is changed": """
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv1d(1, 1, 3)
+
+            def forward(self, previous: torch.Tensor, last=None, mask=None):
+                score = self.conv(previous)
+                if last is not None:
+                    previous[:, last] = 0  # warning: saved
+                weights = score.softmax(-1)
+                if mask is not None:
+                    weights.masked_fill_(mask, 0)  # error: saved
+                return weights
+
+        class Always(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv1d(1, 1, 3)
+
+            def forward(self, previous: torch.Tensor, last=None):
+                score = self.conv(previous)
+                if last is None:
+                    previous[:, 0] = 0  # error: saved
+                return score
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

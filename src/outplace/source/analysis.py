@@ -119,8 +119,9 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
         if function.node not in reached and _worth_running(candidates, function, owner):
             alone = Interpreter(project, FUNCTION_STEPS, numbers)
             alone.frames.append(Frame(module, module.scope, "<module>"))
-            _guarded(lambda alone=alone, function=function, owner=owner: _run_alone(alone, function, owner, receivers))  # type: ignore[misc]
-            hits.extend(alone.tape.hits)
+            args = _unknown_arguments(alone, function, owner, receivers)
+            _guarded(lambda alone=alone, function=function, args=args: _run_alone(alone, function, args))  # type: ignore[misc]
+            hits.extend(_with_doubts(alone.tape.hits, function, args, numbers))
     return hits
 
 
@@ -132,6 +133,8 @@ def _guarded(run: Callable[[], None]) -> None:
 
 def _worth_running(candidates: Candidates, function: Function, owner: Class | None) -> bool:
     """Does it write or train by itself, or run modules that may have been built to write?"""
+    if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
+        return False  # a custom Function's forward and backward run without grad
     if candidates.writes(*_lines(function.node)):
         return True
     if owner is None or not getattr(function.node, "name", "").startswith("forward"):
@@ -155,18 +158,39 @@ def _functions(module: Module) -> list[tuple[Function, Class | None]]:
     return found
 
 
-def _run_alone(interpreter: Interpreter, function: Function, owner: Class | None, receivers: Receivers) -> None:
+def _run_alone(interpreter: Interpreter, function: Function, args: list[Value]) -> None:
     """A function with unknown arguments; what it returns is taken to be trained on."""
-    if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
-        return  # a custom Function's forward and backward run without grad
-    given = [*function.node.args.posonlyargs, *function.node.args.args]
-    args: list[Value] = []
-    if owner is not None and function.kind != "staticmethod":
-        args.append(owner if function.kind == "classmethod" else _receiver(interpreter, owner, receivers))
-    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     returned = interpreter.call_function(function, args, {}, function.node)
     roots = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
     interpreter.tape.backward(roots)
+
+
+def _unknown_arguments(
+    interpreter: Interpreter, function: Function, owner: Class | None, receivers: Receivers
+) -> list[Value]:
+    args: list[Value] = []
+    if owner is not None and function.kind != "staticmethod":
+        args.append(owner if function.kind == "classmethod" else _receiver(interpreter, owner, receivers))
+    given = [*function.node.args.posonlyargs, *function.node.args.args]
+    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
+    return args
+
+
+def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers: Numbers) -> list[Hit]:
+    """Who hands state in, and an option by which it is changed, may be generating: nobody trains through a cache."""
+    if not hits:
+        return hits
+    defaults = function.node.args.defaults
+    optional = zip(args[len(args) - len(defaults) :], defaults, strict=False)
+    left_out = {id(value) for value, default in optional if isinstance(default, ast.Constant) and not default.value}
+    asked_for = {(n, int(asked == "is none")) for (value, asked), (_, n) in numbers.items() if value in left_out}
+    handed_in = {id(value.storage) for value in args if isinstance(value, Tensor)}
+    doubtful = {
+        (hit.kind, id(hit.place.node))
+        for hit in hits
+        if hit.write and hit.save and id(hit.save.storage) in handed_in and asked_for.intersection(hit.write.path)
+    }
+    return [replace(hit, certain=False) if (hit.kind, id(hit.place.node)) in doubtful else hit for hit in hits]
 
 
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
