@@ -162,13 +162,18 @@ static long instruction_of(PyFrameObject *frame)
 #endif
 }
 
-/* Where the frame is, as (code, offset); `own` says whether that is the user's own code. NULL for an error. */
-static PyObject *place_in(PyFrameObject *frame, int *own)
+/* Where the frame is, as (code, offset). NULL for an error. */
+static PyObject *place_of(PyFrameObject *frame, PyCodeObject *code)
 {
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    *own = is_own(code);
-    PyObject *place = *own < 0 ? NULL : Py_BuildValue("(Ol)", code, instruction_of(frame));
-    Py_DECREF(code);
+    PyObject *offset = PyLong_FromLong(instruction_of(frame));
+    PyObject *place = offset == NULL ? NULL : PyTuple_New(2);
+    if (place == NULL) {
+        Py_XDECREF(offset);
+        return NULL;
+    }
+    Py_INCREF(code);
+    PyTuple_SET_ITEM(place, 0, (PyObject *)code);
+    PyTuple_SET_ITEM(place, 1, offset);
     return place;
 }
 
@@ -178,13 +183,14 @@ static PyObject *caller(void)
     PyFrameObject *frame = PyEval_GetFrame();
     frame = frame == NULL ? NULL : PyFrame_GetBack(frame);
     while (frame != NULL) {
-        int own;
-        PyObject *place = place_in(frame, &own);
-        PyFrameObject *outer = place == NULL || own ? NULL : PyFrame_GetBack(frame);
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        int own = is_own(code);
+        PyObject *place = own > 0 ? place_of(frame, code) : NULL;
+        PyFrameObject *outer = own == 0 ? PyFrame_GetBack(frame) : NULL;
+        Py_DECREF(code);
         Py_DECREF(frame);
-        if (place == NULL || own)
+        if (own != 0)
             return place;
-        Py_DECREF(place);
         frame = outer;
     }
     Py_RETURN_NONE;
@@ -201,9 +207,12 @@ static PyObject *frames_from(PyFrameObject *frame)
     Py_XINCREF(frame);
     int own = 0;
     while (frame != NULL && !own) {
-        PyObject *place = place_in(frame, &own);
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        own = is_own(code);
+        PyObject *place = own < 0 ? NULL : place_of(frame, code);
         int failed = place == NULL || PyList_Append(found, place) < 0;
         Py_XDECREF(place);
+        Py_DECREF(code);
         PyFrameObject *outer = failed ? NULL : PyFrame_GetBack(frame);
         Py_DECREF(frame);
         if (failed) {
