@@ -51,6 +51,6 @@ def _of_tensor(tensor: Any) -> str:
     plain = tensor.detach()
     if plain.layout != torch.strided:
         plain = plain.to_dense()
-    plain = plain.resolve_conj().resolve_neg().cpu().contiguous()
-    data = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
+    plain = plain.resolve_conj().resolve_neg().cpu().reshape(-1)  # in one row, each number after the other
+    data = plain.clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + data.numpy().tobytes()).hexdigest()
