@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from differences import verdict
 
@@ -236,6 +238,32 @@ def test_a_loss_is_computed_after_the_step_of_another(fixed, steps):
     step = 1 if len(steps) > 2 else 0
     assert f"    {steps[step]}\n    loss_a = -critic(actor(x)).mean()\n    {steps[step + 1]}\n" in text
     assert text.count("loss_a = ") == 1
+
+
+def test_an_update_that_takes_no_gradient_waits_for_the_backward(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+    critic = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+
+
+    def clip(limit):
+        with torch.no_grad():
+            for p in critic.parameters():
+                p.clamp_(-limit, limit)
+
+
+    loss = -critic(torch.ones(5, 2)).mean()
+    clip(0.01)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    """
+    assert "opt.zero_grad()\nloss.backward()\nclip(0.01)\nopt.step()\n" in fixed(source)
+    used = source.replace("    opt.zero_grad()\n", "    print(critic(torch.ones(5, 2)))\n")
+    assert fixed(used) == textwrap.dedent(used)
 
 
 def test_a_backward_that_comes_too_late_is_left(fixed):

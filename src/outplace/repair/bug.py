@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outplace.model import Diagnosis, Finding, Safety, Site
@@ -75,9 +75,9 @@ class Candidate:
 def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
     savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
-    order = finding.order
-    moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
-    return Bug(finding.kind, (finding.site,), savers, about=finding.message, moment=moment)
+    found = Bug(finding.kind, (finding.site,), savers, about=finding.message)
+    order = finding.order if found.by_optimizer else None
+    return replace(found, moment=Moment(*order[:3], root_is_older=order.loss_is_older)) if order is not None else found
 
 
 def of_diagnosis(diagnosis: Diagnosis) -> Bug:

@@ -399,13 +399,14 @@ def _is_bounding(node: ast.AST) -> bool:
 def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
     """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
 
-    Safe is one thing only: to compute a loss, with all that it is made from, after the step that precedes its backward.
+    Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
+    update that takes no gradient until the backward that is next.
     """
     for moment in [bug.moment] if bug.moment is not None else step_order.moments(files, bug):
         code = files.code(moment.file)
         for way in step_order.reorderings(code, moment, files) if code is not None else ():
             provable = bug.raised_at is not None
-            safety: Safety = "safe" if way.plain and bug.moment is not None and not provable else "unsafe"
+            safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
 
 

@@ -17,7 +17,7 @@ from outplace.repair.flow import targets_of
 def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
     """The backward and the statements it needs, moved in front of the write."""
     found = _in_one_block(code, moment)
-    if found is None or _takes_gradients(code, found[0]):
+    if found is None or takes_gradients(code, found[0]):
         return None
     write, backward = found
     block = code.block(write)
@@ -80,7 +80,7 @@ def _leaves(node: ast.stmt) -> bool:
     return any(isinstance(one, ast.Return | ast.Break | ast.Continue | ast.Raise) for one in ast.walk(node))
 
 
-def _takes_gradients(code: Code, write: ast.stmt) -> bool:
+def takes_gradients(code: Code, write: ast.stmt) -> bool:
     """Does it, or a function of the file that it calls by name, look at gradients, or step an optimizer?"""
     called = {
         one.func.id if isinstance(one.func, ast.Name) else one.func.attr

@@ -22,6 +22,7 @@ from outplace.repair.code import Code, Function, Loop
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, reads, targets_of
+from outplace.repair.forms.backward_first import takes_gradients
 from outplace.repair.origins import callee_of
 
 
@@ -35,7 +36,8 @@ class Reordering:
     file: str | None = None
     """Where it is not the file of the moment."""
     plain: bool = False
-    """Is nothing done but to compute a loss, with all that it is made from, after the step of another loss?"""
+    """Is a loss only computed, with all that it is made from, after the step of another loss, or an update only put off
+    until the backward that is next?"""
 
 
 @dataclass(frozen=True)
@@ -515,7 +517,15 @@ def _behind_the_backward(order: _Order) -> Reordering | None:
         return None
     lines = code.lines[update.lineno - 1 : update.end_lineno]
     start, end = code.offset(update.lineno, 0), code.offset((update.end_lineno or 0) + 1, 0)
-    return Reordering("Update after the backward", "gradients", [Edit(start, end, ""), _pasted(code, backward, lines)])
+    edits = [Edit(start, end, ""), _pasted(code, backward, lines)]
+    plain = isinstance(backward, ast.Expr) and all(map(_clears, between[:-1])) and not takes_gradients(code, update)
+    return Reordering("Update after the backward", "gradients", edits, plain=plain)
+
+
+def _clears(statement: ast.stmt) -> bool:
+    """`opt.zero_grad()`"""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
 
 
 def _pasted(code: Code, statement: ast.stmt, lines: list[str]) -> Edit:
