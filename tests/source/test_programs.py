@@ -27,7 +27,8 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 # What the source does not tell, or not to us: code that is text or found by a computed path, what a coroutine is sent,
 # when a gradient is ready and what a custom backward then writes, what modes, policies and library modules do, which
 # function a dispatcher picks, rounds of a loop that end in many different ways, which dimension of memory is expanded,
-# memory that a buffer or a storage shares, a mode that a module is in, a scaler's step.
+# memory that a buffer, a file or a storage shares, a mode that a module is in, a scaler's step, what `.cpu()` copies or
+# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state.
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
     "config_execfile",
@@ -42,6 +43,13 @@ SEEN_ONLY_WHEN_RUN = {
     "optimizer_in_backward_hook",
     "silent_batch_buffer_refilled",
     "silent_batchnorm_eval_then_train",
+    "silent_best_weights_on_cpu",
+    "silent_comprehension_of_one_tensor",
+    "silent_function_writes_what_it_saved",
+    "silent_history_in_dict",
+    "silent_last_gradient_in_state",
+    "silent_memmap_centred",
+    "silent_pool_of_one_storage",
     "silent_storage_filled",
     "silent_unscaled_gradients_in_graph",
     "silent_vector_to_parameters",

@@ -15,16 +15,28 @@ import torch
 class Weak(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a tensor of the user's, known to be ours (see `swaps`)."""
 
-    __slots__ = ()
+    __slots__ = ("since",)
+
+    since: int
 
 
 _untracked: dict[int, Weak] = {}
 
 
-def remember(alias: torch.Tensor) -> None:
-    """Remembers a tensor that shares memory with others but not their version, for as long as it lives."""
+def remember(alias: torch.Tensor, since: int = -1) -> None:
+    """Remembers a tensor that shares memory with others but not their version, for as long as it lives.
+
+    `since` says after which backward it was made, where it is one that `.data` handed out.
+    """
     key = id(alias)
-    _untracked[key] = Weak(alias, lambda _: _untracked.pop(key, None))
+    _untracked[key] = reference = Weak(alias, lambda _: _untracked.pop(key, None))
+    reference.since = since
+
+
+def is_older(tensor: Any, backwards: int) -> bool:
+    """Was this handed out by `.data`, and has there been a backward since?"""
+    found = _untracked.get(id(tensor))
+    return found is not None and found() is tensor and 0 <= found.since < backwards
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:

@@ -132,14 +132,27 @@ def _connect() -> None:
     """Puts the hooks into torch."""
     import torch
 
-    from outplace.runtime import dynamo, engine, gradients, kept, lost, parts, silent, swaps, tags, unseen, writes
+    from outplace.runtime import (
+        dynamo,
+        engine,
+        gradients,
+        kept,
+        lost,
+        parts,
+        rerun,
+        silent,
+        swaps,
+        tags,
+        unseen,
+        writes,
+    )
 
     own_files.know_torch(torch.__path__[0])
     record.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (unseen, gradients, kept, lost, swaps):
+        for part in (unseen, gradients, kept, lost, rerun, swaps):
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)

@@ -21,9 +21,10 @@ class _Gradients:
     `alone` is the number of holders of a gradient that nobody else has; each further one is another branch.
     """
 
-    __slots__ = ("_shared",)
+    __slots__ = ("_hidden", "_shared")
 
     def __init__(self, given: Iterable[Any], alone: int) -> None:
+        self._hidden = silent.count_hidden()
         self._shared = [
             (gradient, gradient._version)
             for gradient in given
@@ -35,6 +36,8 @@ class _Gradients:
         for gradient, before in self._shared:
             if gradient._version != before:
                 silent.guarded(functools.partial(_report, gradient, before, by))
+            elif silent.count_hidden() > self._hidden:
+                silent.guarded(functools.partial(_report_unseen, gradient, self._hidden, by))
         verdict.raise_if_strict()
 
 
@@ -45,7 +48,15 @@ def _report(gradient: torch.Tensor, before: int, by: str) -> None:
         for write in record.current().writes
         if write.storage == storage and write.frames and (write.before or 0) >= before
     ]
-    written = written[-(gradient._version - before) :]
+    _tell(gradient, written[-(gradient._version - before) :], by)
+
+
+def _report_unseen(gradient: torch.Tensor, before: int, by: str) -> None:
+    """It may have been written through `.data`, or through numpy."""
+    _tell(gradient, silent.hidden_since(before, gradient), by)
+
+
+def _tell(gradient: torch.Tensor, written: list[record.Write], by: str) -> None:
     if not written:
         return
     why = (
@@ -189,8 +200,11 @@ def _make_get_backward(original: Any) -> Any:
 
 def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
     given = _Gradients(gradients, _alone().function)
+    before = silent.count_hidden()
     made = backward(ctx, *gradients)
     given.look("The backward of this Function")
+    if silent.count_hidden() > before:
+        silent.examine_rest(ctx)
     return made
 
 

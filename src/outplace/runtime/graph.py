@@ -153,6 +153,13 @@ def detached_slots(node: Any) -> list[Slot]:
     return slots
 
 
+def raw_saved(node: Any) -> Iterator[Any]:
+    """What this node has saved, as torch keeps it: with the hooks that have packed it."""
+    for name in (*_saved_names(node), "_saved_tensors"):
+        raw = _raw(node, "_raw" + name)
+        yield from raw if isinstance(raw, list | tuple) else () if raw is None else (raw,)
+
+
 def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """What this node has saved, without unpacking anything: (what it is to the node, a tensor over its memory)."""
     for name in (*_saved_names(node), "_saved_tensors"):

@@ -1,7 +1,8 @@
 """What is kept by reference and changes under its keeper.
 
-A `state_dict()` or a list of parameters that was not copied; one tensor many times in a list, or appended again and
-again; a tensor in a Function's `ctx`, where PyTorch checks nothing; indices that occur twice where each was to count.
+A `state_dict()` or a list of parameters that was not copied; one tensor many times in a list; a tensor in a Function's
+`ctx`, where PyTorch checks nothing; indices that occur twice where each was to count. (`appended` are those that are
+kept again and again.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 from outplace.model import Mutation, SavedTensor, Tensor
-from outplace.runtime import aliases, fast, graph, lost, names, record, silent, sites, verdict, writes
+from outplace.runtime import aliases, appended, fast, graph, lost, names, paired, record, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
@@ -30,8 +31,8 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 # -- parameters -------------------------------------------------------------------------------------------------------
 
-_taken: deque[tuple[Weak, int, Weak]] = deque(maxlen=64)
-"""A tensor of each `state_dict()`, when it was taken, and whose it is."""
+_taken: deque[tuple[Weak, int, int, Weak]] = deque(maxlen=64)
+"""A tensor of each `state_dict()` with its version, when it was taken, and whose it is."""
 
 
 def _make_state_dict(original: Any) -> Any:
@@ -41,7 +42,8 @@ def _make_state_dict(original: Any) -> Any:
         if not writes.is_traced() and not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
-                _taken.append((Weak(first), _next_number(), Weak(self)))
+                version = -1 if first.is_inference() else first._version
+                _taken.append((Weak(first), version, _next_number(), Weak(self)))
         return made
 
     return state_dict
@@ -52,10 +54,13 @@ def _make_load_state_dict(original: Any) -> Any:
     def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         if not writes.is_traced() and hasattr(state_dict, "values"):
             held = {id(value) for value in state_dict.values()}
-            taken = next(((moment, whose()) for first, moment, whose in reversed(_taken) if id(first()) in held), None)
+            taken = next((entry for entry in reversed(_taken) if id(entry[0]()) in held), None)
             if taken is not None:
+                first, version, moment, whose = taken
+                # No node may have been made between: then the version tells which of the two came first.
+                since = moment - 1 if _has_moved(first(), version) and version >= 0 else moment
                 frame = _get_frame(1)
-                silent.guarded(lambda: _check_kept(self, state_dict, *taken, frame))
+                silent.guarded(lambda: _check_kept(self, state_dict, since, whose(), frame))
                 verdict.raise_if_strict()
         return original(self, state_dict, *args, **kwargs)
 
@@ -69,7 +74,7 @@ def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType
     if not own & given:
         return
     if type(whose) is type(module) and whose is not module and own <= given:
-        _report_shared_network(module, own, frame)
+        paired.report(module, whose, paired.changes_of(own, -1), frame)
         return
     places = frames_to_own_code(frame)
     call = sites.at_instruction(places[-1]).node if places else None
@@ -78,34 +83,9 @@ def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType
         "state_dict() holds the parameters themselves, not copies. They have been changed in place since, so what was "
         "kept is what the model has now, and loading it back does nothing."
     )
-    mutations = _changes_of(own, taken)
+    mutations = paired.changes_of(own, taken)
     if mutations:
         verdict.tell("silent-other", Tensor(name), why, mutations, "Keep a copy: `copy.deepcopy(model.state_dict())`.")
-
-
-def _report_shared_network(module: Any, own: set[int | None], frame: FrameType) -> None:
-    mutations = _changes_of(own, -1)
-    if mutations:
-        stack = names.own_frames(None, frame)
-        name = next((name for one in stack for name, value in one.f_locals.items() if value is module), None)
-        why = (
-            "This network has the very parameters of the one whose state it is given (`copy.copy` copies references, "
-            "not parameters). The optimizer that steps one steps both, and loading the state does nothing."
-        )
-        remedy = "Give it parameters of its own: `copy.deepcopy(model)`."
-        verdict.tell("silent-other", Tensor(name), why, mutations, remedy)
-
-
-def _changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:
-    """The optimizer steps on these storages."""
-    steps = [step for step in record.current().steps if step.moment > since and step.frames]
-    places = {step.frames[-1]: step for step in steps if _steps_on(step, storages)}
-    return tuple(Mutation(step.operation, sites.at_instruction(place).site) for place, step in places.items())
-
-
-def _steps_on(step: record.Step, storages: set[int | None]) -> bool:
-    parameters = (reference() for reference in step.parameters)
-    return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
 
 
 _receivers: deque[tuple[int, Callable[[], Any]]] = deque(maxlen=16)
@@ -129,6 +109,13 @@ def _note_source(source: Any, frame: FrameType) -> None:
         verdict.raise_if_strict()
 
 
+def note_given_back(tensor: torch.Tensor, value: torch.Tensor, frame: FrameType) -> None:
+    """`p.data = value`, where the value is an alias that `.data` handed out before the last backward."""
+    if type(tensor) in PLAIN and tensor.numel() and _same_memory(value, tensor):
+        silent.guarded(lambda: _report_own_copy(tensor, frame))
+        verdict.raise_if_strict()
+
+
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     with torch._C.DisableTorchFunction():
         strided = one.layout is torch.strided and other.layout is torch.strided
@@ -136,10 +123,12 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
-    mutations = _changes_of({names.storage_of(tensor)}, -1)
+    mutations = paired.changes_of({names.storage_of(tensor)}, -1)
     if mutations:
         located = sites.at_instruction((frame.f_code, frame.f_lasti), "copy_")
-        name = ast.unparse(located.node.args[0]) if isinstance(located.node, ast.Call) and located.node.args else None
+        assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None
+        source = located.node.args[0] if isinstance(located.node, ast.Call) and located.node.args else assigned
+        name = None if source is None else ast.unparse(source)
         why = (
             "What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place "
             f"since, so copying it back at line {located.site.line} does nothing."
@@ -157,8 +146,10 @@ def note_kept(value: Any, way: str) -> Any:
         if way == "copy to":
             _receivers.append((id(_get_frame(1)), Weak(value) if type(value) in PLAIN else _nobody))
         elif way == "list":
-            if len(value) > 1 and type(value[0]) in PLAIN:
+            if len(value) > 1 and value[0] is value[1] and type(value[0]) in PLAIN:
                 _remember_many(value[0])
+        elif way in _OF_OTHERS:
+            _OF_OTHERS[way](value, _get_frame(1))
         elif type(value) in PLAIN or way == "copied":
             if _mode_active():
                 with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
@@ -189,11 +180,13 @@ def note_special(write: Write, tensor: torch.Tensor) -> None:
     """Gets the writes to a tensor that stands many times in a list, and each `set_`."""
     if write.operation == "set_":
         aliases.remember(tensor)  # it writes the memory of others from now on, with a version of its own
-    elif write.frames:
+    elif write.frames and silent.worth_a_look(write.frames[-1]):
         silent.guarded(lambda: _report_many(write, tensor))
 
 
 def _report_many(write: Write, tensor: torch.Tensor) -> None:
+    if not _stands_many_times(tensor):
+        return
     why = (
         "This one tensor stands in a list or dict many times (`[x] * n` copies the reference, not the tensor). A write "
         "to one of its entries is a write to all of them."
@@ -203,74 +196,13 @@ def _report_many(write: Write, tensor: torch.Tensor) -> None:
     verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of([write]), remedy)
 
 
-# Appended again and again.
-
-_appended: dict[Instruction, tuple[Weak, int, int]] = {}
-"""For each appending line: what it appended last, with its version, and when it first appended that."""
-
-
-def _note_appended(tensor: torch.Tensor, frame: FrameType) -> None:
-    if tensor.is_inference() or tensor._version == 0:
-        return  # most of what is appended, in recurrent models at every step: new results that nobody has written
-    line = (frame.f_code, frame.f_lasti)
-    known = _appended.get(line)
-    if known is None or id(known[0]()) != id(tensor):
-        _appended[line] = Weak(tensor), tensor._version, _next_number()
-        if silent.worth_a_look(line) and _stands_last(tensor, line, frame):  # appended before anybody had written it
-            silent.guarded(lambda: _tell_appended(tensor, _writes_of(tensor)[-tensor._version :]))
-            verdict.raise_if_strict()
-    elif known[1] != tensor._version and silent.worth_a_look(line):
-        silent.guarded(lambda: _report_appended(tensor, known[2]))
-        verdict.raise_if_strict()
-
-
-def _report_appended(tensor: torch.Tensor, since: int) -> None:
-    lists = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque)]
-    if not any(sum(item is tensor for item in one) >= 1 for one in lists):
-        return
-    _tell_appended(tensor, [one for one in _writes_of(tensor) if one.moment >= since])
-
-
-def _writes_of(tensor: torch.Tensor) -> list[Write]:
-    storage = names.storage_of(tensor)
-    return [one for one in record.current().writes if one.storage == storage and one.frames]
-
-
-def _tell_appended(tensor: torch.Tensor, written: list[Write]) -> None:
-    if written:
-        why = (
-            "The list keeps references, not copies: each of its entries is this one tensor, which is changed in place "
-            "between two of them. At the end all show its last values."
-        )
-        name = silent.target_of(written[-1])
-        remedy = "Keep copies: `history.append(state.clone())`."
-        verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
-
-
-_lists: dict[Instruction, tuple[str, ...]] = {}
-"""What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
-
-
-def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
-    """Is the tensor the last entry of the list that it is being appended to?"""
-    if line not in _lists:
-        _lists[line] = _list_at(line)
-    first, *rest = _lists[line] or ("",)
-    holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
-    for attribute in rest:
-        holder = getattr(holder, "__dict__", {}).get(attribute)
-    return type(holder) in (list, deque) and bool(holder) and holder[-1] is tensor
-
-
-def _list_at(line: Instruction) -> tuple[str, ...]:
-    call = sites.at_instruction(line).node
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
-        holder, names_of = call.func.value, []
-        while isinstance(holder, ast.Attribute):
-            names_of.append(holder.attr)
-            holder = holder.value
-        return (holder.id, *reversed(names_of)) if isinstance(holder, ast.Name) else ()
-    return ()
+def _stands_many_times(tensor: torch.Tensor) -> bool:
+    """Does it still? Its entries may all have got other tensors since."""
+    for holder in gc.get_referrers(tensor):
+        held = holder.values() if type(holder) is dict else holder if type(holder) in (list, tuple) else ()
+        if sum(one is tensor for one in held) > 1:
+            return True
+    return False
 
 
 # Kept in a Function's ctx.
@@ -325,13 +257,20 @@ def _report_in_ctx(node: Any, kept: torch.Tensor, moment: int, place: Instructio
 
 
 _WAYS: dict[str, Any] = {
-    "append": _note_appended,
-    "appendleft": _note_appended,
+    "append": appended.note,
+    "appendleft": appended.note,
     "fromkeys": lambda tensor, _: _remember_many(tensor),
     "copied": _note_source,
     "ctx": _note_in_ctx,
     "grad": lost.note_gradient,
 }
+
+_OF_OTHERS: dict[str, Any] = {
+    "items": appended.note_items,
+    "first of a pair": paired.note_first,
+    "second of a pair": paired.note_second,
+}
+"""Those that look at what is no tensor."""
 
 
 # -- repeated indices -------------------------------------------------------------------------------------------------

@@ -111,6 +111,28 @@ def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
             note_hidden(Write(0, None, _next_number(), operation, frames, None, False), tensor)
 
 
+def count_hidden() -> int:
+    """How many hidden writes are noted just now."""
+    return len(_hidden)
+
+
+def hidden_since(count: int, tensor: torch.Tensor) -> list[Write]:
+    """Those to this tensor's memory, of the writes that came after so many."""
+    if not copyable(tensor):
+        return []
+    start, stop = extent(tensor)
+    return [one.write for one in _hidden[count:] if one.extent[0] < stop and start < one.extent[1]]
+
+
+def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
+    """Those to this tensor's memory that came after this node and have left other values there."""
+    if not copyable(tensor):
+        return []
+    start, stop = extent(tensor)
+    later = [one for one in _hidden if one.write.moment > number and one.extent[0] < stop and start < one.extent[1]]
+    return [one.write for one in later if not _was_undone(one, tensor)]
+
+
 def affords(tensor: torch.Tensor) -> bool:
     """May the contents of this tensor be kept?"""
     global _copied
@@ -161,13 +183,61 @@ def examine_backward(frame: FrameType) -> None:
     guarded(lambda: _examine(frame))
 
 
+def examine_rest(node: Any) -> None:
+    """The backward of a Function has written unseen: what does it do to the nodes that are still to come?"""
+    frame = _running_backward()
+    if frame is not None:
+        guarded(partial(_wait_for_rest, node, frame))
+
+
+def _running_backward() -> FrameType | None:
+    """The frame of torch's function for the innermost backward."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not torch.autograd.graph._engine_run_backward.__code__:
+        frame = frame.f_back
+    return frame
+
+
+def _wait_for_rest(node: Any, frame: FrameType) -> None:
+    after = [following for following, _ in node.next_functions if following is not None]
+    nodes = [one for one in graph.walk(after) if graph.number_of(one) is not None]
+    hits = [hit for one in nodes for hit in _suspicious(one)]
+    for hit in hits:
+        hit.wait()
+    if hits:
+        running.setdefault(id(frame), []).extend(hits)
+
+
 def finish_backward(frame: FrameType) -> None:
     """That backward is over: tells what it has shown."""
-    if running and (hits := running.pop(id(frame), None)):
+    if running and (hits := running.pop(id(frame), None)) is not None:
         for hit in hits:
             hit.done()
+        late = _late.pop(id(frame), [])
         guarded(lambda: _tell_all(hits, frame))
+        for tell in late if not _has_failed(frame) else ():
+            guarded(tell)
     verdict.raise_if_strict()
+
+
+_late: dict[int, list[Callable[[], None]]] = {}
+
+
+def tell_when_done(tell: Callable[[], None]) -> None:
+    """Has something told when the backward that is starting has come to its end: it may raise an error of its own."""
+    frame = _running_backward()
+    if frame is not None:
+        running.setdefault(id(frame), [])
+        _late.setdefault(id(frame), []).append(tell)
+
+
+def _has_failed(frame: FrameType) -> bool:
+    """Is an exception on its way out of this frame?"""
+    error = sys.exc_info()[1]
+    passed = None if error is None else error.__traceback__
+    while passed is not None and passed.tb_frame is not frame:
+        passed = passed.tb_next
+    return passed is not None
 
 
 def guarded(look: Callable[[], None]) -> None:
@@ -192,7 +262,7 @@ def _examine(frame: FrameType) -> None:
     for hit in hits:
         hit.wait()
     if hits:
-        running[id(frame)] = hits
+        running.setdefault(id(frame), []).extend(hits)
     _forget_old()
 
 
@@ -242,12 +312,19 @@ def _culprits(hit: Hit) -> list[Hidden]:
     """The hurting writes; where a value is swapped and put back, the other half of the swap is part of the bug."""
     functions = {hidden.write.frames[-1][0] for hidden in hit.writes}
     hurting = set(map(id, hit.writes))
-    # What DDP sends before the save is what was saved: it does not come back to it.
     return [
         hidden
         for hidden in hit.suspects
-        if id(hidden) in hurting or (hidden.write.frames[-1][0] in functions and not _is_broadcast(hidden.write))
+        if id(hidden) in hurting or (hidden.write.frames[-1][0] in functions and _was_undone(hidden, hit.alias))
     ]
+
+
+def _was_undone(hidden: Hidden, alias: torch.Tensor) -> bool:
+    """Does what stood there before this write stand there again?"""
+    if hidden.before is None or _is_broadcast(hidden.write):
+        return False
+    with unobserved():
+        return hidden.before.into(alias).stands()
 
 
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
@@ -346,5 +423,6 @@ def start_afresh() -> None:
     _hidden.clear()
     _lines.clear()
     running.clear()
+    _late.clear()
     _copied = 0
     verdict.start_afresh()

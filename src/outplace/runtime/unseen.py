@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime import aliases, hooks, names, record, silent, writes
+from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, writes
 from outplace.runtime.aliases import Weak
-from outplace.runtime.memory import Patch, unobserved
+from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
 
 _get_frame = sys._getframe
@@ -39,13 +39,15 @@ class DataAttribute:
             return self._original
         alias = self._original.__get__(tensor, owner)
         if not writes.is_traced() and type(alias) is torch.Tensor:
-            aliases.remember(alias)
+            aliases.remember(alias, record.state.backwards)
         return alias
 
     def __set__(self, tensor: Any, value: Any) -> None:
         if writes.is_traced():
             self._original.__set__(tensor, value)
             return
+        if aliases.is_older(value, record.state.backwards):
+            kept.note_given_back(tensor, value, _get_frame(1))
         frames = frames_to_own_code(_get_frame(1))
         sampled = bool(frames) and silent.worth_a_look(frames[-1])
         before = None
@@ -64,9 +66,16 @@ class DataAttribute:
 # -- numpy ----------------------------------------------------------------------------------------------------------
 
 
-def note_array(value: Any) -> Any:
-    """Called by marked code on what is about to be written: numpy arrays may lie over a tensor."""
-    if not writes.is_traced() and type(value) not in _NO_ARRAYS:
+def note_array(value: Any, stored: Any = None) -> Any:
+    """Called by marked code on what is about to be written: numpy arrays may lie over a tensor.
+
+    `stored` is what is written there, where that has a name.
+    """
+    kind = type(value)
+    if kind in _NO_ARRAYS:
+        if (kind is dict or kind is list) and type(stored) in PLAIN and not writes.is_traced():
+            appended.note_stored(stored, value, _get_frame(1))
+    elif not writes.is_traced():
         array = aliases.array_in_tensor(value)
         if array is not None:
             _note_array(array, _get_frame(1))

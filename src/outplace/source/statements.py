@@ -48,9 +48,19 @@ def _expr(interpreter: Interpreter, node: ast.Expr) -> int:
 
 def _assign(interpreter: Interpreter, node: ast.Assign) -> int:
     value = interpreter.eval(node.value)
+    target = node.targets[0]
+    if isinstance(value, Tensor) and isinstance(node.value, ast.BinOp) and _adds_to(target, node.value):
+        assert isinstance(target, ast.Subscript)
+        torch_model.check_index(interpreter, interpreter.eval(target.slice), node.value.op, node)
     for target in node.targets:
         interpreter.bind(target, value, node)
     return Stop.RAN
+
+
+def _adds_to(target: ast.expr, value: ast.BinOp) -> bool:
+    """Is it `y[i] = y[i] + v`?"""
+    sides = [side for side in (value.left, value.right) if isinstance(side, ast.Subscript)]
+    return isinstance(target, ast.Subscript) and ast.unparse(target) in map(ast.unparse, sides)
 
 
 def _ann_assign(interpreter: Interpreter, node: ast.AnnAssign) -> int:
@@ -67,7 +77,7 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
         if any(isinstance(option, Tensor) for option in options(holder)):
-            torch_model.check_index(interpreter, interpreter.eval(target.slice), node)
+            torch_model.check_index(interpreter, interpreter.eval(target.slice), node.op, node)
             torch_model.set_item(interpreter, holder, target, new, node, again=True)
             return Stop.RAN
         if isinstance(holder, Plain):

@@ -14,6 +14,7 @@ from outplace.runtime.instrument.syntax import (
     is_idle,
     is_range,
     needs_mark,
+    paired_networks,
     spans_lines,
 )
 
@@ -107,7 +108,10 @@ class Marker(Operations):
     visit_AsyncFunctionDef = _function
 
     def _for(self, node: ast.For | ast.AsyncFor) -> ast.For | ast.AsyncFor:
+        pair = paired_networks(node)
         node.target, node.iter = self.visit(node.target), self.visit(node.iter)
+        for method, which in zip(pair or (), ("first", "second"), strict=False):
+            method.value = self.keep(method.value, f"{which} of a pair")
         self._loops.append(None if is_range(node.iter) else node)
         ends_itself = isinstance(node.body[-1], ast.Return | ast.Raise | ast.Break | ast.Continue)
         node.body = self._body(node.body) + ([] if ends_itself else self._next_round(node))

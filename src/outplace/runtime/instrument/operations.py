@@ -8,7 +8,7 @@ import ast
 
 from outplace.runtime.instrument.calls import Calls
 from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, PART
-from outplace.runtime.instrument.syntax import is_one_item, makes_leaf
+from outplace.runtime.instrument.syntax import is_one_item, makes_leaf, names_one_thing, same_place
 
 _ARRAY_METHODS = frozenset({"fill", "itemset", "partition", "put", "resize", "sort"})
 _ARRAY_FUNCTIONS = frozenset(
@@ -25,15 +25,27 @@ class Operations(Calls):
     # -- assignments ------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        added = len(node.targets) == 1 and same_place(node.targets[0], node.value)
         self.generic_visit(node)
+        stored = node.value if isinstance(node.value, ast.Name) else None
         for target in node.targets:
-            self._mark_target(target)
-        first = node.targets[0]
-        if isinstance(first, ast.Attribute) and isinstance(first.value, ast.Name) and first.value.id == "ctx":
-            node.value = self.keep(node.value, "ctx")
-        elif isinstance(first, ast.Attribute) and first.attr in ("grad", "_grad"):
-            node.value = self.keep(node.value, "grad")
+            self._mark_target(target, stored=stored)
+            if added and isinstance(target, ast.Subscript):
+                self._mark_index(target)
+        node.value = self._kept(node.targets[0], node.value)
         return node
+
+    def _kept(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """What is assigned, where it is assigned to an attribute of a ctx or is to be a gradient."""
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            if not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):
+                value.elts = [self._kept(*pair) for pair in zip(target.elts, value.elts, strict=True)]
+        elif isinstance(target, ast.Attribute):
+            if isinstance(target.value, ast.Name) and target.value.id == "ctx":
+                return self.keep(value, "ctx")
+            if target.attr in ("grad", "_grad"):
+                return self.keep(value, "grad")
+        return value
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
         if node.value is not None:
@@ -62,13 +74,15 @@ class Operations(Calls):
             return []
         return [ast.copy_location(ast.Expr(shown), node)]
 
-    def _mark_target(self, target: ast.expr, augmented: bool = False) -> None:
+    def _mark_target(self, target: ast.expr, augmented: bool = False, stored: ast.Name | None = None) -> None:
         """What is written into is shown to us first.
 
-        `a[i] = v` may write a numpy array that lies over a tensor, `z.real = v` writes a tensor without a call.
+        `a[i] = v` may write a numpy array that lies over a tensor, `z.real = v` writes a tensor without a call. What
+        has a name and is `stored` is shown as well: a list or a dict keeps no copy of it.
         """
         if isinstance(target, ast.Subscript):
-            target.value = self.call(ITEM, target.value, where=target.value)
+            also = [] if stored is None else [ast.copy_location(ast.Name(stored.id, ast.Load()), target.value)]
+            target.value = self.call(ITEM, target.value, *also, where=target.value)
         elif isinstance(target, ast.Attribute) and target.attr in ("real", "imag"):
             way = (target.attr, augmented)
             told = (ast.copy_location(ast.Constant(part), target.value) for part in way)
@@ -117,7 +131,8 @@ class Operations(Calls):
             method.value = self.keep(method.value, "copy to")
             node.args[0] = self.keep(node.args[0], "copied")
         elif method.attr in _KEEPING_METHODS and plain and not isinstance(node.args[-1], ast.Starred | ast.Constant):
-            node.args[-1] = self.keep(node.args[-1], method.attr)
+            made = isinstance(node.args[-1], ast.Tuple | ast.List | ast.ListComp | ast.Dict | ast.DictComp)
+            node.args[-1] = self.keep(node.args[-1], "items" if made else method.attr)
 
     def _mark_last_operand(self, node: ast.Call, number: ast.Constant) -> None:
         if node.keywords and node.keywords[-1].arg is not None:
@@ -133,6 +148,11 @@ class Operations(Calls):
         self.generic_visit(node)
         if number is not None:
             node.right = self.call(AT, node.right, number, where=node.right)
+        return self.keep(node, "list") if many else node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        many = names_one_thing(node)
+        self.generic_visit(node)
         return self.keep(node, "list") if many else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

@@ -49,6 +49,43 @@ def is_one_item(node: ast.expr) -> bool:
     return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Constant)
 
 
+def names_one_thing(node: ast.ListComp) -> bool:
+    """Is it `[x for _ in ...]`, which holds the same x each time?"""
+    bound = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+    return isinstance(node.elt, ast.Name) and node.elt.id not in bound
+
+
+def same_place(target: ast.expr, value: ast.expr) -> bool:
+    """Is it `y[i] = y[i] + v`, where the place that is written is read as well?"""
+    if not isinstance(target, ast.Subscript) or not isinstance(value, ast.BinOp):
+        return False
+    return any(isinstance(side, ast.Subscript) and _same(side, target) for side in (value.left, value.right))
+
+
+def _same(one: ast.Subscript, other: ast.Subscript) -> bool:
+    return ast.dump(one.value) == ast.dump(other.value) and ast.dump(one.slice) == ast.dump(other.slice)
+
+
+def paired_networks(loop: ast.For | ast.AsyncFor) -> tuple[ast.Attribute, ast.Attribute] | None:
+    """The `target.parameters` and `net.parameters` of a loop over `zip(...)` of both, if its body writes in place."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "zip":
+        return None
+    called = [argument.func for argument in call.args[:2] if isinstance(argument, ast.Call)]
+    found = [one for one in called if isinstance(one, ast.Attribute) and one.attr in _PARAMETERS]
+    return (found[0], found[1]) if len(found) == 2 and any(map(_writes, ast.walk(loop))) else None
+
+
+_PARAMETERS = ("parameters", "named_parameters")
+
+
+def _writes(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Attribute) and target.attr == "data" for target in node.targets)
+    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return isinstance(node, ast.AugAssign) or (name.endswith("_") and not name.endswith("__"))
+
+
 def makes_leaf(node: ast.Call) -> bool:
     """Is this a call that makes a leaf: `nn.Parameter(...)`, `torch.zeros(..., requires_grad=True)`?"""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

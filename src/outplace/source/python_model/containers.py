@@ -234,10 +234,12 @@ def method(
 ) -> Value | None:
     """A method of a Python value; None where nothing is known of it."""
     if isinstance(receiver, Items):
-        if name in ("append", "appendleft") and args and isinstance(args[0], Tensor):
+        if name in ("append", "appendleft") and args:
             from outplace.source import torch_model
 
-            torch_model.check_appended(interpreter, receiver, args[0])
+            appended = args[0].items if isinstance(args[0], Items) else args[:1]
+            for tensor in {id(item): item for item in appended if isinstance(item, Tensor)}.values():
+                torch_model.check_appended(interpreter, receiver, tensor)
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         return _dict_method(receiver, name, args)

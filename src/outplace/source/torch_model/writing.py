@@ -139,9 +139,9 @@ def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
     return bool(floats) or any(other.dtype == "float" for other in others)
 
 
-def check_index(interpreter: Interpreter, index: Value, node: ast.AugAssign) -> None:
+def check_index(interpreter: Interpreter, index: Value, op: ast.operator, node: ast.stmt) -> None:
     """`y[index] += v` adds once for each place, however often the index names it."""
-    if isinstance(node.op, (ast.Add, ast.Sub)) and isinstance(index, Tensor) and index.repeats is not False:
+    if isinstance(op, (ast.Add, ast.Sub)) and isinstance(index, Tensor) and index.repeats is not False:
         interpreter.hit("silent-other", node, bool(index.repeats), "repeated")
 
 
@@ -149,10 +149,14 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
     """One tensor appended again and again, and written in between: all entries are its last state."""
     tape = interpreter.tape
     since, path = holder.appended.setdefault(id(tensor), (tape.tick(), tape.path))
-    if any(item is tensor for item in holder.items) and compatible(path, tape.path):
+    if any(_is_or_holds(item, tensor) for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
             if write.time > since and write.operation != "detach_":
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
+
+
+def _is_or_holds(item: Value, tensor: Tensor) -> bool:
+    return item is tensor or (isinstance(item, Items) and any(part is tensor for part in item.items))
 
 
 def check_kept_gradient(interpreter: Interpreter, gradient: Tensor) -> None:

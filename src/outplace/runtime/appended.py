@@ -1,0 +1,138 @@
+"""One tensor that is kept by reference again and again, and changed in place between: at the end all are its last one.
+
+`history.append(state)`, `replay.append((before, state))`, `history[t] = state`.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections import deque
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.runtime import names, record, silent, sites, verdict
+from outplace.runtime.aliases import Weak
+from outplace.runtime.memory import PLAIN
+from outplace.runtime.record import Instruction, Write
+
+_next_number = torch._C._autograd._get_sequence_nr
+
+_kept: dict[Instruction, tuple[Weak, int, int]] = {}
+"""For each keeping line: what it kept last, with its version, and when it first kept that."""
+
+
+def note(tensor: torch.Tensor, frame: FrameType) -> None:
+    """A tensor is about to be appended to a list."""
+    if tensor.is_inference() or tensor._version == 0:
+        return  # most of what is appended, in recurrent models at every step: new results that nobody has written
+    line = (frame.f_code, frame.f_lasti)
+    known = _kept.get(line)
+    if known is None or id(known[0]()) != id(tensor):
+        _kept[line] = Weak(tensor), tensor._version, _next_number()
+        if silent.worth_a_look(line) and _stands_last(tensor, line, frame):  # appended before anybody had written it
+            silent.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
+            verdict.raise_if_strict()
+    elif known[1] != tensor._version and silent.worth_a_look(line):
+        silent.guarded(lambda: _report_if_listed(tensor, known[2]))
+        verdict.raise_if_strict()
+
+
+def note_items(value: Any, frame: FrameType) -> None:
+    """A tuple, list or dict that was made there is about to be appended: the first tensor in it stands for all."""
+    tensor = next((one for one in _items_of(value) if type(one) in PLAIN), None)
+    if tensor is not None:
+        with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+            note(tensor, frame)
+
+
+_MANY = 3
+"""An entry may be assigned anew at each step; several that are one tensor are a history that was not kept."""
+
+
+def note_stored(tensor: torch.Tensor, holder: Any, frame: FrameType) -> None:
+    """`holder[key] = tensor` is about to be done, where the holder is a dict or a list."""
+    with torch._C.DisableTorchFunction():
+        if tensor.is_inference() or tensor._version == 0:
+            return
+        line = (frame.f_code, frame.f_lasti)
+        known = _kept.get(line)
+        if known is None or id(known[0]()) != id(tensor):
+            _kept[line] = Weak(tensor), tensor._version, _next_number()
+            return
+        many = known[1] != tensor._version and sum(one is tensor for one in _items_of(holder)) >= _MANY
+        if many and silent.worth_a_look(line):
+            written = [one for one in _writes_of(tensor) if one.moment >= known[2]]
+            silent.guarded(lambda: _tell(tensor, written))
+            verdict.raise_if_strict()
+
+
+def _items_of(holder: Any) -> Iterable[Any]:
+    kind = type(holder)
+    return holder.values() if kind is dict else holder if kind in (list, tuple, deque) else ()
+
+
+def _report_if_listed(tensor: torch.Tensor, since: int) -> None:
+    """Does a list still hold it, or an entry of a list?"""
+    holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
+    holders = [one for one in holders if any(item is tensor for item in _items_of(one))]
+    if any(map(_is_list, holders)) or any(_is_list(outer) for one in holders for outer in _holders_of(one)):
+        _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since])
+
+
+def _is_list(holder: Any) -> bool:
+    return type(holder) is list or type(holder) is deque
+
+
+def _holders_of(entry: Any) -> list[Any]:
+    """What holds this tuple or dict; nothing, for the names of a module."""
+    if type(entry) is dict and "__name__" in entry:
+        return []
+    return [one for one in gc.get_referrers(entry) if any(item is entry for item in _items_of(one))]
+
+
+def _writes_of(tensor: torch.Tensor) -> list[Write]:
+    storage = names.storage_of(tensor)
+    return [one for one in record.current().writes if one.storage == storage and one.frames]
+
+
+def _tell(tensor: torch.Tensor, written: list[Write]) -> None:
+    if written:
+        why = (
+            "What is kept are references, not copies: each entry is this one tensor, which is changed in place between "
+            "two of them. At the end all show its last values."
+        )
+        name = silent.target_of(written[-1])
+        remedy = "Keep copies: `history.append(state.clone())`."
+        verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
+
+
+_lists: dict[Instruction, tuple[str, ...]] = {}
+"""What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
+
+
+def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
+    """Is the tensor (in) the last entry of the list that it is being appended to?"""
+    if line not in _lists:
+        _lists[line] = _list_at(line)
+    first, *rest = _lists[line] or ("",)
+    holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
+    for attribute in rest:
+        holder = getattr(holder, "__dict__", {}).get(attribute)
+    if type(holder) not in (list, deque) or not holder:
+        return False
+    return holder[-1] is tensor or any(one is tensor for one in _items_of(holder[-1]))
+
+
+def _list_at(line: Instruction) -> tuple[str, ...]:
+    call = sites.at_instruction(line).node
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        holder, names_of = call.func.value, []
+        while isinstance(holder, ast.Attribute):
+            names_of.append(holder.attr)
+            holder = holder.value
+        return (holder.id, *reversed(names_of)) if isinstance(holder, ast.Name) else ()
+    return ()
