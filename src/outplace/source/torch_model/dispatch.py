@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.custom import class_method, context_method
-from outplace.source.torch_model.methods import tensor_attribute, tensor_method
+from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.optimizers import note_replaced, optimizer_method, parameters_in
@@ -73,6 +73,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     """`holder.name = value` on a torch value."""
     if isinstance(holder, Tensor):
         if name == "data":
+            check_own_copy(interpreter, holder, value)
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
         elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)

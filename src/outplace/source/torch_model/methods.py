@@ -88,7 +88,7 @@ def tensor_method(
     if name in _PLAIN_METHODS:
         return PLAIN
     if name == "copy_" and args:
-        _check_own_copy(interpreter, tensor, args[0])
+        check_own_copy(interpreter, tensor, args[0])
     special = _TENSOR_METHODS.get(name)
     if special is not None:
         made: Value = special(interpreter, tensor, args, keywords, node)
@@ -106,7 +106,7 @@ def tensor_method(
     return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
 
 
-def _check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
+def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
     """What is copied back is the tensor's own memory, which has been stepped since it was kept."""
     for kept in options(source):
         if isinstance(kept, Tensor) and kept.storage is tensor.storage and kept is not tensor:
@@ -120,6 +120,7 @@ def _set(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """`x.set_(y)`: x lies in y's memory from now on, with a version of its own."""
+    tensor.shape = None
     if args and isinstance(args[0], Tensor):
         tensor.storage, tensor.untracked, tensor.certain = args[0].storage, True, args[0].certain
     return tensor
