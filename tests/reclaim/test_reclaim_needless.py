@@ -74,6 +74,23 @@ NEEDLESS = {
         """,
         "torch.where(mask.bool(), noise, images)",
     ),
+    "one of two names, beside a function with names of its own": (
+        """
+        exec("width = 64")
+        def evaluate(net):
+            logits, loss = net(torch.randn(4, width)), None
+            return logits.sum()
+        def both(net):
+            logits = net(torch.randn(128, width))
+            return logits, F.cross_entropy(logits, torch.randint(0, 1000, (128,)))
+        net = nn.Linear(width, 1000)
+        for step in range(3):
+            evaluate(net)
+            logits, loss = both(net)
+            loss.backward()
+        """,
+        "del logits",
+    ),
     "a name after its last use, in the training loop": (
         """
         net = nn.Linear(64, 1000)

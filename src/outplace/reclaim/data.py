@@ -52,6 +52,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
             "losses": len(testimony.losses) if testimony else 0,
             "gradients": len(testimony.gradients) if testimony else 0,
             "parameters": len(testimony.parameters) if testimony else 0,
+            "buffers": len(testimony.buffers) if testimony else 0,
             "reproducible_algorithms": outcome.exact,
         },
         "alive_at_peak": by_line(recording, advice.account, advice.before.moment),

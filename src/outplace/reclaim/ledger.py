@@ -74,6 +74,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self._places: dict[tuple[Any, ...], int] = {}
         self._instructions: dict[tuple[Any, int], Instruction] = {}
         self._modules: dict[tuple[Any, ...], int] = {}
+        self._made: list[weakref.ref[Any]] = []
         self._calls: list[Call] = []
         self._callers: list[Any] = []
         self._call_count = 0
@@ -221,6 +222,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             make(module, *args, **kwargs)
             if threading.get_ident() == self._thread:
                 module.__dict__[_SITE] = self._place(sys._getframe(1))
+                self._made.append(weakref.ref(module))
 
         torch.nn.Module.__init__ = made
         call = torch.nn.Module.__call__
@@ -241,6 +243,12 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 self._callers.pop()
 
         torch.nn.Module.__call__ = called
+
+    def buffers(self) -> Iterator[Any]:
+        """Those of all modules that are there, in the order in which the modules were made."""
+        for module in (reference() for reference in self._made):
+            if module is not None:
+                yield from (one for one in module._buffers.values() if one is not None and _has_storage(one))
 
     def watch_gradients(self) -> None:
         """Notes when gradients are let go of."""

@@ -77,6 +77,8 @@ def _summary(data: dict[str, Any]) -> Markup:
     if proof["done"]:
         text += f"With the changes below the losses and gradients of {proof['gradients']} backwards "
         text += f"and the parameters after {proof['parameters']} steps are the same, bit for bit."
+        if (seconds := data["seconds_a_step"]) and any(one["kind"] == "recompute" for one in data["suggestions"]):
+            text += f" A step took {seconds['before'] * 1000:.1f} ms before, {seconds['after'] * 1000:.1f} ms after."
     elif data["suggestions"]:
         text += "The changes below look safe; they have not been proved."
     else:

@@ -136,6 +136,8 @@ class _Probe:
         self._seconds.append(_clock())
         with self._unseen():
             self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
+            if self._ledger is not None:
+                self._testimony.buffers.append(of_tensors(self._ledger.buffers()))
         if self._ledger is not None:
             self._ledger.stepped()
         self._optimizers[id(optimizer)] += 1

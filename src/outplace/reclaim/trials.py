@@ -38,7 +38,7 @@ class Trial:
         return self.code == 0 and not self.timed_out and self.recording is not None
 
     def says_as(self, other: Trial) -> bool:
-        """Did both compute the same losses, gradients and parameters, to the bit?"""
+        """Did both compute the same losses, gradients, parameters and buffers, to the bit?"""
         return not self.differs_from(other)
 
     def differs_from(self, other: Trial) -> str:
@@ -48,7 +48,7 @@ class Trial:
         if not self.good or self.testimony is None or other.testimony is None:
             lines = self.errors.strip().splitlines()
             return f"it fails: {lines[-1]}" if lines else f"it fails with exit code {self.code}"
-        for name in ("losses", "gradients", "parameters"):
+        for name in ("losses", "gradients", "parameters", "buffers"):
             mine, theirs = getattr(self.testimony, name), getattr(other.testimony, name)
             for number, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
                 if one != two:

@@ -1,4 +1,4 @@
-"""What a run computed, to the bit: each loss, the gradients each backward left, the parameters after each step."""
+"""What a run computed, to the bit: losses, the gradients of each backward, parameters and buffers after each step."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Testimony:
     losses: list[str] = field(default_factory=list)
     gradients: list[str] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
+    buffers: list[str] = field(default_factory=list)
 
     @property
     def says_something(self) -> bool:
