@@ -357,6 +357,32 @@ def test_what_cannot_be_read_from_the_source_is_left(fixed):
     assert "getattr(y, " in fixed(source), "a copy would be written instead of y"
 
 
+def test_memory_that_is_kept_for_a_result_gives_way_to_a_name(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Scores(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(2, 2))
+            self.register_buffer("scratch", torch.empty(2, 2))
+
+        def forward(self, x):
+            torch.add(self.bias, x, out=self.scratch)
+            return self.scratch.softmax(-1) * self.scratch
+
+
+    Scores()(torch.ones(2, 2)).sum().backward()
+    """
+    text = fixed(source)
+    assert "        scratch = torch.add(self.bias, x)\n        return scratch.softmax(-1) * scratch\n" in text
+    shown = source.replace("return self.scratch", "self.show()\n            return self.scratch")
+    kept = shown.replace("    Scores()", "    def show(scores):\n        print(scores.scratch)\n\n\n    Scores()")
+    assert fixed(kept) == textwrap.dedent(kept)
+
+
 def test_overlapping_memory_is_read_from_a_copy(fixed):
     source = "import torch\n\nx = torch.arange(6.0)\nx[1:] += x[:-1]\n"
     assert fixed(source) == source.replace("x[:-1]", "x[:-1].clone()")

@@ -361,6 +361,16 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
                 yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
 
 
+def _out_argument(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    named = None
+    if isinstance(call, ast.Call):
+        named = out_argument.into_a_name(place.files, place.code, call, place.statement)
+    if named is not None:
+        yield place.candidate(f"Bind the result to `{named[0]}` instead of writing into `out=`", "safe", named[1])
+    yield from _refused(place, neighbours)
+
+
 def _overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The operand that shares the target's memory gets a copy, or the index that does."""
     names = [place.path] if place.path else []
@@ -509,7 +519,7 @@ _BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
     "custom-view": _refused,
     "expanded": _refused,
     "overlap": _overlap,
-    "out-arg": _refused,
+    "out-arg": _out_argument,
     "inference": _inference,
     "shape-dtype": _shape_dtype,
     "detached": _detached,

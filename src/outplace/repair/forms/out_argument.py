@@ -1,11 +1,13 @@
-"""`torch.add(a, b, out=c)` becomes `c = torch.add(a, b)`."""
+"""`torch.add(a, b, out=c)` becomes `c = torch.add(a, b)`, or gets a name where `c` is memory kept for the result."""
 
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
+from outplace.repair.files import Files
 
 
 def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:
@@ -24,6 +26,31 @@ def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] 
         start = code.span(call)[0]
         edits.append(Edit(start, start, f"{target} = "))
     return edits
+
+
+def into_a_name(files: Files, code: Code, call: ast.Call, statement: ast.stmt) -> tuple[str, list[Edit]] | None:
+    """`torch.add(a, b, out=self.scratch)`, where only what follows here reads `self.scratch`: a name for the result
+    does. The edits, and the name."""
+    keyword = next((item for item in call.keywords if item.arg == "out"), None)
+    held = keyword.value if keyword is not None else None
+    function = code.function(statement)
+    whole = isinstance(statement, ast.Expr) and statement.value is call
+    if keyword is None or not isinstance(held, ast.Attribute) or not isinstance(function, ast.FunctionDef) or not whole:
+        return None
+    name, path = held.attr, ast.unparse(held)
+    later = [node for node in ast.walk(function) if _reads(node, path) and node.lineno > (statement.end_lineno or 0)]
+    everywhere = [node for home in files.codes(name) for node in ast.walk(home.tree) if _reads(node, path, name)]
+    if not later or len(everywhere) != len(later) + 1 or name in code.names(function) or code.loops(statement):
+        return None
+    start = code.span(call)[0]
+    edits = [without_keyword(code, call, keyword), Edit(start, start, f"{name} = ")]
+    return name, edits + [code.replaced(node, name) for node in later]
+
+
+def _reads(node: ast.AST, path: str, name: str = "") -> TypeGuard[ast.Attribute]:
+    """Is it this attribute, or one of that name on whatever object?"""
+    loads = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    return loads and (node.attr == name or ast.unparse(node) == path)  # type: ignore[attr-defined]
 
 
 def without_keyword(code: Code, call: ast.Call, keyword: ast.keyword) -> Edit:
