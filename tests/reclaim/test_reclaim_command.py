@@ -97,6 +97,8 @@ def test_an_endless_training_is_looked_at_for_some_steps_changed_and_proved(tmp_
         ("import torch\ntorch.ones(3).log().requires_grad_().add_(1)", 1, "it has to run before"),
         ("import torch\ntorch.ones(3) + 1\nprint('done')", 0, "never called backward"),
         ("import sys\nsys.exit(3)", 3, "exit code 3"),
+        ("import os\nos.kill(os.getpid(), 9)", 137, "the program was killed (SIGKILL)"),
+        ("print('done')", 0, "only its main process and thread are looked at"),
     ],
 )
 def test_a_program_that_says_nothing_about_training(tmp_path, source, code, said):

@@ -48,7 +48,7 @@ class Command:
         """The files that have been changed for good."""
 
     def run(self) -> int:
-        """Does it; leaves with 0, or with the program's own exit code where it fails."""
+        """Does it; leaves with 0, or with the program's own exit code where it fails, as a shell has it."""
         try:
             outcome = self._reclaim.run()
             sys.stdout.buffer.write(outcome.first.output)  # the program's own output, once
@@ -56,7 +56,8 @@ class Command:
             console = for_stream(sys.stderr)
             if outcome.trouble:
                 console.print(Text(f"outplace: {outcome.trouble}"), soft_wrap=True)
-                return outcome.first.code or (0 if outcome.first.good else 1)
+                code = outcome.first.code
+                return 128 - code if code < 0 else code or (0 if outcome.first.good else 1)
             table.render(outcome, console)
             if (self._fix or self._diff) and outcome.texts:
                 self._change(outcome, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -159,15 +160,24 @@ def _trouble(trial: Trial) -> str:
     """Why nothing can be said about a program."""
     if trial.timed_out:
         return "the program was still in its first steps when its time was up: give it more with --timeout"
+    if trial.code < 0:
+        return f"the program was killed ({_signal(-trial.code)}): it has to run before it can run in less memory"
     if trial.code != 0:
         return f"the program failed (exit code {trial.code}): it has to run before it can run in less memory"
     if trial.recording is None:
         return "the program ended in a way that left no account of its memory (os._exit?)"
     if not trial.recording.operations:
-        return "the program ran no operation on tensors"
+        return "the program ran no operation on tensors; only its main process and thread are looked at"
     if not trial.recording.backwards:
         return "the program never called backward: there was no training step to look at"
     return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def activations(outcome: Outcome) -> tuple[int, int | None]:
