@@ -178,19 +178,31 @@ def test_collapsed_dimensions_walk_every_element(x: torch.Tensor, data: st.DataO
         assert [place[which] for place in places] == offset.permute(order).reshape(-1).tolist()
 
 
-@pytest.mark.parametrize("index", [slice(1, 3), slice(None, 2), slice(2, None), slice(0, 4), slice(-2, -1)])
-def test_pieces_are_slices(index: slice, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("index", [slice(1, 3), slice(None, 2), slice(2, None), slice(0, 4), slice(-2, -1), 1, -4])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_pieces_are_slices(
+    index: slice | int, dim: int, device: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device == "cpu" and dim:
+        pytest.skip("the CPU has no kernel for them")
     low_thresholds(monkeypatch)
+    monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0, "cuda": 0})
+    monkeypatch.setattr(pieces, "CUDA_ELEMENTS", 0)
     monkeypatch.setattr(pieces, "FROM_SHARE", 0)
-    x = torch.rand(4, 3, requires_grad=True)
-    v = torch.rand(x[index].shape, requires_grad=True)
-    for value in (v, 0.5, torch.tensor(2.0)):
-        result = pieces.replaced(x, 0, index, value)
+    shape = [3, size, 5]
+    shape.insert(dim, 4)
+    item = (slice(None),) * dim + (index,)
+    x = torch.rand(shape, device=device, requires_grad=True)
+    v = torch.rand(x[item].shape, device=device, requires_grad=True)
+    for value in (v, 0.5, torch.tensor(2.0, device=device)):
+        result = pieces.replaced(x, dim, index, value)
         expected = x.clone()
-        expected[index] = value
+        expected[item] = value
         assert result is not None and torch.equal(result, expected)
-    weights = torch.rand(4, 3)
-    got = torch.autograd.grad(at(x)[index].set(v), (x, v), weights)
+    weights = torch.rand(shape, device=device)
+    got = torch.autograd.grad(at(x)[item].set(v), (x, v), weights)
     outside = weights.clone()
-    outside[index] = 0
-    assert torch.equal(got[0], outside) and torch.equal(got[1], weights[index])
+    outside[item] = 0
+    assert torch.equal(got[0], outside) and torch.equal(got[1], weights[item])

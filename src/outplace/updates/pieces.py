@@ -1,6 +1,6 @@
-"""A large part of the first dimension, replaced without being copied first: what is before it, the part, and the rest.
+"""A large part of one dimension, replaced without being copied first: `clone` and then a write would move it twice.
 
-`clone` and then a write moves the bytes of the part twice.
+Of the first dimension: what is before it, the part, and the rest. Of others, by a kernel, where there is one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from outplace.updates import mode
+from outplace.updates import kernels, mode
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 CPU_ELEMENTS, CUDA_ELEMENTS = FROM_BYTES["cpu"] // 16, FROM_BYTES["cuda"] // 16
@@ -20,17 +20,27 @@ FROM_SHARE = 1 / 16
 
 
 def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
-    """A copy of x with `item`, a slice of `dim`, replaced by the part, or None where another way is as good."""
-    if not is_large(x) or not isinstance(item, slice) or not mode.seen_only_by_autograd(x) or not x.is_contiguous():
+    """A copy of x with `item`, an int or slice of `dim`, replaced by the part, or None where another way is as good."""
+    if not is_large(x) or not mode.seen_only_by_autograd(x) or not x.is_contiguous():
         return None
     size = x.shape[dim]
-    start, stop, step = item.indices(size)
-    if step != 1 or stop - start < size * FROM_SHARE or x.shape[:dim].numel() != 1:
+    if type(item) is slice:
+        start, stop, step = item.indices(size)
+    elif type(item) is int and -size <= item < size:
+        start, stop, step = item % size, item % size + 1, 1
+    else:
+        return None
+    if step != 1 or stop - start < size * FROM_SHARE:
+        return None
+    if x.shape[:dim].numel() != 1 and not kernels.sets_parts(x):
         return None
     if isinstance(part, Tensor):
         if not mode.seen_only_by_autograd(part):
             return None
-        part = part.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
+        if type(item) is int:
+            part = part.expand(*x.shape[:dim], *x.shape[dim + 1 :]).unsqueeze(dim)
+        else:
+            part = part.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
     return cast(Tensor, _Replaced.apply(x, part, dim, start, stop))
 
 
@@ -66,6 +76,8 @@ class _Replaced(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
+    if x.shape[:dim].numel() != 1:
+        return kernels.part_set(x, dim, start, stop, part)
     size = x.shape[dim]
     before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
     if isinstance(part, Tensor):

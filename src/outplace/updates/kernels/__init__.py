@@ -21,7 +21,8 @@ from outplace.updates.kernels.function import masked_set as by_engine
 CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 26
 """From here on the time on the device is longer than what Python needs to start a kernel of ours."""
-_ROWS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+_FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+"""What Triton's kernels are for."""
 _ROW_ELEMENTS = 16
 """Below this a row is too short for a kernel that takes rows one by one."""
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
@@ -39,9 +40,19 @@ def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return torch.where(mask, value, x)
 
 
+def sets_parts(x: Tensor) -> bool:
+    """Is there a kernel for parts of this large tensor, which has gone through `mode.seen_only_by_autograd`?"""
+    return bool(x.is_cuda and x.dtype in _FLOATS and _triton() is not None)
+
+
+def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
+    """A copy of x, which `sets_parts` knows, with a part of a dimension replaced by a number or tensor."""
+    return cast(Tensor, _triton().set_part(x, dim, start, stop, value))
+
+
 def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False) -> Tensor | None:
     """`x[index] = value`, or `+=`, by one kernel for a large x on CUDA, else None; the value has a row an index."""
-    if not is_large(x) or x.dtype not in _ROWS or x.numel() < x.size(0) * _ROW_ELEMENTS:
+    if not is_large(x) or x.dtype not in _FLOATS or x.numel() < x.size(0) * _ROW_ELEMENTS:
         return None
     if value.shape[1:] != x.shape[1:] or torch.version.hip or torch.are_deterministic_algorithms_enabled():
         return None

@@ -1,4 +1,4 @@
-"""The Triton kernels, for writes under a mask and to rows: every operand is read once and every result written once.
+"""The Triton kernels, for writes under a mask, to parts and to rows: what is read and written is so once.
 
 Those for masks have two forms each, `flat` for operands that lie alike and without gaps, and one that walks strides: a
 launch takes time for every argument.
@@ -52,6 +52,22 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         walk, wide = _walk(dims), _wide(grad, dims)
         _launch(_split_strided, outside, inside, grad, mask, grad.numel(), *walk, DIMS=len(dims), WIDE=wide)
     return outside, inside
+
+
+def set_part(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
+    """A copy of x, which is contiguous, with the part from start to stop of a dimension replaced by the value."""
+    out = torch.empty_like(x)
+    inner = x.shape[dim + 1 :].numel()
+    first, last = start * inner, stop * inner
+    number = not isinstance(value, Tensor)
+    # What is not needed is left out where it is wide; elsewhere it lies in the same sectors of memory anyway.
+    wide = (last - first) * x.element_size() >= 128
+    of_value, number_value = (x, float(value)) if number else (value.contiguous(), 0.0)
+    _launch(
+        _set_part, out, x, of_value, number_value, x.numel(), x.shape[dim] * inner, first, last,
+        NUMBER=number, SKIP=wide, WIDE=x.numel() >= LARGE,
+    )  # fmt: skip
+    return out
 
 
 def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool) -> None:
@@ -160,6 +176,24 @@ def _split_strided(  # type: ignore[no-untyped-def]
     zero = tl.zeros((BLOCK,), value.dtype)
     tl.store(outside + place, tl.where(chosen, zero, value), mask=inside)
     tl.store(inside_ + place, tl.where(chosen, value, zero), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _set_part(  # type: ignore[no-untyped-def]
+    out, x, value, number, elements, span, first, last,
+    NUMBER: tl.constexpr, SKIP: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """x in stretches of `span` elements, each with the value from its first-th element to before its last-th."""
+    place, inside = _places(elements, WIDE, BLOCK)
+    stretch = place // span
+    offset = place - stretch * span
+    chosen = (offset >= first) & (offset < last)
+    old = tl.load(x + place, mask=inside & (chosen == 0) if SKIP else inside)
+    if NUMBER:
+        new = tl.full((BLOCK,), number, old.dtype)
+    else:
+        new = tl.load(value + stretch * (last - first) + (offset - first), mask=inside & chosen)
+    tl.store(out + place, tl.where(chosen, new, old), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
