@@ -56,6 +56,24 @@ def test_the_peak_is_the_allocators(name, arguments):
     assert ours == pytest.approx(profiled_peak(name, arguments), rel=0.002)
 
 
+def test_the_peak_of_blocks_that_are_computed_twice_is_the_allocators(tmp_path, monkeypatch):
+    torch.set_num_threads(1)
+    text = (MODELS / "resnet.py").read_text()
+    assert text.count("x = layer(x)") == 1
+    changed = text.replace("x = layer(x)", "x = outplace.recompute(layer, x)").replace(
+        "import torch", "import outplace, torch", 1
+    )
+    (tmp_path / "resnet.py").write_text(changed)
+    monkeypatch.setattr(sys.modules[__name__], "MODELS", tmp_path)
+    ledger = Ledger()
+    arguments = ["--width", "8", "--side", "16", "--activation", "relu"]
+    with ledger:
+        run("resnet.py", arguments)
+    ours = Account(ledger.finish(ended=True)).curve().peak
+    states = 2 * torch.get_rng_state().nbytes  # of the random numbers: no operation makes them
+    assert ours + states == pytest.approx(profiled_peak("resnet.py", arguments), rel=0.002)
+
+
 def test_what_an_operation_takes_for_itself_is_counted():
     matrix = torch.eye(64)
 
