@@ -369,7 +369,8 @@ def _is_readable(forward: Any) -> bool:
 
 
 def _has_hooks(module: Any) -> bool:
-    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(module.__dict__.get(kind) for kind in kinds)
 
 
 def _parameters(owner: Any) -> Iterator[Any]:
