@@ -105,7 +105,8 @@ def show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
     silent = [diagnosis for diagnosis in diagnoses if diagnosis.code.startswith("OUT3")]
     caught = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]
     _print(f"outplace: the program caught {_errors(len(caught))} itself:", caught)
-    _print("outplace: nothing was raised here, but the gradient is not what it should be:", silent)
+    wrong = "gradient" if any(diagnosis.saved_by for diagnosis in silent) else "training"
+    _print(f"outplace: nothing was raised here, but the {wrong} is not what it should be:", silent)
 
 
 def _errors(count: int) -> str:

@@ -206,6 +206,7 @@ _PHRASES_BY_OP = {
 }
 
 _PHRASES = {
+    "block": "the weights of its block, to run it again",
     "result": "its result",
     "output": "its result",
     "result0": "its result",

@@ -24,6 +24,8 @@ _RAISED = {
     "recomputed": "raised here: the forward is run again",
 }
 
+_SAID = {"rebound": "replaced", "grad =": "assigned", "repeated index": "added"}
+"""What is done by these operations, in a word."""
 _VERBS = {"stepped": "updated", "detached": "detached"}
 
 
@@ -66,6 +68,8 @@ def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
     if _refused(diagnosis, change):
         return f"refused here: {words.operation(change.operation)}"
     spot = "here" if change.site else "at an unknown line"
+    if change.operation in _SAID:
+        return f"{_SAID[change.operation]} {spot}"
     unseen = ", unseen by autograd" if words.is_unseen(diagnosis, change) else ""
     verb = _VERBS.get(diagnosis.kind, "overwritten")
     return f"{verb} {spot}: {words.step(change, glyphs.times, glyphs.arrow)}{unseen}"

@@ -52,6 +52,14 @@ _HEADLINES = {
     "silent-other": "{tensor} was changed by {op}, and what it held before is still needed",
 }
 
+_SHARED = "{tensor} was changed by {op}, and with it all that shares its memory"
+_SHARED_OR = {
+    "rebound": "{tensor} was replaced after its optimizer was made, and nobody updates it",
+    "grad =": "{tensor} has become the gradient of two leaves",
+    "repeated index": "{tensor} is added to at an index that occurs twice, and only one of the values counts",
+}
+"""For silent bugs that no node is part of, by the operation."""
+
 _LEAF_OR_VIEW = "{tensor} is a leaf that requires grad, or a view of one: {op} cannot change it in place"
 """For item assignment, which writes into a view that it makes itself."""
 
@@ -91,6 +99,8 @@ def headline(diagnosis: Diagnosis) -> str:
     saved, changes = diagnosis.saved_by, diagnosis.mutations
     if diagnosis.kind == "leaf-view" and changes and changes[0].operation == "__setitem__":
         template = _LEAF_OR_VIEW
+    elif diagnosis.kind == "silent-other" and saved is None and changes:
+        template = _SHARED_OR.get(changes[0].operation, _SHARED)
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",

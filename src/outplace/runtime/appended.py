@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 from collections import deque
 from collections.abc import Iterable
 from types import FrameType
@@ -105,9 +106,21 @@ def _tell(tensor: torch.Tensor, written: list[Write]) -> None:
             "What is kept are references, not copies: each entry is this one tensor, which is changed in place between "
             "two of them. At the end all show its last values."
         )
-        name = silent.target_of(written[-1])
-        remedy = "Keep copies: `history.append(state.clone())`."
+        name = silent.target_of(written[-1]) or _gradient_of(tensor)
+        copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
+        remedy = f"Keep copies: `history.append({copied})`."
         verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
+
+
+def _gradient_of(tensor: torch.Tensor) -> str | None:
+    """What the gradient is called, if it is one of a module that the user's code has a name for."""
+    for frame in names.own_frames(None, sys._getframe(1)):
+        for holder, value in (*frame.f_locals.items(), *frame.f_globals.items()):
+            if isinstance(value, torch.nn.Module):
+                for name, parameter in value.named_parameters():
+                    if parameter.grad is tensor:
+                        return f"{holder}.{name}.grad"
+    return None
 
 
 _lists: dict[Instruction, tuple[str, ...]] = {}

@@ -299,16 +299,16 @@ def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
     if not repeated:
         return
     located = sites.at_instruction(place, "__setitem__")
-    name = None
-    if isinstance(located.node, ast.AugAssign) and isinstance(located.node.target, ast.Subscript):
-        name = ast.unparse(located.node.target.value)
+    statement = located.statement
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    name = next((ast.unparse(target.value) for target in targets if isinstance(target, ast.Subscript)), None)
     times = "one index occurs" if repeated == 1 else f"{repeated} indices occur"
     why = (
         f"`y[index] += v` reads, adds and writes back once for each place, and {times} again: of several values for "
         "one place only one is added, and only that one has a gradient."
     )
     remedy = "Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`."
-    verdict.tell("silent-other", Tensor(name), why, (Mutation("__setitem__", located.site),), remedy)
+    verdict.tell("silent-other", Tensor(name), why, (Mutation("repeated index", located.site),), remedy)
 
 
 def install() -> None:

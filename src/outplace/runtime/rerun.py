@@ -111,6 +111,7 @@ def _running(nodes: Iterable[Any]) -> list[_Region]:
 def _report(region: _Region) -> None:
     with unobserved():
         changed = [leaf for leaf in region.leaves if copyable(leaf)]
+        changed.sort(key=lambda leaf: -leaf.dim())  # a weight tells more than a bias
         written = {id(one): _written(one, region.last) for one in changed}
         unseen = [write for one in (*changed, *region.arguments) for write in silent.hidden_after(region.last, one)]
     first = next((one for one in changed if written[id(one)]), None)
@@ -125,7 +126,8 @@ def _report(region: _Region) -> None:
         "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's."
     )
     site = made_at(culprits.place_of(region.node), region.node.name())
-    saver = SavedTensor("checkpoint", "input", None, site, region.last)
+    kept = "input" if any(tensor is one for one in region.arguments) else "block"
+    saver = SavedTensor("checkpoint", kept, None, site, region.last)
     kind, found = "silent-data" if unseen else "silent-other", silent.described(tensor, name)
     remedy = "Run the backward first and write the weights after it, or write a copy of what the block was given."
     silent.tell_when_done(partial(verdict.tell, kind, found, why, mutations, remedy, saved_by=saver))
