@@ -324,3 +324,32 @@ def test_a_loss_that_is_added_to_is_cut_off_as_a_whole():
     text, *_ = ways(source, held={"fake": "tensor", "loss_d": "tensor"}, root_is_older=True, **known).values()
     assert "loss_d = loss_d + disc(fake.detach()).mean()\n" in text
     assert "loss_g = -disc(fake).mean()\n" in text
+
+
+def test_the_others_are_detached_where_several_are_trained_in_turn():
+    source = """
+    mu = [agent.actor(o) for agent, o in zip(agents, obs)]
+    for i, agent in enumerate(agents):
+        joint = torch.cat([states, *mu], dim=1)
+        loss = -agent.critic(joint).mean() + torch.stack(mu).mean()
+        loss.backward(retain_graph=True)  # backward
+        agent.opt.step()  # step
+    """
+    others = "one if number == i else one.detach() for number, one in enumerate(mu)"
+    text, *_ = ways(source, held={"mu": "list", "joint": "tensor"}, root_is_older=False).values()
+    assert f"    joint = torch.cat([states, *({others})], dim=1)\n" in text
+    assert f" + torch.stack([{others}]).mean()\n" in text
+
+
+def test_another_one_of_a_list_is_detached():
+    source = """
+    logits = [net(x) for net in nets]
+    losses = []
+    for i, own in enumerate(logits):
+        losses.append(distance(own, logits[1 - i]) + logits[i].mean())
+    for opt, loss in zip(opts, losses):
+        loss.backward(retain_graph=True)  # backward
+        opt.step()  # step
+    """
+    text, *_ = ways(source, held={"logits": "list", "losses": "list"}, root_is_older=True).values()
+    assert "    losses.append(distance(own, logits[1 - i].detach()) + logits[i].mean())\n" in text
