@@ -556,6 +556,23 @@ SNIPPETS = {
                     previous[:, 0] = 0  # error: saved
                 return score
     """,
+    "numbers that are made tuples": """
+        import collections.abc
+        from itertools import repeat
+
+        def pair(x):
+            if isinstance(x, collections.abc.Iterable) and not isinstance(x, str):
+                return tuple(x)
+            return tuple(repeat(x, 2))
+
+        w = torch.randn(3, requires_grad=True)
+        y = w.exp()
+        if pair(3)[1] != 3 or pair([1, 2])[0] == 2 or len(pair(1)) > 2:
+            y += 1
+        if pair("a")[1] == "a":
+            y += 2  # error: saved
+        y.sum().backward()
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

@@ -26,8 +26,6 @@ SMALL = 400_000
 """Bytes; less than this is done before a pool of processes has started."""
 PIECES = 8
 """Pieces of work for each process: enough to even out, few enough to parse shared files seldom."""
-COLLECT = 100_000
-"""Allocations between garbage collections: syntax trees are many objects and no cycles."""
 
 Progress = Callable[[int, int], None]
 """Told how many of how many files are done."""
@@ -109,7 +107,7 @@ def _triage(path: str, cache: Cache | None) -> Work | Outcome | None:
 def _analyse(works: Sequence[Work], roots: Sequence[str], jobs: int | None) -> Iterator[tuple[Outcome, str]]:
     count = min(jobs or _cores(), len(works))
     if count < 2 or (jobs is None and sum(work.size for work in works) < SMALL):
-        with _fewer_collections():
+        with _no_collections():
             project = _project(roots)
             for work in works:
                 yield one.check_path(work.path, project)
@@ -123,13 +121,15 @@ def _cores() -> int:
 
 
 @contextlib.contextmanager
-def _fewer_collections() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(COLLECT, *before[1:])
+def _no_collections() -> Iterator[None]:
+    """Syntax trees are many objects and no cycles; a project collects when it forgets some of them."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if enabled:
+            gc.enable()
 
 
 def _project(roots: Sequence[str]) -> Project:
@@ -145,7 +145,7 @@ _worker: Project | None = None
 def _start(roots: Sequence[str]) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
-    gc.set_threshold(COLLECT, *gc.get_threshold()[1:])
+    gc.disable()  # as in `_no_collections`
     _worker = _project(roots)
 
 

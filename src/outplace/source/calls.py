@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
+    is_same_constant,
     join,
     join_arms,
     options,
@@ -214,7 +216,7 @@ def _run(
         return UNKNOWN
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
-    frame.at_yield = at_yield
+    frame.at_yield, frame.args = at_yield, [*args, *keywords.values()]
     _bind_arguments(interpreter, function, frame.scope, args, keywords)
     mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
     if function.grad is not None:
@@ -241,22 +243,26 @@ def _run(
 def _is_deep_enough(
     interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
 ) -> bool:
-    """Has it called itself often enough? On nothing that is known it would do the same again, but for its closure."""
-    active = 0
-    for frame in interpreter.frames:
-        active += frame.function is not None and frame.function.node is function.node
-    if not active:
+    """Has it called itself often enough? On nothing new it would do the same again, but for changes in its closure."""
+    own = function.node
+    before = [frame for frame in interpreter.frames if frame.function is not None and frame.function.node is own]
+    if not before:
         return False
     rounds = 1 if function.scope is function.module.scope else 2
-    return active > 3 or (active >= rounds and not any(map(_tells_something, (*args, *keywords.values()))))
+    given = [*args, *keywords.values()]
+    return len(before) > 3 or (len(before) >= rounds and _is_nothing_new(given, before[-1].args))
+
+
+def _is_nothing_new(args: list[Value], before: list[Value]) -> bool:
+    """Is each argument unknown, or the constant that it was before?"""
+    for value, old in itertools.zip_longest(args, before, fillvalue=UNKNOWN):
+        if not is_same_constant(value, old) and any(_tells_something(option) for option in options(value)):
+            return False
+    return True
 
 
 def _tells_something(value: Value) -> bool:
-    return not all(isinstance(option, Unknown) or _is_mere(option) for option in options(value))
-
-
-def _is_mere(value: Value) -> bool:
-    return isinstance(value, Plain) and value.storage is None
+    return not (isinstance(value, Unknown) or (isinstance(value, Plain) and value.storage is None))
 
 
 def _bind_arguments(

@@ -40,10 +40,23 @@ LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
 class Frame:
     """A running function: its scope, what it returned so far, and where it is."""
 
-    __slots__ = ("at_yield", "calling", "function", "module", "name", "return_paths", "returns", "scope", "yields")
+    __slots__ = (
+        "args",
+        "at_yield",
+        "calling",
+        "function",
+        "module",
+        "name",
+        "return_paths",
+        "returns",
+        "scope",
+        "yields",
+    )
 
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
+        self.args: list[Value] = []
+        """What it was called with, by place and then by name."""
         self.returns: list[Value] = []
         self.return_paths: list[Path] = []
         self.yields: list[Value] = []

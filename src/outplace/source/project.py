@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import tokenize
 import warnings
@@ -58,6 +59,7 @@ class Project:
                 if size > _MOST_KEPT // 2:
                     size -= len(self._trees.pop(path)[0])
                     self._modules.pop(path, None)
+            gc.collect()  # functions and the scopes they lie in are cycles
 
     def find(self, name: str, importer: Module) -> str | None:
         """The file of the project's own module of that name, as the importing file sees it; None for anything else."""

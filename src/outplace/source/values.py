@@ -407,6 +407,11 @@ def is_none(value: Value) -> bool:
     return isinstance(value, Const) and value.value is None
 
 
+def is_same_constant(one: Value, other: Value) -> bool:
+    """Are both the same known constant?"""
+    return isinstance(one, Const) and isinstance(other, Const) and _same(one, other)
+
+
 def options(value: Value) -> tuple[Value, ...]:
     """The values it may be."""
     return value.options if isinstance(value, Choice) else (value,)

@@ -87,7 +87,9 @@ def call_outside(
         return args[0]
     if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):
         return _collection(interpreter, name, args, node)
-    if name in ("itertools.count", "itertools.repeat", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
+    if name == "itertools.repeat" and args:
+        return _repeated(args[0], args[1] if len(args) > 1 else keywords.get("times", PLAIN))
+    if name in ("itertools.count", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
         return args[0] if name.endswith("tqdm") and args else PLAIN
     if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser",
                 "contextlib.ExitStack"):  # fmt: skip
@@ -148,6 +150,16 @@ def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value
 
 def _shared_memory(args: list[Value]) -> Any:
     return args[0].storage if args and isinstance(args[0], (Plain, Tensor)) else None
+
+
+def _repeated(value: Value, times: Value) -> Value:
+    """`itertools.repeat(value, times)`."""
+    if isinstance(times, Const) and isinstance(times.value, int) and times.value <= _MOST_REPEATED:
+        return Items([value] * times.value)
+    return Items([value], rest=value)
+
+
+_MOST_REPEATED = 8
 
 
 def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:

@@ -9,6 +9,7 @@ from outplace.source.values import (
     Instance,
     Items,
     Layer,
+    Outside,
     Plain,
     Tensor,
     Torch,
@@ -43,6 +44,10 @@ def is_instance(value: Value, kind: Value) -> bool | None:
         if isinstance(value, Instance):
             return kind.name in [base.name for base in value.cls.lineage() if isinstance(base, Torch)]
         return False if isinstance(value, (Tensor, Const)) else None
+    if isinstance(kind, Outside) and kind.name in _ITERABLE:
+        return _is_iterable(value)
+    if isinstance(kind, Outside) and kind.name in _SCALARS and isinstance(value, (Items, Dictionary)):
+        return False
     names = {"builtins.list": "list", "builtins.tuple": "tuple"}
     if isinstance(value, Items) and hasattr(kind, "name") and kind.name in names:
         return value.kind == names[kind.name]
@@ -53,6 +58,16 @@ def is_instance(value: Value, kind: Value) -> bool | None:
     if isinstance(value, Const) and getattr(kind, "name", "").startswith("builtins."):
         return bool(type(value.value).__name__ == getattr(kind, "name", "").rpartition(".")[2])
     return None
+
+
+_SCALARS = ("builtins.str", "builtins.bytes", "builtins.int", "builtins.float", "builtins.bool", "builtins.complex")
+_ITERABLE = ("collections.abc.Iterable", "typing.Iterable", "collections.Iterable")
+
+
+def _is_iterable(value: Value) -> bool | None:
+    if isinstance(value, Const):
+        return isinstance(value.value, (str, bytes))
+    return True if isinstance(value, (Items, Dictionary)) else None
 
 
 def _is_base(kind: str, short: str) -> bool:
