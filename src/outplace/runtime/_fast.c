@@ -1,6 +1,6 @@
 /* The few calls that a program makes again and again under `outplace run`: the marks, what is noted of an optimizer's
  * step and of a backward pass, the look-up of a writing method during a step, and what is appended to a list. record.py,
- * writes.py, engine.py and kept.py have the same in Python, for where this was not compiled.
+ * writes.py, steps.py, engine.py and kept.py have the same in Python, for where this was not compiled.
  *
  * A mark in Python takes a fifth of a microsecond in a loop of marks and ten times that in a training step, where the
  * program's own work has emptied the caches between two marks. In C there is little to fetch.
@@ -326,7 +326,7 @@ static PyObject *connect(PyObject *module, PyObject *args)
 
 /* -- steps and backward passes --------------------------------------------------------------------------------------
  *
- * Each is noted in Python by writes.py and engine.py; here is the short way for the plain ones, which are nearly all.
+ * Each is noted in Python by steps.py and engine.py; here is the short way for the plain ones, which are nearly all.
  * What is not plain, and what comes from another thread than the main one, is handed to Python.
  */
 
@@ -399,7 +399,7 @@ static int remember(PyObject *list, PyObject *entry)
 /* Is this the optimizer that is known, of a library, with plain parameters only, and sees no mode our looking? */
 static int is_plain(PyObject *known, PyObject *optimizer)
 {
-    /* writes._Known: (optimizer, own, plain, name, parameters) */
+    /* steps._Known: (optimizer, own, plain, name, parameters) */
     if (PyTuple_GET_ITEM(known, 1) != Py_False || PyTuple_GET_ITEM(known, 2) != Py_True)
         return 0;
     PyObject *same = PyObject_CallNoArgs(PyTuple_GET_ITEM(known, 0));
@@ -525,7 +525,7 @@ static PyObject *after_step(PyObject *module, PyObject *const *args, Py_ssize_t 
 }
 
 PyDoc_STRVAR(connect_steps_doc, "connect_steps(mode_active, known, begun, before, after)\n--\n\nTies the hooks of "
-                                "optimizers to what writes.py knows; the last two are called for what is not plain.");
+                                "optimizers to what steps.py knows; the last two are called for what is not plain.");
 
 static PyObject *connect_steps(PyObject *module, PyObject *args)
 {

@@ -141,6 +141,7 @@ def _connect() -> None:
         parts,
         rerun,
         silent,
+        steps,
         swaps,
         tags,
         unseen,
@@ -152,7 +153,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (unseen, gradients, kept, lost, rerun, swaps):
+        for part in (steps, unseen, gradients, kept, lost, rerun, swaps):
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from outplace.runtime import imports, instrument, kept, record, writes
+from outplace.runtime import imports, instrument, kept, record, steps, writes
 
 _MODULE = "torch._dynamo.eval_frame"
 
@@ -58,5 +58,6 @@ def _await_use() -> None:
 def _heed() -> None:
     record.is_traced = torch.compiler.is_dynamo_compiling
     writes.heed_dynamo()
+    steps.heed_dynamo()
     instrument.heed_dynamo()
     instrument.put(KEEP=kept.note_kept)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, writes
+from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, steps, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
@@ -260,7 +260,7 @@ def install() -> None:
     for name in ("fill_", "copy_", "__setitem__"):
         original = getattr(torch.UntypedStorage, name)
         writes.replace(torch.UntypedStorage, name, _make_storage_method(name, original))
-    writes.on_fused_step = note_fused_step
+    steps.on_fused_step = note_fused_step
     hooks.prepend(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm)
     preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
     writes.replace(preserve, "__init__", _make_preserve(preserve.__init__))
