@@ -77,6 +77,22 @@ def test_a_graph_that_is_gone_through_twice():
     assert block[1].num_batches_tracked.item() == counted == 1
 
 
+def test_a_module_that_has_changed_its_mode_meanwhile():
+    block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Sigmoid(), nn.Dropout(0.5), nn.Linear(4, 4))
+    x = torch.randn(8, 4)
+
+    def gradient(call):
+        torch.manual_seed(0)
+        block.zero_grad()
+        loss = call(block.train(), x).square().sum()
+        block.eval()
+        loss.backward()
+        assert not any(one.training for one in block.modules())
+        return block[0].weight.grad.clone()
+
+    assert torch.equal(gradient(lambda block, x: block(x)), gradient(outplace.recompute))
+
+
 def test_without_gradients_it_is_a_plain_call():
     block = nn.Linear(4, 4)
     with torch.no_grad():

@@ -1,13 +1,14 @@
 """`outplace.recompute`: what a module keeps for the backward is made again then, and nothing else is done twice.
 
-`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers it leaves alone to
-change a second time: a batch norm's running statistics would count each batch twice. Here the second run gets the
-buffers as they were before the first, and what it does to them is thrown away.
+`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers would change a second
+time: a batch norm's running statistics would count each batch twice. Here the second run gets the module's buffers and
+modes as they were before the first, and what it does to them is thrown away.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,18 +25,20 @@ def recompute(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"recompute() takes a module and its arguments, not {type(module).__name__}")
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return module(*args, **kwargs)
-    before = _Buffers(module)
+    before = _State(module)
     with before.trimmed():
         return checkpoint(
             module, *args, use_reentrant=False, context_fn=lambda: (contextlib.nullcontext(), before), **kwargs
         )
 
 
-class _Buffers:
-    """A module's buffers as they were, put in place of its own while the context lasts."""
+class _State:
+    """A module's modes and buffers as they were, put in place of those it has while the context lasts."""
 
     def __init__(self, module: torch.nn.Module) -> None:
-        self._kept = [
+        self._modes = [(one, one.training) for one in module.modules()]
+        self._now: list[bool] = []
+        self._buffers = [
             (owner, name, buffer, buffer._version, buffer.clone())
             for owner in module.modules()
             for name, buffer in owner._buffers.items()
@@ -43,19 +46,24 @@ class _Buffers:
         ]
 
     @contextlib.contextmanager
-    def trimmed(self) -> Any:
-        """Afterwards forgets those that were not changed meanwhile. Norms change theirs without counting a version."""
+    def trimmed(self) -> Iterator[None]:
+        """Afterwards forgets the buffers that were not changed. Norms change theirs without counting a version."""
         yield
-        self._kept = [
+        self._buffers = [
             one
-            for one in self._kept
+            for one in self._buffers
             if one[2]._version != one[3] or isinstance(one[0], torch.nn.modules.batchnorm._NormBase)
         ]
 
     def __enter__(self) -> None:
-        for owner, name, _, _, before in self._kept:
+        self._now = [one.training for one, _ in self._modes]
+        for one, training in self._modes:
+            one.training = training
+        for owner, name, _, _, before in self._buffers:
             owner._buffers[name] = before.clone()
 
     def __exit__(self, *_: object) -> None:
-        for owner, name, buffer, _, _ in self._kept:
+        for (one, _), training in zip(self._modes, self._now, strict=True):
+            one.training = training
+        for owner, name, buffer, _, _ in self._buffers:
             owner._buffers[name] = buffer
