@@ -1,8 +1,8 @@
 """`outplace.recompute`: what a module keeps for the backward is made again then, and nothing else is done twice.
 
-`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers would change a second
-time: a batch norm's running statistics would count each batch twice. Here the second run gets the module's buffers and
-modes as they were before the first, and what it does to them is thrown away.
+`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers would change once
+more, too: a batch norm's running statistics would count each batch twice. Here the second run gets the module's buffers
+and modes as they were before the first, and what it does to them is thrown away.
 """
 
 from __future__ import annotations
