@@ -182,6 +182,7 @@ def program(tmp_path, **parts):
         {"body": "y = x.clone(); y[:, 0] = 0; x = y"},
         {"helper": "x = x + torch.rand(1)"},
         {"body": "x = x + 1"},
+        {"body": "x = torch.arange(32) + x"},
     ],
 )
 def test_a_block_that_only_computes_may_do_so_twice(tmp_path, parts):

@@ -88,7 +88,8 @@ class Blocks:
         recording, numbers = self._recording, set(run.numbers)
         nodes = {recording.operations[number].node for number in run.numbers}
         first, last = run.numbers[0], run.numbers[-1]
-        backward = min((self._reached[n] for n in nodes if n in self._reached), default=None)
+        reached = (self._reached.get(node, -1) for node in nodes if node is not None)
+        backward = min((number for number in reached if number > last), default=None)
         if backward is None:
             return Change()  # without gradients it is a plain call
         given = {
