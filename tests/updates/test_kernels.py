@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outplace import at
-from outplace.updates import kernels, pieces
+from outplace.updates import kernels, pieces, repeats
 from outplace.updates.kernels import function, on_cpu
 from outplace.updates.kernels.layout import collapsed
 
@@ -93,7 +93,12 @@ def put_rows(device: str) -> function.PutRows:
     """The kernel of the device; on the CPU, which has none, what it is to do."""
     if device == "cuda":
         return engine(device).put_rows  # type: ignore[no-any-return]
-    return lambda out, index, value, add: out.index_put_((index,), value, accumulate=add)
+
+    def put(out: torch.Tensor, index: torch.Tensor, value: torch.Tensor, add: bool, last: torch.Tensor | None) -> None:
+        counts = torch.ones_like(index, dtype=torch.bool) if last is None else last
+        out.index_put_((index[counts],), value[counts], accumulate=add)
+
+    return put
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -116,6 +121,27 @@ def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype,
     assert torch.equal(*second)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_last_of_several_rows_counts(device: str) -> None:
+    index = torch.tensor(
+        [3, -1, 3, 0, 3, 9], device=device
+    )  # of ten rows: the third is named three times, the last twice
+    x, v = torch.rand(10, 20, device=device, requires_grad=True), torch.rand(6, 20, device=device, requires_grad=True)
+    last = repeats.last_of_each(*repeats.flat((index,), x.shape))
+    result = function.with_rows(x, index, v, put_rows(device), last=last)
+    assert result is not None
+    expected = x.detach().clone()
+    for row, place in enumerate(index.tolist()):
+        expected[place] = v.detach()[row]
+    assert torch.equal(result, expected)
+    weights = torch.rand(10, 20, device=device)
+    to_x, to_v = torch.autograd.grad(result, (x, v), weights)
+    kept = torch.tensor([place not in (0, 3, 9) for place in range(10)], device=device)
+    assert torch.equal(to_x, weights * kept[:, None])
+    for row, place in enumerate((None, None, None, 0, 3, 9)):
+        assert torch.equal(to_v[row], torch.zeros(20, device=device) if place is None else weights[place])
+
+
 @NEEDS_CUDA
 @pytest.mark.parametrize("index", [50, -51])
 def test_an_index_out_of_range_stops_the_device(index: int) -> None:
@@ -123,7 +149,7 @@ def test_an_index_out_of_range_stops_the_device(index: int) -> None:
         "import torch\n"
         "from outplace.updates.kernels.on_cuda import put_rows\n"
         f"put_rows(torch.zeros(50, 16, device='cuda'), torch.tensor([0, {index}], device='cuda'),"
-        " torch.ones(2, 16, device='cuda'), False)\n"
+        " torch.ones(2, 16, device='cuda'), False, None)\n"
         "torch.cuda.synchronize()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -112,16 +112,17 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
             return torch.index_fill(x, 0, index, v) if x.is_floating_point() else None
         if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
             return None
-        if unique or not mode.may_carry_gradient(v):
-            if v.dim() != x.dim() or v.size(0) != index.size(0):
-                return torch.index_put(x, (index,), v)
-            if x.is_cpu and mode.eager():
+        unique = unique or not mode.may_carry_gradient(v)
+        if v.dim() == x.dim() and v.size(0) == index.size(0):
+            if not x.is_cpu:
+                done = kernels.rows_put(x, index, v, unique=unique)
+                if done is not None:
+                    return done
+            elif unique and mode.eager():
                 return torch.index_copy(x, 0, index, v)  # quicker; negative indices are an error, tried again elsewhere
-            done = kernels.rows_put(x, index, v)
-            return torch.index_put(x, (index,), v) if done is None else done
+        return torch.index_put(x, (index,), v) if unique else None
     except FAILURES:
-        pass
-    return None
+        return None
 
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from outplace.updates import mode
+from outplace.updates import mode, repeats
 from outplace.updates.kernels import on_cpu
 from outplace.updates.kernels.function import Engine, PutRows, with_rows
 from outplace.updates.kernels.function import masked_set as by_engine
@@ -50,8 +50,11 @@ def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
     return cast(Tensor, _triton().set_part(x, dim, start, stop, value))
 
 
-def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False) -> Tensor | None:
-    """`x[index] = value`, or `+=`, by one kernel for a large x on CUDA, else None; the value has a row an index."""
+def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, unique: bool = True) -> Tensor | None:
+    """`x[index] = value`, or `+=`, by one kernel for a large x on CUDA, else None; the value has a row an index.
+
+    Where the index may not be unique the last of the rows for a place counts: that waits for nothing.
+    """
     if not is_large(x) or x.dtype not in _FLOATS or x.numel() < x.size(0) * _ROW_ELEMENTS:
         return None
     if value.shape[1:] != x.shape[1:] or torch.version.hip or torch.are_deterministic_algorithms_enabled():
@@ -59,7 +62,10 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False) -> T
     if not (mode.seen_only_by_autograd(x) and mode.seen_only_by_autograd(value)):
         return None
     put = _rows_kernel(x.dtype, add)
-    return None if put is None else with_rows(x, index, value, put, add)
+    if put is None:
+        return None
+    last = None if unique or add else repeats.last_of_each(*repeats.flat((index,), x.shape))
+    return with_rows(x, index, value, put, add, last)
 
 
 def is_large(x: Tensor) -> bool:
@@ -91,7 +97,7 @@ def _rows_kernel(dtype: torch.dtype, add: bool) -> PutRows | None:
     """The kernel for rows, or None where it does not work: Triton knows atomic additions in bfloat16 since lately."""
     try:
         x = torch.zeros(1, _ROW_ELEMENTS, dtype=dtype, device="cuda")
-        _triton().put_rows(x, torch.zeros(1, dtype=torch.int64, device="cuda"), x, add)
+        _triton().put_rows(x, torch.zeros(1, dtype=torch.int64, device="cuda"), x, add, None)
     except Exception:
         return None
     return cast(PutRows, _triton().put_rows)

@@ -30,8 +30,8 @@ class Engine(Protocol):
         """The gradient outside the mask and inside it, with zeros elsewhere."""
 
 
-PutRows = Callable[[Tensor, Tensor, Tensor, bool], None]
-"""Writes, or adds, rows of a value to rows of a tensor, in place: the tensor, the index, the value, add."""
+PutRows = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], None]
+"""Writes rows of a value to rows of a tensor, in place: the tensor, the index, the value, add them?, which count."""
 
 
 def masked_set(engine: Engine, x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
@@ -105,37 +105,48 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         return None, torch.where(mask, grads[1], grads[0]), None
 
 
-def with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor | None:
-    """A copy of x with the value's rows at the index, or added there; None where one has gaps."""
+def with_rows(
+    x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool = False, last: Tensor | None = None
+) -> Tensor | None:
+    """A copy of x with the value's rows at the index, or added there; None where one has gaps.
+
+    `last` says of each row of the value whether it counts, where several are for one row of x.
+    """
     if not (x.is_contiguous() and value.is_contiguous() and index.is_contiguous()):
         return None
     if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
-        return cast(Tensor, _WithRows.apply(x, index, value, put, add))
-    return _with_rows(x, index, value, put, add)
+        return cast(Tensor, _WithRows.apply(x, index, value, put, add, last))
+    return _with_rows(x, index, value, put, add, last)
 
 
-def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor:
+def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool, last: Tensor | None) -> Tensor:
     copy = x.clone()
-    put(copy, index, value, add)
+    put(copy, index, value, add, last)
     return copy
 
 
 class _WithRows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool, last: Tensor | None
+    ) -> Tensor:
         ctx.add = add
-        ctx.save_for_backward(index)
-        return _with_rows(x, index, value, put, add)
+        ctx.save_for_backward(index, last)
+        return _with_rows(x, index, value, put, add, last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (index,) = ctx.saved_tensors
+        index, last = ctx.saved_tensors
         (grad,) = grads
-        of_x, _, of_value, _, _ = ctx.needs_input_grad
-        to_value = grad[index] if of_value else None
-        if ctx.add or not of_x:
-            return grad if of_x else None, None, to_value, None, None
-        return torch.index_fill(grad, 0, index, 0.0), None, to_value, None, None
+        of_x, _, of_value, *_ = ctx.needs_input_grad
+        to_x = to_value = None
+        if of_x:
+            to_x = grad if ctx.add else torch.index_fill(grad, 0, index, 0.0)
+        if of_value:
+            to_value = grad[index]
+            if last is not None:
+                to_value = torch.where(last.reshape(-1, *(1,) * (grad.dim() - 1)), to_value, 0.0)
+        return to_x, None, to_value, None, None, None
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

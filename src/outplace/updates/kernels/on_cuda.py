@@ -70,13 +70,19 @@ def set_part(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
     return out
 
 
-def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool) -> None:
-    """Writes the rows of the value to those of `out` that the index names, or adds them; all are contiguous."""
+def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool, last: Tensor | None) -> None:
+    """Writes the rows of the value, or those that count, to the rows of `out` that the index names, or adds them.
+
+    All are contiguous.
+    """
     width = out[0].numel()
     block = min(triton.next_power_of_2(width), BLOCK)
     rows = BLOCK // block
-    grid = (triton.cdiv(index.numel(), rows), triton.cdiv(width, block))
-    _launch(_put_rows, out, index, value, index.numel(), len(out), width, grid=grid, ADD=add, ROWS=rows, BLOCK=block)
+    _launch(
+        _put_rows, out, index, value, index if last is None else last, index.numel(), len(out), width,
+        grid=(triton.cdiv(index.numel(), rows), triton.cdiv(width, block)),
+        ADD=add, SOME=last is not None, ROWS=rows, BLOCK=block,
+    )  # fmt: skip
 
 
 def _launch(kernel: Any, out: Tensor, *arguments: Any, grid: Any = None, **constants: Any) -> None:
@@ -198,14 +204,18 @@ def _set_part(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _put_rows(  # type: ignore[no-untyped-def]
-    out, index, value, entries, size, width, ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
+    out, index, value, last, entries, size, width,
+    ADD: tl.constexpr, SOME: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = tl.load(index + entry, mask=entry < entries, other=0)
     row = tl.where(row < 0, row + size, row)
     _stop_unless((row >= 0) & (row < size))
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = (entry < entries)[:, None] & (column < width)[None, :]
+    counts = entry < entries
+    if SOME:
+        counts = tl.load(last + entry, mask=counts, other=0) != 0
+    inside = counts[:, None] & (column < width)[None, :]
     new = tl.load(value + entry[:, None] * width + column[None, :], mask=inside)
     target = out + row[:, None] * width + column[None, :]
     if ADD:
