@@ -176,6 +176,42 @@ MENDED = {
 
         loss = (orthogonal(x * w) * w).sum()
         """,
+    "a chain on what a module has made": """
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.raw = nn.Linear(3, 3, dtype=torch.float64)
+                nn.init.eye_(self.raw.weight)
+                nn.init.zeros_(self.raw.bias)
+
+            def forward(self, t):
+                return self.raw(t).exp_().add_(1).log_()
+
+        loss = (Head()(x * w) * w).sum()
+        """,
+    "a buffer that another module reads": """
+        class Bank(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("rows", torch.ones(2, 3, dtype=torch.float64))
+
+            @torch.no_grad()
+            def push(self, row):
+                self.rows[0] = row
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.bank = Bank()
+
+            def forward(self, t):
+                near = t * self.bank.rows
+                self.bank.push(torch.full((3,), 2.0, dtype=torch.float64))
+                return near
+
+        net = Net()
+        loss = (net(x * w) * net(x)).sum()
+        """,
     "a dict whose keys are gone through": """
         def step(state, mask):
             for key in state:

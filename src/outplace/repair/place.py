@@ -14,7 +14,7 @@ from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, read_later
-from outplace.repair.origins import has_flag
+from outplace.repair.origins import VIEWS, has_flag, is_inplace_call
 
 Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
@@ -48,10 +48,8 @@ class Place:
             part = isinstance(node, ast.Subscript) and not self.in_container(node)
             if part or (isinstance(node, ast.Attribute) and node.attr in _PARTS):
                 node = node.value  # type: ignore[attr-defined]
-            elif (
-                isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value)
-            ):
-                node = node.func.value
+            elif isinstance(node, ast.Call) and _is_view(node):
+                node = node.func.value  # type: ignore[attr-defined]
             else:
                 break
         return node if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
@@ -90,7 +88,8 @@ class Place:
     @cached_property
     def whole(self) -> bool:
         """Is the whole tensor written, not a part or a view of it?"""
-        return self.target is not None and self.target is self.holder
+        made_here = isinstance(self.target, ast.Call) and not _is_view(self.target) and self.holder is None
+        return self.target is not None and (self.target is self.holder or made_here)
 
     @cached_property
     def rebinding(self) -> Answer:
@@ -123,6 +122,14 @@ class Place:
     def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
         """A candidate that changes this file."""
         return Candidate(title, safety, {self.code.path: tuple(edits)}, provable)
+
+
+def _is_view(call: ast.Call) -> bool:
+    """`x.view(-1)`, `x.add_(1)`; not `self.fc(x)`, nor `x.exp()`, which have memory of their own."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or is_library(function.value):
+        return False
+    return function.attr in VIEWS or is_inplace_call(call)
 
 
 def _kind(binding: ast.AST | None, name: str) -> str | None:

@@ -74,10 +74,13 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
             found.setdefault(code.span(operand), operand)
     names = set(tensors)
     roots = {name.split("[")[0].removesuffix(".data") for name in names}
+    attributes = {name.rpartition(".")[2] for name in roots if "." in name}
 
     def distance(operand: ast.expr) -> int:
         text = ast.unparse(operand)
-        return 0 if text in names else 1 if text in roots else 2 if ast.unparse(root_of(operand)) in roots else 3
+        root = root_of(operand)
+        same = isinstance(root, ast.Attribute) and root.attr in attributes  # `self.queue.bank`, written as `self.bank`
+        return 0 if text in names else 1 if text in roots else 2 if same or ast.unparse(root) in roots else 3
 
     ordered = sorted(found.values(), key=lambda operand: (distance(operand), code.span(operand)))
     return [
