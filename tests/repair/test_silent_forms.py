@@ -123,6 +123,37 @@ def test_the_optimizer_is_made_after_the_last_layer():
     assert later("net.head = Linear()\nopt = SGD(net.parameters())\nnet.head.bias.zero_()", 1) is None
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "after"),
+    [
+        ("history.append(state)", "state", "history.append(state.clone())"),
+        ("history[t] = state", "state", "history[t] = state.clone()"),
+        ("kept.append([p.grad for p in ps])", "net.w.grad", "kept.append([p.grad.clone() for p in ps])"),
+        ("state['last'] = p.grad", 'state["last"]', "state['last'] = p.grad.clone()"),
+        ("history[t] = other\nkept.append([p.grad for p in ps])", "state", None),
+    ],
+)
+def test_what_is_kept_is_a_copy(source, name, after):
+    found = silent.kept_copies(Code("a.py", source), name)
+    assert [apply(source, edits) for edits in found] == ([] if after is None else [after])
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("y[i] = y[i] + v", "y.index_put_((i,), v, accumulate=True)"),
+        ("y[i] = y[i] - a * b", "y.index_put_((i,), -(a * b), accumulate=True)"),
+        ("y[i] = v - y[i]", None),
+        ("y[i] = y[j] + v", None),
+        ("y[i] = y[i] * v", None),
+    ],
+)
+def test_an_index_that_occurs_twice_is_added_twice(source, after):
+    code = Code("a.py", source)
+    edits = silent.accumulated(code, code.tree.body[0])
+    assert (None if edits is None else apply(source, edits)) == after
+
+
 PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
 
 

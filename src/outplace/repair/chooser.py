@@ -458,7 +458,7 @@ def _lost(place: Place) -> Iterator[Candidate]:
             yield place.candidate("Assign a copy of the gradient", "safe", edits)
     if "copy.copy" in about:
         for edits in silent.deep_copies(code):
-            surely = "loading the state does nothing" in about  # else one may be meant to follow the other
+            surely = "does nothing" in about  # else one may be meant to follow the other
             yield place.candidate("Make a deep copy", "safe" if surely else "unsafe", edits)
     seen = re.search(r"optimizer made at line (\d+)", about)
     if seen is not None or "an optimizer still holds" in about:

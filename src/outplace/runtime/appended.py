@@ -103,8 +103,8 @@ def _writes_of(tensor: torch.Tensor) -> list[Write]:
 def _tell(tensor: torch.Tensor, written: list[Write]) -> None:
     if written:
         why = (
-            "What is kept are references, not copies: each entry is this one tensor, which is changed in place between "
-            "two of them. At the end all show its last values."
+            "A list keeps references, not copies, and so does a dict: each entry is this one tensor, which is changed "
+            "in place between two of them. At the end all show its last values."
         )
         name = silent.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"

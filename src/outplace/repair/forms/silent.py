@@ -69,7 +69,7 @@ def kept_state(code: Code) -> list[list[Edit]]:
 
 
 def own_entries(code: Code) -> list[list[Edit]]:
-    """For each `[x] * n`: a list with an x for each entry."""
+    """For each `[x] * n` or `[x for _ in range(n)]`: a list with an x for each entry."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -77,22 +77,45 @@ def own_entries(code: Code) -> list[list[Edit]]:
             if isinstance(items, ast.List) and len(items.elts) == 1 and isinstance(items.elts[0], ast.Call):
                 text = f"[{code.segment(items.elts[0])} for _ in range({code.segment(times)})]"
                 found.append([code.replaced(node, text)])
+        elif isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name) and not _is_bound_in(node):
+            end = code.span(node.elt)[1]
+            found.append([Edit(end, end, ".clone()")])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.fromkeys" and len(node.args) == 2:
             keys, value = (code.segment(argument) for argument in node.args)
             found.append([code.replaced(node, f"{{key: {value} for key in {keys}}}")])
     return found
 
 
+def _is_bound_in(node: ast.ListComp) -> bool:
+    bound = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+    return isinstance(node.elt, ast.Name) and node.elt.id in bound
+
+
 def kept_copies(code: Code, name: str) -> list[list[Edit]]:
-    """A clone wherever this tensor is appended to a list."""
-    edits = [
-        Edit(end, end, ".clone()")
-        for node in ast.walk(code.tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("append")
-        if len(node.args) == 1 and ast.unparse(node.args[0]) == name
-        for end in [code.span(node.args[0])[1]]
-    ]
+    """A clone wherever this tensor is appended to a list, or stored in one or in a dict; gradients likewise."""
+    kept = [value for node in ast.walk(code.tree) if (value := _kept_by(node, name)) is not None]
+    edits = [Edit(end, end, ".clone()") for value in kept for end in [code.span(value)[1]]]
     return [edits] if edits else []
+
+
+def _kept_by(node: ast.AST, name: str) -> ast.expr | None:
+    """What this node keeps, if that is the tensor of this name."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("append"):
+        value = node.args[0] if len(node.args) == 1 else None
+        gradients = name.endswith(".grad") and isinstance(value, ast.ListComp) and _is_gradient(value.elt)
+        return value.elt if gradients and isinstance(value, ast.ListComp) else _if_named(value, name)
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        entry = ast.unparse(node.targets[0]).replace("'", '"')  # an optimizer's: state["previous"] = p.grad
+        return node.value if entry == name and _is_gradient(node.value) else _if_named(node.value, name)
+    return None
+
+
+def _if_named(value: ast.expr | None, name: str) -> ast.expr | None:
+    return value if value is not None and ast.unparse(value) == name else None
+
+
+def _is_gradient(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr == "grad"
 
 
 def kept_parameters(code: Code) -> list[list[Edit]]:
@@ -103,10 +126,14 @@ def kept_parameters(code: Code) -> list[list[Edit]]:
             over = ast.unparse(node.generators[0].iter)
             value = node.elt if isinstance(node, ast.ListComp) else node.value
             bare = isinstance(value, ast.Name)
-            if ("parameters(" in over or "state_dict(" in over) and (bare or ast.unparse(value).endswith(".data")):
+            if ("parameters(" in over or "state_dict(" in over) and (bare or ast.unparse(value).endswith(_NO_COPIES)):
                 end = code.span(value)[1]
                 found.append([Edit(end, end, ".detach().clone()" if bare else ".clone()")])
     return found
+
+
+_NO_COPIES = (".data", ".detach()", ".cpu()")
+"""What hands out the same memory, the last of them where it lies on the CPU."""
 
 
 def copied_in_ctx(code: Code) -> list[list[Edit]]:
@@ -128,17 +155,24 @@ def copied_gradient(code: Code, statement: ast.stmt, name: str) -> list[Edit]:
 
 
 def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`y[index] += v` as an operation that adds for each index."""
-    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Subscript):
+    """`y[index] += v`, or `y[index] = y[index] + v`, as an operation that adds for each index."""
+    target: ast.expr | None = None
+    if isinstance(statement, ast.AugAssign):
+        target, value, op = statement.target, statement.value, statement.op
+    elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+        target, value, op = statement.targets[0], statement.value.right, statement.value.op
+        if len(statement.targets) > 1 or ast.unparse(statement.value.left) != ast.unparse(target):
+            return None
+    if not isinstance(target, ast.Subscript):
         return None
-    index, value = statement.target.slice, statement.value
+    index = target.slice
     if isinstance(index, ast.Tuple | ast.Slice) or isinstance(value, ast.Constant):
         return None
-    sign = {ast.Add: "", ast.Sub: "-"}.get(type(statement.op))
+    sign = {ast.Add: "", ast.Sub: "-"}.get(type(op))
     if sign is None:
         return None
     text = code.segment(value) if isinstance(value, ast.Name | ast.Call | ast.Attribute) else f"({code.segment(value)})"
-    holder = code.segment(statement.target.value)
+    holder = code.segment(target.value)
     return [code.replaced(statement, f"{holder}.index_put_(({code.segment(index)},), {sign}{text}, accumulate=True)")]
 
 
