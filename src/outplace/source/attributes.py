@@ -17,6 +17,7 @@ from outplace.source.values import (
     Instance,
     Namespace,
     Outside,
+    Scope,
     Super,
     Torch,
     Unknown,
@@ -104,7 +105,11 @@ def _resolved(interpreter: Interpreter, value: Value, seen: set[tuple[str, str]]
 
 
 def _name(interpreter: Interpreter, node: ast.Name) -> Value:
-    value = interpreter.frames[-1].scope.get(node.id)
+    scope: Scope | None = interpreter.frames[-1].scope
+    value = None
+    while value is None and scope is not None:  # as `Scope.get` does
+        value = scope.names.get(node.id)
+        scope = scope.outer
     if value is None:
         return python_model.builtin(node.id)
     kind = value.__class__

@@ -132,8 +132,9 @@ def _arms(interpreter: Interpreter, arms: list[Callable[[], int]], branch: int) 
     scope, before = interpreter.frame.scope, dict(interpreter.frame.scope.names)
     ends: list[tuple[int, int, dict[str, Value], dict[Any, tuple[dict[str, Value], str, Value]]]] = []
     for number, arm in enumerate(arms):
-        scope.names.clear()
-        scope.names.update(before)
+        if number:
+            scope.names.clear()
+            scope.names.update(before)
         interpreter.tape.path, interpreter._changes = (*outer_path, (branch, number)), []
         ended = arm()
         changed = {
@@ -459,8 +460,10 @@ def _match(interpreter: Interpreter, node: Any) -> int:
 def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Assigns a value to a target."""
     if isinstance(target, ast.Name):
-        torch_model.note_replaced(interpreter, interpreter.frame.scope.names.get(target.id), value, node)
-        interpreter.frame.scope.set(target.id, value)
+        scope = interpreter.frames[-1].scope
+        if (old := scope.names.get(target.id)) is not None:
+            torch_model.note_replaced(interpreter, old, value, node)
+        scope.set(target.id, value)
     elif isinstance(target, ast.Attribute):
         for holder in options(interpreter.eval(target.value)):
             interpreter.set_attribute(holder, target.attr, value, node)

@@ -484,6 +484,12 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
     leading: list[Path] = []
     if len(values) == 1:
         return values[0]
+    if len(values) == 2 and not _MANY.intersection(map(type, values)):  # as below, for most of what is joined
+        one, other = values
+        if one is other:
+            return one
+        if type(one) is not type(other) or not _same(one, other):
+            return Choice((one, other), (paths[0], paths[1]))
     for value, outer in zip(values, paths, strict=True):
         for option, inner in with_paths(value):
             path = outer
@@ -502,6 +508,9 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
     if not 1 < len(found) <= _MOST_OPTIONS or StateDict in map(type, found):
         return join(values)
     return Choice(tuple(found), tuple(leading))
+
+
+_MANY = {Choice, StateDict}
 
 
 def _place(value: Value, found: list[Value]) -> int | None:
