@@ -573,6 +573,21 @@ SNIPPETS = {
             y += 2  # error: saved
         y.sum().backward()
     """,
+    "numbers that are counted up and appended": """
+        def offsets(sizes, start):
+            found = []
+            for size in sizes:
+                found.append((start, size))
+                start += size
+            return found
+
+        def totals(values: torch.Tensor):
+            total, found = torch.zeros(3), []
+            for value in values:
+                total += value  # warning: silent-other
+                found.append(total)
+            return found
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

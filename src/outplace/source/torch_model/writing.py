@@ -148,6 +148,8 @@ def check_index(interpreter: Interpreter, index: Value, op: ast.operator, node: 
 def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> None:
     """One tensor appended again and again, and written in between: all entries are its last state."""
     tape = interpreter.tape
+    if not tensor.known:
+        return  # numbers are counted up and appended everywhere
     since, path = holder.appended.setdefault(id(tensor), (tape.tick(), tape.path))
     if any(_is_or_holds(item, tensor) for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
