@@ -117,7 +117,11 @@ def test_it_wants_a_module():
             ["--width", "4", "--batch", "2", "--side", "32", "--activation", "relu"],
             {"outplace.recompute(block, x)", "outplace.recompute(merge, x)"},
         ),
-        ("gpt.py", ["--words", "200", "--length", "32", "--batch", "4"], {"outplace.recompute(block, x)"}),
+        (
+            "gpt.py",
+            ["--words", "200", "--length", "32", "--batch", "4"],
+            {"outplace.recompute(self.mlp, self.norm2(x))"},
+        ),
     ],
 )
 def test_models_get_by_with_less(name, options, known):

@@ -20,6 +20,9 @@ LEAST_SHARE = 0.001
 """What saves less than this share of the peak does not pay."""
 LEAST_SHARE_OF_A_LINE = 0.01
 """What adds or moves a line of the program has to pay more."""
+MOST_BEGINNINGS = 8
+HARDLY_HIGHER = 1.03
+"""A peak that is worth less time."""
 _LINES = ("del", "zero-grad")
 
 
@@ -77,10 +80,23 @@ def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) 
 def _worth_their_time(
     account: Account, before: Curve, files: Files, needed: list[Suggestion], blocks: list[Suggestion]
 ) -> list[Suggestion]:
-    """The blocks that lower the peak still further once all is done that costs nothing."""
-    together = _compatible(files, sorted(blocks, key=lambda one: -one.alone), needed)
-    kept = _thinned(account, together, together[len(needed) :], before.peak * LEAST_SHARE_OF_A_LINE)
-    return [one for one in kept if one.kind == "recompute"]
+    """The blocks that lower the peak still further once all is done that costs nothing.
+
+    Of a block and those within it only one is taken. Which ones leave the lowest peak is tried, beginning with each of
+    those that save most by themselves; where it hardly differs, those are taken that have less to compute.
+    """
+    ranked = sorted(blocks, key=lambda one: -one.alone)
+    choices = []
+    for first in ranked[:MOST_BEGINNINGS]:
+        together = _compatible(files, [first, *(one for one in ranked if one is not first)], needed)
+        kept = _thinned(account, together, together[len(needed) :], before.peak * LEAST_SHARE_OF_A_LINE)
+        computed = sum(len(one.change.gaps) for one in kept)
+        choices.append((account.curve([one.change for one in kept]).peak, computed, kept))
+    if not choices:
+        return []
+    lowest = min(peak for peak, _, _ in choices)
+    near = [choice for choice in choices if choice[0] <= lowest * HARDLY_HIGHER]
+    return [one for one in min(near, key=lambda choice: choice[1])[2] if one.kind == "recompute"]
 
 
 def _thinned(
