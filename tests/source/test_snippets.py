@@ -588,6 +588,24 @@ SNIPPETS = {
                 found.append(total)
             return found
     """,
+    "what is said to be for inference only": """
+        class Partial(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv1d(1, 1, 3)
+
+            def forward_slices(self, x: torch.Tensor):
+                # only for inference
+                x = x.clone()
+                x[:, :1] = self.conv(x[:, :1])  # warning: saved
+                return x
+
+            def forward(self, x: torch.Tensor):
+                '''Not only for the impatient.'''
+                x = x.clone()
+                x[:, :1] = self.conv(x[:, :1])  # error: saved
+                return x
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import gc
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -180,6 +181,8 @@ def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers
     """Who hands state in, and an option by which it is changed, may be generating: nobody trains through a cache."""
     if not hits:
         return hits
+    if _is_for_inference(function):
+        return [replace(hit, certain=False) for hit in hits]
     defaults = function.node.args.defaults
     optional = zip(args[len(args) - len(defaults) :], defaults, strict=False)
     left_out = {id(value) for value, default in optional if isinstance(default, ast.Constant) and not default.value}
@@ -191,6 +194,23 @@ def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers
         if hit.write and hit.save and id(hit.save.storage) in handed_in and asked_for.intersection(hit.write.path)
     }
     return [replace(hit, certain=False) if (hit.kind, id(hit.place.node)) in doubtful else hit for hit in hits]
+
+
+_FOR_INFERENCE = re.compile(
+    r"\bonly (?:(?:be )?used )?(?:for|in|at|during) (?:inference|evaluation|generation)"
+    r"|\b(?:inference|evaluation)[- ]only\b",
+    re.IGNORECASE,
+)
+
+
+def _is_for_inference(function: Function) -> bool:
+    """Does a comment before its first statement, or its docstring, say that nobody trains through it?"""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return False
+    first = node.body[1] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body[0]
+    said = "\n".join(function.module.lines[node.lineno - 1 : max(node.lineno, first.lineno - 1)])
+    return _FOR_INFERENCE.search(said) is not None
 
 
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
