@@ -606,6 +606,13 @@ SNIPPETS = {
                 x[:, :1] = self.conv(x[:, :1])  # error: saved
                 return x
     """,
+    "a module called with parameters that nobody knows": """
+        def predict(weights, x: torch.Tensor):
+            layer = nn.Linear(3, 3)
+            y = torch.func.functional_call(layer, {"weight": weights["w"]}, (x,)).exp()
+            y += 1  # error: saved
+            return y
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

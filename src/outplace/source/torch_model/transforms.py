@@ -83,14 +83,15 @@ def functional_call(interpreter: Interpreter, args: list[Value], keywords: dict[
             holder, last = _holder(module, str(name))
             if holder is not None:
                 swapped.append((holder, last, holder.get(last)))
-                holder[last] = value
-    result = interpreter.call(module, list(rest.items) if isinstance(rest, Items) else [rest], {}, node)
-    for holder, last, before in swapped:
-        if before is None:
-            del holder[last]
-        else:
-            holder[last] = before
-    return result
+                holder[last] = value if isinstance(value, Tensor) else fresh(interpreter, None)
+    try:
+        return interpreter.call(module, list(rest.items) if isinstance(rest, Items) else [rest], {}, node)
+    finally:
+        for holder, last, before in reversed(swapped):
+            if before is None:
+                holder.pop(last, None)
+            else:
+                holder[last] = before
 
 
 def _holder(module: Value, name: str) -> tuple[dict[str, Value] | None, str]:
