@@ -9,6 +9,7 @@ Each model is trained for a few steps as it is and with the changes; the figures
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -94,12 +95,15 @@ def main() -> None:
     more = ["--reproducible"] if options.reproducible else []
     at_once = options.at_once or (len(names) if options.device == "cuda" else 1)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(at_once) as pool:
-        results = list(pool.map(lambda name: measure(name, options.device, Path(folder), *more), names))
         again = [name for name in RECOMPUTED if name in names]
-        results += [measure(name, options.device, Path(folder), *more, "--recompute") for name in again]
-    for result in results:
-        print(row(result))
+        for result in itertools.chain(
+            pool.map(lambda name: measure(name, options.device, Path(folder), *more), names),
+            (measure(name, options.device, Path(folder), *more, "--recompute") for name in again),
+        ):
+            print(row(result), flush=True)
+            results.append(result)
     experiment = subprocess.run(
         [sys.executable, str(EXPERIMENT), "--device", options.device], capture_output=True, text=True
     )
