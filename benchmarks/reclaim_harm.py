@@ -1,4 +1,4 @@
-"""Does `outplace reclaim --all --recompute --fix` ever harm a program? Every change it would write, tried in the program.
+"""Does `outplace reclaim --all --recompute --fix` ever harm a program? Each change it would write, tried in it.
 
     python benchmarks/reclaim_harm.py [FOLDER ...]     # the programs of tests/cases where none is given
     python benchmarks/reclaim_harm.py --log FILE       # goes on where it was stopped
