@@ -232,3 +232,45 @@ def test_pieces_are_slices(
     outside = weights.clone()
     outside[item] = 0
     assert torch.equal(got[0], outside) and torch.equal(got[1], weights[item])
+
+
+@NEEDS_CUDA
+def test_a_kernel_that_is_started_again_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes, alignments and dtypes in turn: what was compiled for one must not be started for another."""
+    ours = engine("cuda")
+    monkeypatch.setattr(ours, "_started", {})
+    for _ in range(2):
+        for dtype in (torch.float32, torch.bfloat16):
+            for size in (1, 7, 16, 1000, 1024, 4096):
+                for start in (0, 1, 3, 8):
+                    x = torch.randn(size + start, device="cuda").to(dtype)[start:]
+                    mask = (torch.rand(size + start, device="cuda") < 0.5)[start:]
+                    assert torch.equal(ours.set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
+    assert ours._started
+
+
+@NEEDS_CUDA
+def test_a_triton_that_starts_kernels_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = engine("cuda")
+
+    def other(*_: Any) -> None:
+        raise TypeError("another number of arguments")
+
+    monkeypatch.setattr(ours, "_most_started", 1024)
+    monkeypatch.setattr(ours, "_started", _Always((other, None, None)))
+    ours.probe()
+    x = torch.randn(100, device="cuda")
+    assert torch.equal(ours.set_number(x, x > 0, 0.5), torch.where(x > 0, 0.5, x))
+
+
+class _Always(dict[Any, Any]):
+    """Has one answer until it is cleared."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self.answer
+
+    def clear(self) -> None:
+        self.answer = None

@@ -19,7 +19,7 @@ def eager() -> bool:
 
 def looks_at_values(*tensors: Tensor) -> bool:
     """May Python decide by the values of these tensors? Not while a graph is traced, nor on tensors without values."""
-    if not eager() or not all(type(tensor) in _PLAIN and not tensor.is_meta for tensor in tensors):
+    if not eager() or not all(type(tensor) in PLAIN and not tensor.is_meta for tensor in tensors):
         return False
     return not any(tensor.is_cuda for tensor in tensors) or not torch.cuda.is_current_stream_capturing()
 
@@ -27,7 +27,7 @@ def looks_at_values(*tensors: Tensor) -> bool:
 def seen_only_by_autograd(tensor: Tensor) -> bool:
     """No compiler, transform, mode or tracer is watching: a kernel that is no ATen operation may do the work."""
     return (
-        type(tensor) in _PLAIN
+        type(tensor) in PLAIN
         and eager()
         and forward_ad._current_level < 0
         and torch._C._len_torch_dispatch_stack() == 0
@@ -43,4 +43,4 @@ def may_carry_gradient(tensor: Tensor) -> bool:
     return (tensor.requires_grad and torch.is_grad_enabled()) or transformed() or forward_ad._current_level >= 0
 
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = (Tensor, torch.nn.Parameter)

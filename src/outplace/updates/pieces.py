@@ -1,6 +1,6 @@
 """A large part of one dimension, replaced without being copied first: `clone` and then a write would move it twice.
 
-Of the first dimension: what is before it, the part, and the rest. Of others, by a kernel, where there is one.
+By a kernel where there is one, elsewhere of the first dimension only: what is before it, the part, and the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outplace.updates import kernels, mode
 
-FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
+FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 26}
 CPU_ELEMENTS, CUDA_ELEMENTS = FROM_BYTES["cpu"] // 16, FROM_BYTES["cuda"] // 16
 """A tensor of fewer elements is smaller, whatever its dtype; these are quicker to count than bytes."""
 FROM_SHARE = 1 / 16
@@ -76,7 +76,7 @@ class _Replaced(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
-    if x.shape[:dim].numel() != 1:
+    if kernels.sets_parts(x):
         return kernels.part_set(x, dim, start, stop, part)
     size = x.shape[dim]
     before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)

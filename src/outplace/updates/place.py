@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outplace.updates import kernels, masks, mode, places, short, values, views
+from outplace.updates import constants, kernels, masks, mode, places, short, values, views
 from outplace.updates.arithmetic import ADD, DIV, MAX, MIN, MUL, POW, SUB, Arithmetic
 from outplace.updates.index import Index, check_bounds, parse
 
@@ -61,7 +61,8 @@ class Place:
                 if index.shape == x.shape and x.numel() < _SMALL and index.is_cuda == x.is_cuda:  # the most common
                     if type(v) is float:
                         if x.is_floating_point():
-                            return torch.where(index, v, x)
+                            number = constants.number(v, x)
+                            return torch.where(index, v if number is None else number, x)
                     elif type(v) is Tensor and v.dtype is x.dtype and v.shape == x.shape and v.is_cuda == x.is_cuda:
                         return torch.where(index, v, x)
                 done = short.set_mask(x, index, v)

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
-from outplace.updates import kernels, mode, pieces, repeats, views
+from outplace.updates import constants, kernels, mode, pieces, repeats, views
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 FULL = slice(None)
+_INT64 = torch.int64
 FAILURES = (IndexError, RuntimeError, TypeError, ValueError)
 
 
@@ -98,28 +100,33 @@ def _number(x: Tensor, dim: int, item: Any, v: float) -> Tensor:
         del shape[dim]
     else:
         shape[dim] = len(range(*item.indices(shape[dim])))
-    return x.new_full(shape, v)
+    number = constants.number(v, x)
+    return x.new_full(shape, v) if number is None else number.expand(shape)
 
 
 def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
-    """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care."""
-    if index.dtype is not torch.int64 or index.dim() != 1 or index.device != x.device or x.dim() == 0:
-        return None
-    if mode.transformed():  # vmap's index_fill is wrong for negative indices
+    """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care.
+
+    What does not fit in its dtype, device or shape, ATen refuses here and below.
+    """
+    if index.dtype is not _INT64 or mode.transformed():  # vmap's index_fill is wrong for negative indices
         return None
     try:
         if type(v) in NUMBERS:
-            return torch.index_fill(x, 0, index, v) if x.is_floating_point() else None
-        if type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
+            if index.dim() != 1 or x.dim() == 0 or not x.is_floating_point():
+                return None
+            return torch.index_fill(x, 0, index, v)
+        if type(v) is not Tensor:
             return None
         unique = unique or not mode.may_carry_gradient(v)
-        if v.dim() == x.dim() and v.size(0) == index.size(0):
-            if not x.is_cpu:
-                done = kernels.rows_put(x, index, v, unique=unique)
-                if done is not None:
-                    return done
-            elif unique and mode.eager():
-                return torch.index_copy(x, 0, index, v)  # quicker; negative indices are an error, tried again elsewhere
+        if x.is_cpu:
+            # quicker; negative indices are an error, tried again elsewhere
+            if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0) and not is_compiling():
+                return torch.index_copy(x, 0, index, v)
+        else:
+            done = kernels.rows_put(x, index, v, unique=unique)
+            if done is not None:
+                return done
         return torch.index_put(x, (index,), v) if unique else None
     except FAILURES:
         return None
@@ -127,16 +134,19 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
     """One index tensor; a tensor of x's dtype with an entry for each index."""
-    if index.dtype is not torch.int64 or index.dim() != 1 or type(v) is not Tensor or v.dtype is not x.dtype:
-        return None
-    if v.dim() != x.dim() or v.size(0) != index.size(0) or v.device != x.device or not mode.eager():
+    if type(v) is not Tensor or index.dim() != 1 or v.dim() != x.dim() or not mode.eager():
         return None
     try:
+        if v.size(0) != index.size(0):
+            return None
         if x.is_cuda:  # where negative indices would kill the process
             done = kernels.rows_put(x, index, v, add=True)
             if done is not None:
                 return done
-            index = repeats.from_front(index, x.size(0))
+            if v.dim() == 1 and not torch.are_deterministic_algorithms_enabled():
+                return torch.put(x, index, v, accumulate=True)
+            order = constants.positions(x.size(0), index)
+            index = repeats.from_front(index, x.size(0)) if order is None else torch.take(order, index)
         return torch.index_add(x, 0, index, v)
     except FAILURES:
         return None

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from outplace.updates import mode, repeats
+from outplace.updates import constants, mode, repeats
 from outplace.updates.kernels import on_cpu
 from outplace.updates.kernels.function import Engine, PutRows, with_rows
 from outplace.updates.kernels.function import masked_set as by_engine
@@ -26,6 +26,8 @@ _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 _ROW_ELEMENTS = 16
 """Below this a row is too short for a kernel that takes rows one by one."""
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
+_FILL_ELEMENTS = 1 << 22
+"""From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
 
 
 def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -35,8 +37,11 @@ def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
         done = None if engine is None else by_engine(engine, x, mask, value)
         if done is not None:
             return done
-        if x.dtype in _SHORT_FLOATS and x.is_cuda and _is_moderate(value) and mask.shape == x.shape:
+        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
             return x.masked_fill(mask, value)
+    if type(value) is float:
+        number = constants.number(value, x)
+        value = value if number is None else number
     return torch.where(mask, value, x)
 
 
@@ -57,7 +62,11 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, uniq
     """
     if not is_large(x) or x.dtype not in _FLOATS or x.numel() < x.size(0) * _ROW_ELEMENTS:
         return None
-    if value.shape[1:] != x.shape[1:] or torch.version.hip or torch.are_deterministic_algorithms_enabled():
+    if index.dtype is not torch.int64 or index.shape != value.shape[:1] or index.device != x.device:
+        return None
+    if value.dtype is not x.dtype or value.shape[1:] != x.shape[1:] or value.device != x.device:
+        return None
+    if torch.version.hip or torch.are_deterministic_algorithms_enabled():
         return None
     if not (mode.seen_only_by_autograd(x) and mode.seen_only_by_autograd(value)):
         return None
@@ -70,7 +79,8 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, uniq
 
 def is_large(x: Tensor) -> bool:
     """Is this a CUDA tensor so large that the time on the device is what counts?"""
-    return bool(x.is_cuda and x.numel() * x.element_size() >= CUDA_BYTES)
+    elements = x.numel()
+    return bool(elements >= CUDA_BYTES // 8 and x.is_cuda and elements * x.element_size() >= CUDA_BYTES)
 
 
 def _engine(x: Tensor) -> Engine | None:
@@ -85,8 +95,7 @@ def _triton() -> Any:
     try:
         from outplace.updates.kernels import on_cuda
 
-        x = torch.zeros(1, device="cuda")
-        on_cuda.set_number(x, x == 0, 1.0)
+        on_cuda.probe()
     except Exception:
         return None
     return on_cuda
@@ -103,6 +112,6 @@ def _rows_kernel(dtype: torch.dtype, add: bool) -> PutRows | None:
     return cast(PutRows, _triton().put_rows)
 
 
-def _is_moderate(value: Any) -> bool:
-    """A number that `masked_fill` takes for every dtype, which for float16 ends at 65504."""
-    return isinstance(value, (int, float)) and abs(value) < 65504
+def _fills_quicker(x: Tensor, value: Any) -> bool:
+    """From some size on; and the number must be one that it takes for every dtype: float16 ends at 65504."""
+    return x.numel() >= _FILL_ELEMENTS and isinstance(value, (int, float)) and abs(value) < 65504

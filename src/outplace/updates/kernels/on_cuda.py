@@ -25,13 +25,15 @@ LARGE = 2**31 - 2**16
 def set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
     """The number where the mask is True, x elsewhere."""
     out = torch.empty_like(x)
+    elements = x.numel()
     if mask.is_contiguous() and x.is_contiguous():
-        _launch(_set_flat, out, x, mask, float(value), x.numel(), WIDE=x.numel() >= LARGE)
+        _launch(_set_flat, _blocks(elements), (out, x, mask), (float(value),), (elements, elements >= LARGE, BLOCK))
     else:
         dims = collapsed(out, [x, mask])
         if len(dims) > MAX_DIMS:
             return torch.where(mask, value, x)
-        _launch(_set_strided, out, x, mask, float(value), x.numel(), *_walk(dims), DIMS=len(dims), WIDE=_wide(x, dims))
+        rest = (elements, *_walk(dims), len(dims), _wide(x, dims), BLOCK)
+        _launch(_set_strided, _blocks(elements), (out, x, mask), (float(value),), rest)
     return out
 
 
@@ -43,30 +45,30 @@ def set_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient outside the mask and inside it, with zeros elsewhere, from one reading."""
     outside, inside = torch.empty_like(grad), torch.empty_like(grad)
+    elements = grad.numel()
     if mask.is_contiguous() and grad.is_contiguous():
-        _launch(_split_flat, outside, inside, grad, mask, grad.numel(), WIDE=grad.numel() >= LARGE)
+        rest: tuple[int, ...] = (elements, elements >= LARGE, BLOCK)
+        _launch(_split_flat, _blocks(elements), (outside, inside, grad, mask), (), rest)
     else:
         dims = collapsed(outside, [grad, mask])
         if len(dims) > MAX_DIMS:
             return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
-        walk, wide = _walk(dims), _wide(grad, dims)
-        _launch(_split_strided, outside, inside, grad, mask, grad.numel(), *walk, DIMS=len(dims), WIDE=wide)
+        rest = (elements, *_walk(dims), len(dims), _wide(grad, dims), BLOCK)
+        _launch(_split_strided, _blocks(elements), (outside, inside, grad, mask), (), rest)
     return outside, inside
 
 
 def set_part(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
     """A copy of x, which is contiguous, with the part from start to stop of a dimension replaced by the value."""
     out = torch.empty_like(x)
-    inner = x.shape[dim + 1 :].numel()
+    elements, inner = x.numel(), x.shape[dim + 1 :].numel()
     first, last = start * inner, stop * inner
     number = not isinstance(value, Tensor)
     # What is not needed is left out where it is wide; elsewhere it lies in the same sectors of memory anyway.
     wide = (last - first) * x.element_size() >= 128
     of_value, number_value = (x, float(value)) if number else (value.contiguous(), 0.0)
-    _launch(
-        _set_part, out, x, of_value, number_value, x.numel(), x.shape[dim] * inner, first, last,
-        NUMBER=number, SKIP=wide, WIDE=x.numel() >= LARGE,
-    )  # fmt: skip
+    rest = (elements, x.shape[dim] * inner, first, last, number, wide, elements >= LARGE, BLOCK)
+    _launch(_set_part, _blocks(elements), (out, x, of_value), (number_value,), rest)
     return out
 
 
@@ -75,25 +77,72 @@ def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool, last: Tensor 
 
     All are contiguous.
     """
-    width = out[0].numel()
-    block = min(triton.next_power_of_2(width), BLOCK)
+    entries, size = index.numel(), len(out)
+    width = out.numel() // size
+    block = min(1 << (width - 1).bit_length(), BLOCK)
     rows = BLOCK // block
-    _launch(
-        _put_rows, out, index, value, index if last is None else last, index.numel(), len(out), width,
-        grid=(triton.cdiv(index.numel(), rows), triton.cdiv(width, block)),
-        ADD=add, SOME=last is not None, ROWS=rows, BLOCK=block,
-    )  # fmt: skip
+    grid = -(-entries // rows), -(-width // block)
+    rest = (entries, size, width, add, last is not None, rows, block)
+    _launch(_put_rows, grid, (out, index, value, index if last is None else last), (), rest)
 
 
-def _launch(kernel: Any, out: Tensor, *arguments: Any, grid: Any = None, **constants: Any) -> None:
-    if grid is None:
-        grid = (triton.cdiv(out.numel(), BLOCK),)
-        constants["BLOCK"] = BLOCK
-    if out.is_cuda and out.device.index != torch.cuda.current_device():
-        with torch.cuda.device(out.device):
-            kernel[grid](out, *arguments, **constants, num_warps=WARPS)
+# -- starting a kernel ----------------------------------------------------------------------------------------------
+
+
+def _blocks(elements: int) -> tuple[int, int]:
+    return -(-elements // BLOCK), 1
+
+
+def _launch(
+    kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], number: tuple[float, ...], rest: tuple[int, ...]
+) -> None:
+    """Starts the kernel; its arguments are the tensors, the number if it takes one, and the rest (sizes and constants).
+
+    Triton compiles anew for other dtypes, alignments, sizes and constants, and looks all of that up at every launch,
+    which takes longer than the launch. What it has once started for the same of these is started again directly.
+    """
+    device = tensors[0].get_device()
+    if device != torch._C._cuda_getDevice():
+        with torch.cuda.device(device):
+            return _launch(kernel, grid, tensors, number, rest)
+    addresses = 0
+    for tensor in tensors:
+        addresses |= tensor.data_ptr()
+    key = kernel, device, tensors[0].dtype, addresses & 15, rest
+    start = _started.get(key)
+    if start is None:
+        compiled = kernel[grid](*tensors, *number, *rest, num_warps=WARPS)
+        _remember(key, compiled)
     else:
-        kernel[grid](out, *arguments, **constants, num_warps=WARPS)
+        run, function, metadata = start
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        run(*grid, 1, stream, function, metadata, None, None, None, *tensors, *number, *rest)
+    return None
+
+
+_started: dict[Any, tuple[Any, Any, Any]] = {}
+"""What has been started, by what it was compiled for: the launcher, and what it is to be given first."""
+_most_started = 1024
+
+
+def _remember(key: Any, compiled: Any) -> None:
+    if len(_started) >= _most_started:
+        _started.clear()
+    if _most_started:
+        _started[key] = compiled.run, compiled.function, compiled.packed_metadata
+
+
+def probe() -> None:
+    """Runs a kernel as Triton would start it and directly; raises where neither works, and remembers what does."""
+    global _most_started
+    x = torch.zeros(1, device="cuda")
+    try:
+        for _ in range(2):
+            set_number(x, x == 0, 1.0)
+    except (AttributeError, TypeError):  # a Triton that starts its kernels in another way
+        _most_started = 0
+        _started.clear()
+        set_number(x, x == 0, 1.0)
 
 
 def _walk(dims: list[Dim]) -> list[int]:

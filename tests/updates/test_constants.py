@@ -1,0 +1,131 @@
+"""Numbers that are kept as tensors: nobody can tell them from the plain number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from outplace import at
+from outplace.updates import constants
+
+CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
+MASK = torch.tensor([True, False, True, False])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "_numbers", {})
+    monkeypatch.setattr(constants, "_ranges", {})
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("v", [0.0, -0.0, 0.1, 1e30, float("inf"), float("nan"), -1e4])
+def test_the_bits_are_those_of_the_number(v: float, dtype: torch.dtype, device: str) -> None:
+    x, mask = torch.randn(4, dtype=dtype, device=device, requires_grad=True), MASK.to(device)
+    for _ in range(2):  # when it is made, and when it is there
+        same_or_same_error(lambda: at(x)[mask].set(v), lambda: torch.where(mask, v, x))
+        same_or_same_error(lambda: at(x)[1:3].set(v), lambda: written(x.detach().clone(), v))
+
+
+def same_or_same_error(ours: Callable[[], torch.Tensor], theirs: Callable[[], torch.Tensor]) -> None:
+    try:
+        expected = theirs()
+    except RuntimeError as error:  # float16 on CUDA does not take what is too large
+        with pytest.raises(RuntimeError, match=str(error)):
+            ours()
+        return
+    found = ours()
+    assert torch.equal(found.nan_to_num(7), expected.nan_to_num(7))
+    assert torch.equal(found.signbit(), expected.signbit())
+
+
+def written(x: torch.Tensor, v: float) -> torch.Tensor:
+    x[1:3] = v
+    return x
+
+
+def test_the_signs_of_zeros_are_not_mixed_up() -> None:
+    x = torch.ones(4)
+    for v in (0.0, -0.0, 0.0):
+        assert at(x)[MASK].set(v).signbit().tolist() == torch.where(MASK, v, x).signbit().tolist()
+
+
+def test_a_write_to_the_result_changes_no_number() -> None:
+    x = torch.ones(4, requires_grad=True)
+    for _ in range(2):
+        for result in (at(x)[MASK].set(0.5), at(x)[:].set(0.5), at(x)[1:3].set(0.5)):
+            with torch.no_grad():
+                result.fill_(9.0)
+    assert at(x)[MASK].set(0.5).tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+def test_what_inference_has_made_is_good_for_training() -> None:
+    with torch.inference_mode():
+        at(torch.ones(4))[MASK].set(0.5)
+        at(torch.ones(4))[1:3].set(0.5)
+    x = torch.ones(4, requires_grad=True)
+    (at(x)[MASK].set(0.5) * at(x)[1:3].set(0.5)).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.5, 0.5, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_tensors_without_values_get_none_with(first: bool) -> None:
+    """A number that is kept from a plain update must not get among fake tensors, nor a fake one be kept."""
+    if not first:
+        at(torch.ones(4))[MASK].set(0.5)
+    with FakeTensorMode() as fake:
+        x, mask = fake.from_tensor(torch.ones(4)), fake.from_tensor(MASK)
+        assert at(x)[mask].set(0.5).shape == (4,)
+    assert at(torch.ones(4, device="meta"))[MASK.to("meta")].set(0.5).is_meta
+    assert at(torch.ones(4))[MASK].set(0.5).tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+def test_transforms_take_them() -> None:
+    at(torch.ones(4))[MASK].set(0.5)
+    batched = torch.func.vmap(lambda x: at(x)[MASK].set(0.5))(torch.ones(3, 4))
+    assert batched.tolist() == [[0.5, 1.0, 0.5, 1.0]] * 3
+    assert torch.func.grad(lambda x: at(x)[MASK].set(0.5).sum())(torch.ones(4)).tolist() == [0.0, 1.0, 0.0, 1.0]
+    _, tangent = torch.func.jvp(lambda x: at(x)[MASK].set(0.5), (torch.ones(4),), (torch.ones(4),))
+    assert tangent.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "_MOST_NUMBERS", 3)
+    for number in range(10):
+        assert at(torch.ones(4))[MASK].set(float(number)).tolist() == [number, 1.0, number, 1.0]
+    assert len(constants._numbers) == 3
+
+
+@pytest.mark.parametrize("device", [CUDA])
+def test_a_graph_reads_them_whenever_it_is_played(device: str) -> None:
+    x, mask = torch.ones(4, device=device), MASK.to(device)
+    index, v = torch.tensor([0, -1], device=device), torch.ones(2, 3, device=device)
+    rows = torch.ones(4, 3, device=device)
+    at(x)[mask].set(0.25), at(rows)[index].add(v)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept, new = at(x)[mask].set(0.25), at(x)[mask].set(0.75)
+        added = at(rows)[index].add(v)
+    x.fill_(3.0)
+    graph.replay()
+    assert kept.tolist() == [0.25, 3.0, 0.25, 3.0] and new.tolist() == [0.75, 3.0, 0.75, 3.0]
+    assert added[:, 0].tolist() == [2.0, 1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (10_000,), (10_000, 3)])
+def test_additions_count_negative_indices_from_the_end(shape: tuple[int, ...], device: str) -> None:
+    x = torch.randn(shape, device=device, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([0, -1, 3, -1, 2], device=device)
+    v = torch.randn(5, *shape[1:], device=device, dtype=torch.float64, requires_grad=True)
+    result, expected = at(x)[index].add(v), torch.index_put(x, (index,), v, accumulate=True)
+    torch.testing.assert_close(result, expected)
+    weights = torch.randn_like(result)
+    for ours, theirs in zip(
+        torch.autograd.grad(result, (x, v), weights), torch.autograd.grad(expected, (x, v), weights), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
