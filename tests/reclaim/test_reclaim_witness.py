@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from outplace.reclaim import witness
 from outplace.reclaim.witness import of_tensors
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))]
 ODD = {
     "a kernel of 1 x 1, channels last": torch.arange(12.0).reshape(3, 4, 1, 1).to(memory_format=torch.channels_last),
     "images, channels last": torch.arange(96.0).reshape(2, 3, 4, 4).to(memory_format=torch.channels_last),
@@ -21,12 +23,38 @@ ODD = {
 }
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ODD)
-def test_the_digest_is_that_of_the_numbers(name):
-    tensor = ODD[name]
+def test_the_digest_is_that_of_the_numbers(name, device):
+    tensor = ODD[name].to(device)
     dense = tensor.to_dense() if tensor.is_sparse else tensor
-    same = torch.empty(dense.shape, dtype=dense.dtype).copy_(dense)
+    same = torch.empty(dense.shape, dtype=dense.dtype, device=device).copy_(dense)
     assert of_tensors([tensor]) == of_tensors([same])
     if same.numel():
         same.view(-1)[-1] += 1
         assert of_tensors([tensor]) != of_tensors([same])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.bool, torch.complex128])
+def test_one_bit_makes_another_digest(dtype: torch.dtype, device: str) -> None:
+    x = torch.randn(witness._STRETCH + 5).to(dtype).to(device)
+    before = of_tensors([x])
+    assert of_tensors([x.clone()]) == before
+    for place in (0, 7, witness._STRETCH - 1, witness._STRETCH, len(x) - 1):
+        for bit in (0,) if dtype is torch.bool else (0, 7):
+            other = x.clone()
+            other[place : place + 1].view(torch.uint8)[-1] ^= 1 << bit
+            assert of_tensors([other]) != before
+
+
+@pytest.mark.parametrize("numbers", [torch.int16, torch.int32, torch.int64, torch.uint8])
+def test_sums_see_what_is_changed_and_what_is_swapped(numbers: torch.dtype) -> None:
+    x = torch.randint(0, 200, (witness._STRETCH + 100,), dtype=numbers)
+    before = witness._sums(x)
+    for place in range(0, len(x), 4999):
+        changed, swapped = x.clone(), x.clone()
+        changed[place] += 1
+        assert not torch.equal(witness._sums(changed), before)
+        swapped[place], swapped[place - 50] = x[place - 50], x[place]
+        assert torch.equal(witness._sums(swapped), before) == bool(x[place] == x[place - 50])

@@ -2,8 +2,8 @@
 
 It is started by the environment that `outplace reclaim` gives to the runs it makes. `FOLDER` is where the account and
 the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts that are compiled in
-place of the program's own; `LEDGER` asks for the account (without it nothing watches the operations, and CUDA's
-allocator alone tells the peak).
+place of the program's own; `LEDGER` asks for the account and the testimony (without it nothing watches, and there are
+only the clock and the peak of CUDA's allocator).
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class _Probe:
         self._folder, self._steps, self._wanted, self._exact = folder, steps, ledger, exact
         self._ledger: Any = None
         self._testimony = Testimony()
+        self._backwards = 0
         self._optimizers: Counter[int] = Counter()
         self._seconds: list[float] = []
         self._pid = os.getpid()
@@ -87,46 +88,46 @@ class _Probe:
             self._ledger.__enter__()
 
     def _watched(self, function: Any) -> Any:
-        import torch
-
         signature = inspect.signature(function)
 
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
-            roots = given.get("tensors", given.get("outputs"))
-            roots = [roots] if isinstance(roots, torch.Tensor) else list(roots or ())
-            leaves = proof.leaves(roots)
-            with self._unseen():
-                self._testimony.losses.append(of_tensors(roots))
-            begun = None
-            if self._ledger is not None:
-                with self._unseen():
-                    frame = sys._getframe(1)
-                    begun = self._ledger.backward_begins(frame, roots, bool(given.get("retain_graph")))
-            del given, roots
-            result = function(*args, **kwargs)
-            if self._ledger is not None:
-                self._ledger.backward_ends(begun)
-            with self._unseen():
-                returned = [one for one in result or () if isinstance(one, torch.Tensor)]
-                self._testimony.gradients.append(of_leaves(leaves) + of_tensors(returned))
-            del leaves
-            if len(self._testimony.gradients) >= _BACKWARDS_A_STEP * self._steps and not self._optimizers:
+            if self._ledger is None:
+                result = function(*args, **kwargs)
+            else:
+                given = signature.bind(*args, **kwargs).arguments
+                result = self._witnessed(function, given, sys._getframe(1), args, kwargs)
+            self._backwards += 1
+            if self._backwards >= _BACKWARDS_A_STEP * self._steps and not self._optimizers:
                 self._stop()
             return result
 
         return watched
+
+    def _witnessed(self, function: Any, given: dict[str, Any], frame: Any, args: Any, kwargs: Any) -> Any:
+        """The backward, with the losses it starts from and the gradients it ends with."""
+        import torch
+
+        roots = given.get("tensors", given.get("outputs"))
+        roots = [roots] if isinstance(roots, torch.Tensor) else list(roots or ())
+        leaves = proof.leaves(roots)
+        with self._unseen():
+            self._testimony.losses.append(of_tensors(roots))
+            begun = self._ledger.backward_begins(frame, roots, bool(given.get("retain_graph")))
+        given.clear()  # what the program lets go of meanwhile must not live on here
+        del roots
+        result = function(*args, **kwargs)
+        self._ledger.backward_ends(begun)
+        with self._unseen():
+            returned = [one for one in result or () if isinstance(one, torch.Tensor)]
+            self._testimony.gradients.append(of_leaves(leaves) + of_tensors(returned))
+        return result
 
     @contextlib.contextmanager
     def _unseen(self) -> Any:
         """What is done meanwhile is none of the program's doing."""
         import torch
 
-        if self._ledger is None:
-            with torch.no_grad():
-                yield
-            return
         with self._ledger.paused(), torch.no_grad():
             yield
 
@@ -134,11 +135,10 @@ class _Probe:
         if self._over:
             return
         self._seconds.append(_clock())
-        with self._unseen():
-            self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
-            if self._ledger is not None:
-                self._testimony.buffers.append(of_tensors(self._ledger.buffers()))
         if self._ledger is not None:
+            with self._unseen():
+                self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
+                self._testimony.buffers.append(of_tensors(self._ledger.buffers()))
             self._ledger.stepped()
         self._optimizers[id(optimizer)] += 1
         if self._optimizers[id(optimizer)] >= self._steps:
