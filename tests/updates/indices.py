@@ -100,6 +100,6 @@ def low_thresholds(monkeypatch: Any) -> None:
     monkeypatch.setattr(kernels, "CPU_ELEMENTS", 0)
     monkeypatch.setattr(place, "_SMALL", 0)
     monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0})
-    monkeypatch.setattr(pieces, "CPU_ELEMENTS", 0)
+    monkeypatch.setattr(pieces, "LEAST_ELEMENTS", 0)
     monkeypatch.setattr(on_cpu, "BLOCK", 4)
     monkeypatch.setattr(on_cpu, "GRAIN", 1)

@@ -215,7 +215,7 @@ def test_pieces_are_slices(
 ) -> None:
     low_thresholds(monkeypatch)
     monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0, "cuda": 0})
-    monkeypatch.setattr(pieces, "CUDA_ELEMENTS", 0)
+    monkeypatch.setattr(pieces, "LEAST_ELEMENTS", 0)
     monkeypatch.setattr(pieces, "FROM_SHARE", 0)
     shape = [3, size, 5]
     shape.insert(dim, 4)

@@ -13,8 +13,8 @@ from torch import Tensor
 from outplace.updates import kernels, mode
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 26}
-CPU_ELEMENTS, CUDA_ELEMENTS = FROM_BYTES["cpu"] // 16, FROM_BYTES["cuda"] // 16
-"""A tensor of fewer elements is smaller, whatever its dtype; these are quicker to count than bytes."""
+LEAST_ELEMENTS = min(FROM_BYTES.values()) // 16
+"""A tensor of fewer elements is smaller, whatever its dtype; they are quicker to count than bytes."""
 FROM_SHARE = 1 / 16
 """The smallest tensor, and the smallest part of it, for which this is quicker than a copy and a write."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outplace.updates import constants, kernels, masks, mode, places, short, values, views
+from outplace.updates import kernels, masks, mode, places, short, values, views
 from outplace.updates.arithmetic import ADD, DIV, MAX, MIN, MUL, POW, SUB, Arithmetic
 from outplace.updates.index import Index, check_bounds, parse
 
@@ -58,14 +58,9 @@ class Place:
             if index.dtype is not _BOOL:
                 done = short.set_places(x, index, v, unique_indices)
             else:
-                if index.shape == x.shape and x.numel() < _SMALL and index.is_cuda == x.is_cuda:  # the most common
-                    if type(v) is float:
-                        if x.is_floating_point():
-                            number = constants.number(v, x)
-                            return torch.where(index, v if number is None else number, x)
-                    elif type(v) is Tensor and v.dtype is x.dtype and v.shape == x.shape and v.is_cuda == x.is_cuda:
-                        return torch.where(index, v, x)
-                done = short.set_mask(x, index, v)
+                done = short.set_small(x, index, v) if x.numel() < _SMALL else None
+                if done is None:
+                    done = short.set_mask(x, index, v)
         elif kind is slice or kind is int:
             done = short.set_item(x, 0, index, v)
         elif kind is tuple:

@@ -21,6 +21,23 @@ _INT64 = torch.int64
 FAILURES = (IndexError, RuntimeError, TypeError, ValueError)
 
 
+def set_small(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
+    """The most common: a mask of x's shape, and a number or a tensor of this shape."""
+    shape = x.shape
+    if mask.shape != shape or not shape:
+        return None
+    try:
+        if type(v) is float:
+            if x.is_floating_point():
+                number = constants.number(v, x)
+                return torch.where(mask, v if number is None else number, x)
+        elif type(v) is Tensor and v.dtype is x.dtype and v.shape == shape:
+            return torch.where(mask, v, x)
+    except RuntimeError:  # they are on different devices
+        pass
+    return None
+
+
 def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
     """A mask over leading dimensions, or one that broadcasts; a number, or a tensor of x's shape."""
     shape, own = x.shape, mask.shape
@@ -49,7 +66,7 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
     elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
         return None
     try:
-        if x.numel() >= (pieces.CUDA_ELEMENTS if x.is_cuda else pieces.CPU_ELEMENTS):
+        if x.numel() >= pieces.LEAST_ELEMENTS:
             done = pieces.replaced(x, dim, item, v)
             if done is not None:
                 return done

@@ -33,9 +33,12 @@ def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
     found = None
     for dim, item in enumerate(view):
         kind = type(item)
-        if kind is slice and item == FULL:
-            continue
-        if found is not None or (kind is not slice and kind is not int and kind is not SymInt):
+        if kind is slice:
+            if item.start is None and item.stop is None and item.step is None:
+                continue
+        elif kind is not int and kind is not SymInt:
+            return None
+        if found is not None:
             return None
         found = dim, item
     return found
