@@ -198,6 +198,18 @@ def _make_get_backward(original: Any) -> Any:
     return get_backward
 
 
+def _make_apply(original: Any) -> Any:
+    """In torch before 2.13 the engine calls the node, which looks for the backward by itself."""
+
+    @functools.wraps(original)
+    def apply(self: Any, *gradients: Any) -> Any:
+        if _counting or writes.is_traced():
+            return original(self, *gradients)
+        return _backward(original, self, *gradients)
+
+    return apply
+
+
 def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
     given = _Gradients(gradients, _alone().function)
     before = silent.count_hidden()
@@ -216,3 +228,5 @@ def install() -> None:
     node: Any = torch.autograd.function.BackwardCFunction
     if hasattr(node, "_get_user_fn"):
         writes.replace(node, "_get_user_fn", _make_get_backward(node._get_user_fn))
+    else:
+        writes.replace(node, "apply", _make_apply(node.apply))
