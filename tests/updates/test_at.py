@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outplace import at
+from outplace.updates.index import extent
 
 from .indices import entry_by_entry, indices, low_thresholds, reference, tensors, values
 
@@ -35,6 +36,15 @@ def taken_by_torch(x: torch.Tensor, index: Any) -> torch.Tensor:
             at(x)[index].set(1)
         assume(False)
         raise
+
+
+PLACES = st.none() | st.integers(-9, 9)
+
+
+@given(st.builds(slice, PLACES, PLACES, st.none() | st.integers(1, 4)), st.integers(0, 7))
+def test_a_slice_reaches_as_far_as_a_list_has_elements(item: slice, size: int) -> None:
+    start, stop, step = extent(item, size)
+    assert list(range(size))[item] == list(range(size))[start:stop:step] == list(range(start, stop, step))
 
 
 @given(st.data(), tensors(DTYPES))

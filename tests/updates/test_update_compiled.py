@@ -44,6 +44,11 @@ def test_one_graph_with_the_same_gradients(case: str) -> None:
     both(lambda x, v: getattr(at(x)[index], name)(v), x, torch.rand_like(x[index]) + 0.5, backend="aot_eager")
 
 
+@pytest.mark.parametrize("index", [slice(1, 3), slice(-3, None, 2), (slice(None), slice(3, 1)), 2, (..., -1)], ids=str)
+def test_numbers_in_a_part(index: Any) -> None:
+    both(lambda x: at(x)[index].set(0.5), torch.rand(4, 5), backend="aot_eager")
+
+
 def test_values_in_the_order_of_a_mask_need_no_look_at_it() -> None:
     x, mask = torch.rand(4, 5), T([True, False, True, False])
     both(lambda x, mask, v: at(x)[mask].set(v), x, mask, torch.rand(2, 5), backend="aot_eager")

@@ -166,6 +166,19 @@ def _check_mask(mask: Tensor, axis: int, x: Tensor, alone: bool) -> None:
             )
 
 
+def extent(item: slice, size: int) -> tuple[int, int, int]:
+    """`item.indices(size)`, which not every Dynamo knows; a slice that ends before it starts, ends where it starts."""
+    step = 1 if item.step is None else item.step
+    if step <= 0:
+        raise ValueError(f"the step of a slice is {step}; tensors have only steps above zero")
+    start = _within(0 if item.start is None else item.start, size)
+    return start, max(start, _within(size if item.stop is None else item.stop, size)), step
+
+
+def _within(place: int, size: int) -> int:
+    return max(place + size, 0) if place < 0 else min(place, size)
+
+
 def check_bounds(places: Sequence[Tensor | None], shape: Sequence[int], axis_of: Sequence[int]) -> None:
     """Raises for the first index out of range; looks at the values, so only for a failure that is to be explained."""
     for dim, place in enumerate(places):

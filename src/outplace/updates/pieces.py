@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from outplace.updates import kernels, mode
+from outplace.updates.index import extent
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 26}
 LEAST_ELEMENTS = min(FROM_BYTES.values()) // 16
@@ -25,7 +26,7 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
         return None
     size = x.shape[dim]
     if type(item) is slice:
-        start, stop, step = item.indices(size)
+        start, stop, step = extent(item, size)
     elif type(item) is int and -size <= item < size:
         start, stop, step = item % size, item % size + 1, 1
     else:

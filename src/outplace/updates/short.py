@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
+from outplace.updates.index import extent
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
@@ -116,7 +117,8 @@ def _number(x: Tensor, dim: int, item: Any, v: float) -> Tensor:
     if type(item) is int:
         del shape[dim]
     else:
-        shape[dim] = len(range(*item.indices(shape[dim])))
+        start, stop, step = extent(item, shape[dim])
+        shape[dim] = (stop - start + step - 1) // step
     number = constants.number(v, x)
     return x.new_full(shape, v) if number is None else number.expand(shape)
 

@@ -8,6 +8,7 @@ import torch
 from torch import SymInt, Tensor
 
 from outplace.updates import mode, pieces
+from outplace.updates.index import extent
 
 FULL = slice(None)
 
@@ -49,8 +50,7 @@ def scattered(x: Tensor, dim: int, item: Any, part: Tensor) -> Tensor:
     if not x.is_contiguous() and mode.eager():
         x = x.contiguous()  # ATen would keep the gaps between the elements, too
     if isinstance(item, slice):
-        start, stop, step = item.indices(x.shape[dim])
-        return torch.slice_scatter(x, part, dim, start, max(start, stop), step)
+        return torch.slice_scatter(x, part, dim, *extent(item, x.shape[dim]))
     return torch.select_scatter(x, part, dim, item)
 
 
