@@ -114,9 +114,11 @@ def with_rows(
     """
     if not (x.is_contiguous() and value.is_contiguous() and index.is_contiguous()):
         return None
-    if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
-        return cast(Tensor, _WithRows.apply(x, index, value, put, add, last))
-    return _with_rows(x, index, value, put, add, last)
+    if not torch.is_grad_enabled() or not (x.requires_grad or value.requires_grad):
+        return _with_rows(x, index, value, put, add, last)
+    if add:
+        return cast(Tensor, _AddRows.apply(x, value, index, put))
+    return cast(Tensor, _SetRows.apply(x, value, index, put, last))
 
 
 def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool, last: Tensor | None) -> Tensor:
@@ -125,28 +127,33 @@ def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool,
     return copy
 
 
-class _WithRows(torch.autograd.Function):  # type: ignore[misc]
+class _AddRows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool, last: Tensor | None
-    ) -> Tensor:
-        ctx.add = add
+    def forward(ctx: Any, x: Tensor, value: Tensor, index: Tensor, put: PutRows) -> Tensor:
+        ctx.save_for_backward(index)
+        return _with_rows(x, index, value, put, True, None)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        return grad, grad[ctx.saved_tensors[0]] if ctx.needs_input_grad[1] else None, None, None
+
+
+class _SetRows(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor, index: Tensor, put: PutRows, last: Tensor | None) -> Tensor:
         ctx.save_for_backward(index, last)
-        return _with_rows(x, index, value, put, add, last)
+        return _with_rows(x, index, value, put, False, last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         index, last = ctx.saved_tensors
         (grad,) = grads
-        of_x, _, of_value, *_ = ctx.needs_input_grad
-        to_x = to_value = None
-        if of_x:
-            to_x = grad if ctx.add else torch.index_fill(grad, 0, index, 0.0)
-        if of_value:
-            to_value = grad[index]
-            if last is not None:
-                to_value = torch.where(last.reshape(-1, *(1,) * (grad.dim() - 1)), to_value, 0.0)
-        return to_x, None, to_value, None, None, None
+        of_x, of_value, *_ = ctx.needs_input_grad
+        to_value = grad[index] if of_value else None
+        if to_value is not None and last is not None:
+            to_value = torch.where(last.reshape(-1, *(1,) * (grad.dim() - 1)), to_value, 0.0)
+        return torch.index_fill(grad, 0, index, 0.0) if of_x else None, to_value, None, None, None
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
