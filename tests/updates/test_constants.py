@@ -18,6 +18,7 @@ MASK = torch.tensor([True, False, True, False])
 @pytest.fixture(autouse=True)
 def _nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "_numbers", {})
+    monkeypatch.setattr(constants, "_parts", {})
     monkeypatch.setattr(constants, "_ranges", {})
 
 
@@ -76,10 +77,11 @@ def test_what_inference_has_made_is_good_for_training() -> None:
 def test_tensors_without_values_get_none_with(first: bool) -> None:
     """A number that is kept from a plain update must not get among fake tensors, nor a fake one be kept."""
     if not first:
-        at(torch.ones(4))[MASK].set(0.5)
+        at(torch.ones(4, requires_grad=True))[MASK].set(0.5)
+        at(torch.ones(4, requires_grad=True))[1:3].set(0.5)
     with FakeTensorMode() as fake:
-        x, mask = fake.from_tensor(torch.ones(4)), fake.from_tensor(MASK)
-        assert at(x)[mask].set(0.5).shape == (4,)
+        x, mask = fake.from_tensor(torch.ones(4, requires_grad=True)), fake.from_tensor(MASK)
+        assert at(x)[mask].set(0.5).shape == at(x)[1:3].set(0.5).shape == (4,)
     assert at(torch.ones(4, device="meta"))[MASK.to("meta")].set(0.5).is_meta
     assert at(torch.ones(4))[MASK].set(0.5).tolist() == [0.5, 1.0, 0.5, 1.0]
 
@@ -91,6 +93,24 @@ def test_transforms_take_them() -> None:
     assert torch.func.grad(lambda x: at(x)[MASK].set(0.5).sum())(torch.ones(4)).tolist() == [0.0, 1.0, 0.0, 1.0]
     _, tangent = torch.func.jvp(lambda x: at(x)[MASK].set(0.5), (torch.ones(4),), (torch.ones(4),))
     assert tangent.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_parts_inside_transforms_and_outside(kept: bool) -> None:
+    x = torch.ones(4, requires_grad=True)
+    for _ in range(2):
+        if kept:
+            assert at(x)[1:3].set(0.5).tolist() == [1.0, 0.5, 0.5, 1.0]
+        assert torch.func.grad(lambda x: at(x)[1:3].set(0.5).sum())(torch.ones(4)).tolist() == [1.0, 0.0, 0.0, 1.0]
+        assert torch.func.vmap(lambda x: at(x)[1:3].set(0.5))(x.expand(2, 4)).tolist() == [[1.0, 0.5, 0.5, 1.0]] * 2
+        kept = True
+
+
+def test_a_part_that_ends_at_a_tensor_follows_it() -> None:
+    x, end = torch.ones(4, requires_grad=True), torch.tensor(1)
+    assert at(x)[:end].set(0.5).tolist() == [0.5, 1.0, 1.0, 1.0]
+    end += 2
+    assert at(x)[:end].set(0.5).tolist() == [0.5, 0.5, 0.5, 1.0]
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

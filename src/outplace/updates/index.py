@@ -175,6 +175,17 @@ def extent(item: slice, size: int) -> tuple[int, int, int]:
     return start, max(start, _within(size if item.stop is None else item.stop, size)), step
 
 
+def shape_of_part(shape: Sequence[int], dim: int, item: int | slice) -> list[int]:
+    """That of `x[..., item]`, for an int or slice of one dimension."""
+    part = list(shape)
+    if isinstance(item, slice):
+        start, stop, step = extent(item, part[dim])
+        part[dim] = (stop - start + step - 1) // step
+    else:
+        del part[dim]
+    return part
+
+
 def _within(place: int, size: int) -> int:
     return max(place + size, 0) if place < 0 else min(place, size)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+_transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # which is asked for at every turn
 
 
 def transformed() -> bool:
     """Inside vmap, grad, jvp and their kin: a write to a clone may be refused there, and values cannot be looked at."""
-    return bool(torch._C._are_functorch_transforms_active())
+    return _transforms_active()
 
 
 def eager() -> bool:
     """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at."""
-    return not torch.compiler.is_compiling() and not transformed()
+    return not is_compiling() and not _transforms_active()
 
 
 def looks_at_values(*tensors: Tensor) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
-from outplace.updates.index import extent
+from outplace.updates.index import shape_of_part
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
@@ -76,7 +76,8 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
         if type(v) is not Tensor:
             if not (x.requires_grad and torch.is_grad_enabled()):
                 return _assigned(x, (FULL,) * dim + (item,), v)
-            v = _number(x, dim, item, v)
+            part = constants.part(v, x, dim, item)  # autograd is quicker with it than with a write to a copy
+            v = x.new_full(shape_of_part(x.shape, dim, item), v) if part is None else part
         if type(item) is int:
             return torch.select_scatter(x, v, dim, item)
         step = item.step
@@ -109,18 +110,6 @@ def _assigned(x: Tensor, index: Any, v: Any) -> Tensor:
     copy = x.clone()
     copy[index] = v
     return copy
-
-
-def _number(x: Tensor, dim: int, item: Any, v: float) -> Tensor:
-    """The number as a tensor of the part's shape: autograd is quicker with it than with a write to a copy."""
-    shape = list(x.shape)
-    if type(item) is int:
-        del shape[dim]
-    else:
-        start, stop, step = extent(item, shape[dim])
-        shape[dim] = (stop - start + step - 1) // step
-    number = constants.number(v, x)
-    return x.new_full(shape, v) if number is None else number.expand(shape)
 
 
 def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
@@ -159,9 +148,10 @@ def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
         if v.size(0) != index.size(0):
             return None
         if x.is_cuda:  # where negative indices would kill the process
-            done = kernels.rows_put(x, index, v, add=True)
-            if done is not None:
-                return done
+            if x.numel() >= kernels.LEAST_ELEMENTS:
+                done = kernels.rows_put(x, index, v, add=True)
+                if done is not None:
+                    return done
             if v.dim() == 1 and not torch.are_deterministic_algorithms_enabled():
                 return torch.put(x, index, v, accumulate=True)
             order = constants.positions(x.size(0), index)

@@ -21,6 +21,8 @@ from outplace.updates.kernels.function import masked_set as by_engine
 CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 26
 """From here on the time on the device is longer than what Python needs to start a kernel of ours."""
+LEAST_ELEMENTS = CUDA_BYTES // 16
+"""A tensor of fewer elements is smaller, whatever its dtype."""
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 """What Triton's kernels are for."""
 _ROW_ELEMENTS = 16
@@ -80,7 +82,7 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, uniq
 def is_large(x: Tensor) -> bool:
     """Is this a CUDA tensor so large that the time on the device is what counts?"""
     elements = x.numel()
-    return bool(elements >= CUDA_BYTES // 8 and x.is_cuda and elements * x.element_size() >= CUDA_BYTES)
+    return bool(elements >= LEAST_ELEMENTS and x.is_cuda and elements * x.element_size() >= CUDA_BYTES)
 
 
 def _engine(x: Tensor) -> Engine | None:
