@@ -142,20 +142,22 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
     """One index tensor; a tensor of x's dtype with an entry for each index."""
-    if type(v) is not Tensor or index.dim() != 1 or v.dim() != x.dim() or not mode.eager():
+    if type(v) is not Tensor or index.dtype is not _INT64 or not mode.eager():
+        return None
+    dims = x.dim()
+    if v.dim() != dims or dims == 0:
         return None
     try:
-        if v.size(0) != index.size(0):
-            return None
         if x.is_cuda:  # where negative indices would kill the process
             if x.numel() >= kernels.LEAST_ELEMENTS:
                 done = kernels.rows_put(x, index, v, add=True)
                 if done is not None:
                     return done
-            if v.dim() == 1 and not torch.are_deterministic_algorithms_enabled():
+            if dims == 1 and index.shape == v.shape and not torch.are_deterministic_algorithms_enabled():
                 return torch.put(x, index, v, accumulate=True)
-            order = constants.positions(x.size(0), index)
-            index = repeats.from_front(index, x.size(0)) if order is None else torch.take(order, index)
+            size = x.size(0)
+            order = constants.positions(size, index)
+            index = repeats.from_front(index, size) if order is None else torch.take(order, index)
         return torch.index_add(x, 0, index, v)
     except FAILURES:
         return None
