@@ -41,6 +41,7 @@ def test_help(tmp_path, words):
 def test_help_of_run(tmp_path):
     ending = outplace(tmp_path, "run", "--help")
     assert ending.code == 0
+    assert ending.stdout.decode().startswith("Usage: outplace run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]...\n")
     assert "outplace run train.py" in ending.stdout.decode()
     assert "--json FILE" in ending.stdout.decode()
 
@@ -54,7 +55,12 @@ def test_help_of_run(tmp_path):
         (["run", "-m"], "argument expected for the -m option"),
         (["run", "-c"], "argument expected for the -c option"),
         (["run", "--json"], "requires an argument"),
+        (["run", "--fix", "--fix-timeout", "0", "prog.py"], "not in the range x>0"),
+        (["run", "--unsafe-fixes", "prog.py"], "are for --fix or --diff"),
+        (["run", "book.ipynb", "--lr", "1"], "book.ipynb is a notebook: put %load_ext outplace into its first cell"),
+        (["reclaim", "--fix", "book.ipynb"], "book.ipynb is a notebook"),
         (["train.py", "--lr", "1"], "Did you mean: outplace run train.py"),
+        (["book.ipynb"], "Did you mean: outplace check book.ipynb"),
         (["runn"], "No such command 'runn'"),
         (["--no-such"], "No such option"),
         (["run", "nothing.py"], "can't open file"),
@@ -69,6 +75,17 @@ def test_what_cannot_be_done_is_said_in_a_line(tmp_path, words, said):
     assert "Traceback" not in ending.stderr
     assert ending.stdout == b""
     assert ending.code == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a file that is always full")
+@pytest.mark.parametrize("words", [["rules"], ["check", "--output-format", "json"]])
+def test_a_full_disk_is_no_finding(tmp_path, words):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [OUTPLACE, *words], cwd=tmp_path, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "outplace: no space left on device")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -42,8 +42,9 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and args[0].endswith(".py"):
-            ctx.fail(f"No such command {args[0]!r}. Did you mean: outplace run {args[0]}")
+        for suffix, command in ((".py", "run"), (".ipynb", "check")):
+            if args and args[0].endswith(suffix):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean: outplace {command} {args[0]}")
         return super().resolve_command(ctx, args)
 
 
@@ -56,7 +57,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     try:
-        result = cli.main(args=arguments, prog_name="outplace", standalone_mode=False)
+        result = _command(arguments)
         # `run` hands its program back, to be started when click is out of the way: click has ideas of its own about
         # exceptions, signals and closed pipes, and the program must meet none of them.
         return int(result()) if isinstance(result, Callable) else int(result or 0)  # type: ignore[arg-type]
@@ -67,6 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return 130
-    except OutplaceError as error:
-        print(f"outplace: {error}", file=sys.stderr)
-        return error.exit_code
+
+
+def _command(arguments: list[str] | None) -> Any:
+    try:
+        return cli.main(args=arguments, prog_name="outplace", standalone_mode=False)
+    except OSError as error:  # a disk is full, most often
+        where = f"{error.filename}: " if error.filename else ""
+        raise OutplaceError(f"{where}{(error.strerror or str(error)).lower()}") from error

@@ -8,6 +8,8 @@ import click
 
 from outplace.cli.errors import OutplaceError
 
+USAGE = "[OPTIONS] (SCRIPT | -m MODULE) [ARGS]..."
+
 
 class ProgramCommand(click.Command):
     """Leaves the program's words in `ctx.obj`."""
@@ -19,7 +21,13 @@ class ProgramCommand(click.Command):
             for name in option.opts
         }  # fmt: skip
         own, ctx.obj = _split(args, valued)
-        return super().parse_args(ctx, own)
+        rest = super().parse_args(ctx, own)
+        if ctx.obj and ctx.obj[0].endswith(".ipynb"):
+            raise OutplaceError(
+                f"{ctx.obj[0]} is a notebook: put %load_ext outplace into its first cell, "
+                f"or have its source read by outplace check {ctx.obj[0]}"
+            )
+        return rest
 
 
 def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from outplace.cli.errors import OutplaceError
-from outplace.cli.program import ProgramCommand, check_writable
+from outplace.cli.program import USAGE, ProgramCommand, check_writable
 
 
-@click.command(cls=ProgramCommand, options_metavar="[OPTIONS]", short_help="Find in-place forms that save memory.")
+@click.command(cls=ProgramCommand, options_metavar=USAGE, short_help="Find in-place forms that save memory.")
 @click.option("--fix", is_flag=True, help="Write the changes that were proved.")
 @click.option("--diff", is_flag=True, help="Show the changes that were proved as a diff, and write nothing.")
 @click.option("--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Optimizer steps to look at.")
@@ -23,7 +23,14 @@ from outplace.cli.program import ProgramCommand, check_writable
 @click.option("--recompute", is_flag=True, help="Also compute blocks twice instead of keeping their insides.")
 @click.option("--json", "json_path", metavar="FILE", help="Write what was found to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write what was found to FILE as a page with pictures.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="For each run.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each run.",
+)
 @click.pass_context
 def reclaim(
     ctx: click.Context,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outplace.cli.errors import OutplaceError
-from outplace.cli.program import ProgramCommand, check_writable
+from outplace.cli.program import USAGE, ProgramCommand, check_writable
 from outplace.repair.place import STYLES, Style
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
 
 
-@click.command(cls=ProgramCommand, options_metavar="[OPTIONS]", short_help="Run a program and name the lines.")
+@click.command(cls=ProgramCommand, options_metavar=USAGE, short_help="Run a program and name the lines.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
 @click.option("--guard", is_flag=True, help="Look at what every saved tensor holds: finds writes that leave no trace.")
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
 @click.option("--fix", is_flag=True, help="Repair the files from what the run shows, and prove it by running again.")
 @click.option("--diff", is_flag=True, help="As --fix, but only print what would change, and write nothing.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix: also rewrites that need a person's look.")
-@click.option("--style", type=click.Choice(STYLES), default="auto", help="With --fix: how to write x[i] = v.")
 @click.option(
-    "--fix-timeout", type=float, default=600.0, metavar="SECONDS", help="With --fix: the time for each proof."
+    "--style", type=click.Choice(STYLES), default="auto", show_default=True, help="With --fix: how to write x[i] = v."
+)
+@click.option(
+    "--fix-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --fix: the time for each proof.",
 )
 @click.pass_context
 def run(
@@ -57,6 +64,8 @@ def run(
     program = ctx.obj
     if not program:
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
+    if (unsafe_fixes or style != "auto") and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes and --style are for --fix or --diff.", ctx)
     for path in (json_path, html_path):
         if path is not None:
             check_writable(path)
