@@ -11,7 +11,7 @@ import pytest
 from outplace.checking.outcome import Failure, Result
 from outplace.knowledge.kinds import KINDS
 from outplace.model import Finding, Fix, Site
-from outplace.report.findings import render, statistics
+from outplace.report.findings import render, statistics, summary
 
 MODEL = """\
 import torch
@@ -137,6 +137,11 @@ def test_concise():
         "bad.py:3: SyntaxError: invalid syntax",
         "Found 2 errors and 1 warning in 2 files. 1 file could not be checked.",
     ]
+
+
+def test_the_cells_of_a_notebook_are_one_file():
+    cells = [replace(saved(), file=os.path.abspath(f"n.ipynb:cell {cell}")) for cell in (2, 4)]
+    assert summary.text(result(*(assigned(site=cell) for cell in cells))) == "Found 2 errors in 1 file."
 
 
 def test_json_has_the_fields_of_the_contract_and_no_failures():

@@ -45,15 +45,51 @@ class Notebook:
         return self.lines[min(max(line, 1), len(self.lines)) - 1] if self.lines else (1, 1)
 
     def in_cell(self, finding: Finding, path: str) -> Finding:
-        """The finding with its places given by cell."""
-        saved = finding.saved_by
-        return replace(finding, site=self._site(finding.site, path), saved_by=saved and self._site(saved, path))
+        """The finding with its places, and the lines of its fix, given by cell."""
+        saved, fix = finding.saved_by, finding.fix
+        if fix and fix.diff:
+            fix = replace(fix, diff=self._diff(fix.diff, path))
+        return replace(
+            finding, site=self._site(finding.site, path), saved_by=saved and self._site(saved, path), fix=fix
+        )
 
     def _site(self, site: Site, path: str) -> Site:
         if site.file != path:
             return site
         cell, line = self.locate(site.line)
         return replace(site, file=cell_name(path, cell), line=line, end_line=line + site.end_line - site.line)
+
+    def _diff(self, diff: str, path: str) -> str:
+        """A diff of the source as one of each cell that it changes."""
+        _, *hunks = re.split(r"^@@ -(\d+).*\n", diff, flags=re.MULTILINE)
+        cells: dict[int, list[str]] = {}
+        grown: dict[int, int] = {}
+        for start, body in zip(hunks[::2], hunks[1::2], strict=True):
+            for cell, first, lines in self._pieces(int(start), body.splitlines()):
+                added, taken = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+                if added or taken:
+                    new = first + grown.get(cell, 0)
+                    head = f"@@ -{first},{len(lines) - added} +{new},{len(lines) - taken} @@"
+                    cells.setdefault(cell, []).extend([head, *lines])
+                    grown[cell] = grown.get(cell, 0) + added - taken
+        names = {cell: cell_name(path, cell) for cell in cells}
+        made = [line for cell, name in names.items() for line in (f"--- a/{name}", f"+++ b/{name}", *cells[cell])]
+        return "".join(f"{line}\n" for line in made)
+
+    def _pieces(self, line: int, hunk: list[str]) -> list[tuple[int, int, list[str]]]:
+        """The lines of a hunk by cell, with where they begin in it; `line` is the hunk's own in the source."""
+        pieces: list[tuple[int, int, list[str]]] = []
+        replaces = False
+        for text in hunk:
+            added = text.startswith("+")
+            if not (added and replaces):  # new lines stay with those they replace, others go before the next line
+                cell, first = self.locate(line)
+            if not pieces or pieces[-1][0] != cell:
+                pieces.append((cell, first, []))
+            pieces[-1][2].append(text)
+            replaces = text.startswith("-") or (added and replaces)
+            line += not added
+        return pieces
 
 
 def read(data: bytes) -> Notebook:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Result
 
 
@@ -10,7 +11,7 @@ def text(result: Result) -> str:
     errors = sum(finding.severity == "error" for finding in result.findings)
     warnings = len(result.findings) - errors
     parts = [_count(errors, "error")] * (errors > 0) + [_count(warnings, "warning")] * (warnings > 0)
-    files = len({finding.site.file for finding in result.findings})
+    files = len({split_cell(finding.site.file)[0] for finding in result.findings})
     found = f"Found {' and '.join(parts)} in {_count(files, 'file')}." if parts else ""
     failed = f"{_count(len(result.failures), 'file')} could not be checked." if result.failures else ""
     return " ".join(filter(None, (found, failed))) or "All checks passed!"

@@ -11,4 +11,6 @@ def message(hit: Hit) -> str:
     assert hit.write is not None and hit.node is not None and hit.save is not None
     name = hit.write.target or "the tensor"
     keeps = describe_saved(hit.node.operation, hit.save.saved_as)
-    return f"`{hit.write.operation}` overwrites {name}, which backward needs: {keeps}"
+    how = hit.write.operation
+    wrote = how if " " in how else f"`{how}`"  # `+=` is code, item assignment is words
+    return f"{wrote} overwrites {name}, which backward needs: {keeps}"
