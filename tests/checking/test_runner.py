@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outplace.checking import one, runner
-from outplace.checking.cache import Cache
+from outplace.checking.cache import Cache, own_files
 from outplace.model import Finding, Fix, Site
 from outplace.source import analysis
 from outplace.source.analysis import Checked
 from outplace.source.project import Project
+
+LOADED = """
+import sys
+from outplace.cli.main import main
+assert main(["check", "--quiet", "--output-file", "findings", "a.py"]) == 1
+for name, module in sys.modules.items():
+    if name.startswith("outplace."):
+        print(module.__file__)
+"""
 
 
 def site(path, line, text="x += 1"):
@@ -197,6 +208,29 @@ class TestCache:
         monkeypatch.setattr("outplace.checking.cache.__version__", "99")
         self.check(file)
         assert len(calls) == 3
+
+    def test_other_code_of_ours(self, calls, monkeypatch, tmp_path):
+        code = tmp_path / "code.py"
+        code.write_text("1")
+        monkeypatch.setattr("outplace.checking.cache.own_files", lambda: [str(code)])
+        file = write("a.py")
+        self.check(file)
+        os.utime(code, (1, 1))  # installed anew
+        self.check(file)
+        assert len(calls) == 1
+        code.write_text("2")
+        self.check(file)
+        assert len(calls) == 2
+
+    def test_all_code_that_makes_a_result_counts(self, tmp_path):
+        bug = "x = torch.ones(2, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
+        (tmp_path / "a.py").write_text(f"import torch\n{bug}")
+        done = subprocess.run([sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, check=True)
+        package = os.path.dirname(os.path.dirname(one.__file__))
+        rest = (f"{package}/cli/", f"{package}/report/")
+        loaded = {path for path in done.stdout.splitlines() if not path.startswith(rest)}
+        assert loaded - set(own_files()) == {f"{package}/writing.py"}
+        assert f"{package}/repair/from_source.py" in loaded
 
     @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"3", b"\xff\x00", b'{"era": 1}', b"[" * 100_000])
     def test_damage_is_passed_over(self, calls, damage):

@@ -101,19 +101,18 @@ class Cache:
 def _era(roots: Sequence[str]) -> str:
     """Everything but the files that a result depends on: outplace as installed, Python's grammar, the settings."""
     parts = [__version__, ".".join(map(str, sys.version_info[:2])), *roots]
-    package = Path(__file__).parent.parent
-    for folder in (package, package / "checking", package / "knowledge", package / "source", package / "source/rules"):
-        for entry in sorted(_files(folder), key=lambda entry: entry.name):
-            about = entry.stat()
-            parts.append(f"{entry.name} {about.st_size} {about.st_mtime_ns}")
+    # By content: dates would be new with every installation, and CI installs afresh each time.
+    parts += [digest(Path(path).read_bytes()) for path in own_files()]
     return digest("\0".join(parts).encode("utf-8", "surrogateescape"))
 
 
-def _files(folder: Path) -> list[os.DirEntry[str]]:
-    if not folder.is_dir():
-        return []
-    with os.scandir(folder) as entries:
-        return [entry for entry in entries if entry.name.endswith((".py", ".json"))]
+def own_files() -> list[str]:
+    """The files of outplace that make a result what it is."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folders = [os.path.join(package, name) for name in ("checking", "knowledge", "repair", "source")]
+    walks = [walk for folder in folders for walk in os.walk(folder)]
+    inner = [os.path.join(folder, name) for folder, _, names in walks for name in names]
+    return sorted(path for path in [os.path.join(package, "model.py"), *inner] if path.endswith((".py", ".json")))
 
 
 def _plain(finding: Finding) -> list[Any]:
