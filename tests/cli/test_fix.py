@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
+
+from outplace.cli.main import main
+from outplace.repair import files
 
 BUG = """import torch
 
@@ -104,13 +108,27 @@ def test_a_file_that_is_no_python(file, tmp_path):
     assert "train.py" in done.stderr
 
 
-def test_a_file_that_cannot_be_written(file, tmp_path):
-    if hasattr(__import__("os"), "geteuid") and __import__("os").geteuid() == 0:
-        pytest.skip("root may write everything")
-    file.chmod(0o444)
-    done = fix(cwd=tmp_path)
-    assert done.returncode == 2
+def test_a_file_that_cannot_be_written(file, tmp_path, monkeypatch, capsys):
+    def refuse(path, data):
+        raise files.Unwritable("cannot be written: it is read-only")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "write", refuse)  # root may write everything
+    assert main(["fix"]) == 2
     assert file.read_text() == BUG
+    said = capsys.readouterr()
+    assert said.err == "outplace: train.py: cannot be written: it is read-only; nothing was changed\n"
+    assert said.out == "0 fixed, 1 remaining.\n"
+
+
+def test_notebooks_are_left_alone_and_said_to_be(tmp_path):
+    cell = {"cell_type": "code", "source": BUG}
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))
+    before = (tmp_path / "train.ipynb").read_bytes()
+    done = fix("train.ipynb", cwd=tmp_path)
+    assert done.stderr == "outplace: 1 notebook is left as it is; outplace check shows what to change\n"
+    assert (tmp_path / "train.ipynb").read_bytes() == before
+    assert fix("--quiet", cwd=tmp_path).stderr == ""
 
 
 CALLED = """import torch

@@ -12,6 +12,7 @@ import click
 
 from outplace.checking import config as configs
 from outplace.checking.config import Config
+from outplace.checking.notebook import SUFFIX
 from outplace.checking.settings import Overrides, Settings, resolve
 from outplace.cli.errors import OutplaceError
 from outplace.model import Finding
@@ -119,27 +120,35 @@ class _Fix:
         found = discovery.discover(self.paths, self.settings.excluded)
         for note in found.notes:
             click.echo(f"outplace: {note}", err=True)
-        self.editable = {path for path in found.files if path.endswith(".py") and not self._passed_over(path)}
-        for path in (path for path in found.files if path in self.editable):
+        taken = [path for path in found.files if not self._passed_over(path)]
+        self.editable = {path for path in taken if path.endswith(".py")}
+        self._leave_notebooks(sum(path.endswith(SUFFIX) for path in taken))
+        for path in (path for path in taken if path in self.editable):
             try:
                 document = files.read(path)
                 if WORD in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
             except files.Unwritable as error:
-                self.failures.append(f"{path}: {error}")
+                self.failures.append(f"{_shown(path)}: {error}")
         for path, (old, new) in sorted(self.shown.items()):
             _print_diff(path, old, new)
         self.changed += len(self.shown)
 
-    def _deliver(self, path: str, text: str) -> None:
+    def _leave_notebooks(self, count: int) -> None:
+        if count and not self.options.quiet:
+            few = "1 notebook is left as it is" if count == 1 else f"{count} notebooks are left as they are"
+            click.echo(f"outplace: {few}; outplace check shows what to change", err=True)
+
+    def _deliver(self, texts: Mapping[str, str]) -> None:
+        from outplace.cli.repairing import write_all
         from outplace.repair import files
 
-        document = files.read(path)
+        documents = {path: files.read(path) for path in texts}
         if self.options.diff:
-            self.shown[path] = document.text, text
+            self.shown.update({path: (documents[path].text, text) for path, text in texts.items()})
         else:
-            files.write(path, document.encode(text))
-            self.changed += 1
+            write_all({path: documents[path].encode(text) for path, text in texts.items()}, documents)
+            self.changed += len(texts)
 
     def _passed_over(self, path: str) -> bool:
         return self.options.force_exclude and self._excluded(path)
@@ -153,12 +162,15 @@ class _Fix:
         from outplace.repair.files import Document, Unwritable
 
         path = os.path.abspath(self.options.stdin_filename) if self.options.stdin_filename else STDIN_NAME
+        self._leave_notebooks(int(path.endswith(SUFFIX)))
         data = sys.stdin.buffer.read()
         try:
             document = Document(data)
         except Unwritable as error:
             raise OutplaceError(f"stdin: {error}") from error
-        text = self._repaired(path, document.text).text
+        result = self._repaired(path, document.text)
+        self._tell(result)
+        text = result.text
         self.changed += text != document.text
         if self.options.diff:
             _print_diff(self.options.stdin_filename or "stdin", document.text, text)
@@ -168,10 +180,24 @@ class _Fix:
 
     def _repair(self, path: str, text: str) -> None:
         """Fixes a file, and with it the other files that have a part in its bugs, as far as they were given, too."""
+        from outplace.repair.from_source import Repaired
+
         result = self._repaired(path, text)
-        for one, new in {path: result.text, **result.elsewhere}.items():
-            if one != path or new != text:
-                self._deliver(one, new)
+        texts = {path: result.text, **result.elsewhere}
+        try:
+            self._deliver({one: new for one, new in texts.items() if one != path or new != text})
+        except OutplaceError as error:
+            self.failures.append(str(error))
+            result = Repaired(text, (), (*result.left, *(finding for finding, _ in result.done)))
+        self._tell(result)
+
+    def _tell(self, result: Repaired) -> None:
+        self.fixed += len(result.done)
+        self.left |= {(found.site.file, found.site.line, found.code) for found in result.left}
+        if not self.options.quiet and not self.options.diff:
+            for finding, candidate in result.done:
+                place = f"{_shown(finding.site.file)}:{finding.site.line}"
+                click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.repair.from_source import Repaired, repair
@@ -196,17 +222,10 @@ class _Fix:
         wanted = lambda finding: bool(self.settings.keep([finding]))  # noqa: E731
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
-            result = repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
+            return repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
         except _Broken as error:
-            self.failures.append(f"{path}: {error}")
+            self.failures.append(f"{_shown(path)}: {error}")
             return Repaired(text, (), ())
-        self.fixed += len(result.done)
-        self.left |= {(found.site.file, found.site.line, found.code) for found in result.left}
-        if not self.options.quiet and not self.options.diff:
-            for finding, candidate in result.done:
-                place = f"{_shown(finding.site.file)}:{finding.site.line}"
-                click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
-        return result
 
 
 class _Broken(Exception):

@@ -91,7 +91,7 @@ def write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None
     except files.Unwritable as error:
         for path in written:
             files.write(path, before[path].data)
-        raise OutplaceError(f"{path}: {error}; nothing was changed") from error
+        raise OutplaceError(f"{shown(path)}: {error}; nothing was changed") from error
 
 
 def show_diff(diff: str, console: Console) -> None:
