@@ -121,6 +121,21 @@ def test_a_file_that_cannot_be_written(file, tmp_path, monkeypatch, capsys):
     assert said.out == "0 fixed, 1 remaining.\n"
 
 
+def test_a_fault_of_ours_is_one_line(file, tmp_path, monkeypatch, capsys):
+    def fault(*_):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("outplace.source.analysis.check_file", fault)
+    assert main(["fix"]) == 2
+    assert file.read_text() == BUG
+    said = capsys.readouterr().err
+    assert said.startswith("outplace: train.py: internal error of outplace, please report it: ZeroDivisionError: oops")
+        "outplace: train.py: internal error of outplace, please report it: ZeroDivisionError: oops at "
+    )
+    assert said.count("\n") == 1
+
+
 def test_notebooks_are_left_alone_and_said_to_be(tmp_path):
     cell = {"cell_type": "code", "source": BUG}
     (tmp_path / "train.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))

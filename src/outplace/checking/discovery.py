@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from outplace.checking.config import upwards
+from outplace.checking.outcome import Failure
 from outplace.checking.patterns import Patterns
 from outplace.cli.errors import OutplaceError
 
@@ -59,9 +60,10 @@ class Excluded:
 
 @dataclass
 class Found:
-    """The files to check, absolute and in order, and what could not be looked into."""
+    """The files to check, absolute and in order, and the folders that could not be looked into."""
 
     files: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -71,9 +73,9 @@ def discover(arguments: Sequence[str], excluded: Excluded) -> Found:
     for argument in arguments:
         for path in _expand(argument):
             if os.path.isdir(path):
-                before = len(found.files)
-                found.files.extend(_Walk(os.path.abspath(path), excluded, found.notes).files())
-                if len(found.files) == before:
+                before = len(found.files) + len(found.failures)
+                found.files.extend(_Walk(os.path.abspath(path), excluded, found.failures).files())
+                if len(found.files) + len(found.failures) == before:
                     found.notes.append(f"no Python files found in {path}")
             else:
                 found.files.append(os.path.abspath(path))
@@ -99,7 +101,11 @@ def _expand(argument: str) -> list[str]:
         return [argument]
     if not glob.has_magic(argument):
         raise OutplaceError(f"{argument}: no such file or folder")
-    matches = [path for path in glob.glob(argument, recursive=True) if os.path.isdir(path) or path.endswith(SUFFIXES)]
+    matches = [
+        path
+        for path in _once(glob.glob(argument, recursive=True))
+        if os.path.isdir(path) or (path.endswith(SUFFIXES) and os.path.isfile(path))
+    ]
     if not matches:
         raise OutplaceError(f"{argument}: no Python file matches this pattern")
     # With ** a folder is matched and so is all that is in it; the folders that hold others are enough.
@@ -107,15 +113,24 @@ def _expand(argument: str) -> list[str]:
     return [path for path in matches if not any(path != folder[:-1] and path.startswith(folder) for folder in folders)]
 
 
+def _once(paths: list[str]) -> list[str]:
+    """The shortest way to each place: ** also goes through links to folders, round and round where they lead back."""
+    places: dict[tuple[str, str], str] = {}
+    for path in sorted(paths, key=len):
+        folder, name = os.path.split(path.rstrip(os.sep))
+        places.setdefault((os.path.realpath(folder), name), path)
+    return list(places.values())
+
+
 class _Walk:
     """One folder of the command line, gone through in order."""
 
-    def __init__(self, top: str, excluded: Excluded, notes: list[str]) -> None:
+    def __init__(self, top: str, excluded: Excluded, failures: list[Failure]) -> None:
         self._top = top
         self._names = excluded.names
         self._patterns = [patterns.without(top) for patterns in excluded.patterns]
         self._gitignore = excluded.gitignore
-        self._notes = notes
+        self._failures = failures
 
     def files(self) -> Iterator[str]:
         above = [patterns.without(self._top) for patterns in _above(self._top)] if self._gitignore else []
@@ -141,7 +156,7 @@ class _Walk:
             with os.scandir(folder) as entries:
                 return list(entries)
         except OSError as error:
-            self._notes.append(f"cannot look into {folder}: {(error.strerror or str(error)).lower()}")
+            self._failures.append(Failure(folder, f"cannot be looked into: {(error.strerror or str(error)).lower()}"))
             return []
 
     def _skipped(self, entry: os.DirEntry[str], is_folder: bool, ignored: Sequence[Patterns]) -> bool:

@@ -42,7 +42,7 @@ def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> 
     except reading.Unreadable as error:
         return Outcome(path, failure=Failure(path, str(error), error.line))
     except Exception as error:
-        return Outcome(path, failure=_internal(path, error))
+        return Outcome(path, failure=internal(path, error))
     outcome = check_text(path, source, project, fixes)
     return _by_cell(outcome, book) if book else outcome
 
@@ -52,7 +52,7 @@ def check_text(path: str, source: str, project: Project, fixes: bool = True) -> 
     try:
         return _analyse(path, source, project, fixes)
     except Exception as error:
-        return Outcome(path, failure=_internal(path, error))
+        return Outcome(path, failure=internal(path, error))
 
 
 def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
@@ -98,7 +98,7 @@ def _failure(path: str, error: str) -> Failure:
     return Failure(path, error[: line.start()], int(line[1])) if line else Failure(path, error)
 
 
-def _internal(path: str, error: BaseException) -> Failure:
+def internal(path: str, error: BaseException) -> Failure:
     """A fault of ours: one line for the report, with the place in our code."""
     trace, spot = error.__traceback__, ""
     while trace is not None:

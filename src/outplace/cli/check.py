@@ -165,7 +165,8 @@ class _Check:
         roots, folder = self.settings.roots, self.settings.cache_dir
         cache = Cache(folder, roots) if folder else None
         with progress.bar(self.options.quiet) as tell:
-            return runner.check(found.files, roots, cache, self.options.jobs, tell)
+            outcomes = runner.check(found.files, roots, cache, self.options.jobs, tell)
+        return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in found.failures)]
 
     def _baseline(self) -> Baseline | None:
         if self.settings.baseline is None or self.options.write_baseline:

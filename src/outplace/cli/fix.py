@@ -120,6 +120,7 @@ class _Fix:
         found = discovery.discover(self.paths, self.settings.excluded)
         for note in found.notes:
             click.echo(f"outplace: {note}", err=True)
+        self.failures += [f"{_shown(failure.file)}: {failure.message}" for failure in found.failures]
         taken = [path for path in found.files if not self._passed_over(path)]
         self.editable = {path for path in taken if path.endswith(".py")}
         self._leave_notebooks(sum(path.endswith(SUFFIX) for path in taken))
@@ -200,6 +201,7 @@ class _Fix:
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
 
     def _repaired(self, path: str, text: str) -> Repaired:
+        from outplace.checking.one import internal
         from outplace.repair.from_source import Repaired, repair
         from outplace.repair.neighbourhood import surroundings
         from outplace.source.analysis import Checked, check_file
@@ -225,7 +227,9 @@ class _Fix:
             return repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
         except _Broken as error:
             self.failures.append(f"{_shown(path)}: {error}")
-            return Repaired(text, (), ())
+        except Exception as error:
+            self.failures.append(f"{_shown(path)}: {internal(path, error).message}")
+        return Repaired(text, (), ())
 
 
 class _Broken(Exception):
