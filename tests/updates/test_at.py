@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from outplace import at
 from outplace.updates.index import extent
+from outplace.updates.short import last_rows
 
 from .indices import entry_by_entry, indices, low_thresholds, reference, tensors, values
 
+CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.complex64)
 OPERATIONS = {
     "add": torch.add,
@@ -111,6 +113,31 @@ def test_of_repeated_values_the_last_one_counts_where_a_gradient_flows() -> None
     result.backward(torch.tensor([10.0, 20.0, 30.0]))
     assert result.tolist() == [4, 0, 5] and v.grad is not None
     assert v.grad.tolist() == [0, 0, 0, 10, 30]
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 2, 3)], ids=str)
+@pytest.mark.parametrize("index", [[0, 0, 0], [4, -1, 4, 2], [1, 3], [-5, 0, -5, 0, 3, 3], []], ids=str)
+def test_the_last_of_rows_counts_without_a_look_at_the_index(
+    index: list[int], shape: tuple[int, ...], device: str
+) -> None:
+    """The way for CUDA is the same as that for the CPU, which looks: values, gradients, and their gradients."""
+    places = torch.tensor(index, dtype=torch.long, device=device)
+    x, v, weights = (
+        torch.randn(size, *shape[1:], dtype=torch.float64, device=device, requires_grad=True)
+        for size in (shape[0], len(index), shape[0])
+    )
+    results = []
+    for result in (last_rows(x, places, v), at(x)[places].set(v)):
+        assert result is not None
+        first = torch.autograd.grad(result, (x, v), weights, create_graph=True)
+        second = torch.autograd.grad(sum((g**2).sum() for g in first), weights)
+        results.append((result, *first, *second))
+    assert all(map(torch.equal, *results))
+    written = x.detach().clone()
+    for entry, place in enumerate(index):
+        written[place] = v.detach()[entry]
+    assert torch.equal(results[0][0], written)
 
 
 def test_signs_of_zeros_and_nans_survive_repeated_indices() -> None:

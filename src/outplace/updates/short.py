@@ -133,11 +133,37 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
                 return torch.index_copy(x, 0, index, v)
         else:
             done = kernels.rows_put(x, index, v, unique=unique)
+            if done is None and not unique:
+                done = last_rows(x, index, v)
             if done is not None:
                 return done
         return torch.index_put(x, (index,), v) if unique else None
     except FAILURES:
         return None
+
+
+def last_rows(x: Tensor, index: Tensor, v: Tensor) -> Tensor | None:
+    """`x[index] = v`, by rows; of several for a place the last counts and has the gradient. Waits for nothing.
+
+    The others are overwritten with it beforehand, without a gradient, so that the order of the writes does not matter.
+    """
+    if index.dim() != 1 or v.dim() != x.dim() or v.size(0) != index.size(0) or not mode.seen_only_by_autograd(v):
+        return None
+    index, order = _from_front(index, x.size(0)), _range(index.size(0), index)
+    latest = index.new_zeros(x.size(0)).scatter_reduce_(0, index, order, "amax")
+    last = torch.take(latest, index)
+    counts = (last == order).reshape(-1, *(1,) * (v.dim() - 1))
+    return torch.index_copy(x, 0, index, torch.where(counts, v, v.detach().index_select(0, last)))
+
+
+def _from_front(index: Tensor, size: int) -> Tensor:
+    order = constants.positions(size, index)
+    return repeats.from_front(index, size) if order is None else torch.take(order, index)
+
+
+def _range(size: int, like: Tensor) -> Tensor:
+    order = constants.positions(size, like)
+    return torch.arange(size, device=like.device) if order is None else order
 
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
@@ -155,9 +181,7 @@ def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
                     return done
             if dims == 1 and index.shape == v.shape and not torch.are_deterministic_algorithms_enabled():
                 return torch.put(x, index, v, accumulate=True)
-            size = x.size(0)
-            order = constants.positions(size, index)
-            index = repeats.from_front(index, size) if order is None else torch.take(order, index)
+            index = _from_front(index, x.size(0))
         return torch.index_add(x, 0, index, v)
     except FAILURES:
         return None
