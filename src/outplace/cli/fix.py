@@ -100,7 +100,7 @@ class _Fix:
             self._files()
         for failure in self.failures:
             click.echo(f"outplace: {failure}", err=True)
-        if not self.options.quiet:
+        if not self.options.quiet and (self.fixed or self.left or not self.failures):
             click.echo(self._summary(), err=STDIN in self.paths or self.options.diff)
         if self.failures:
             return 2
