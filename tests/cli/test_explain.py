@@ -104,7 +104,7 @@ def test_another_error_is_not_explained():
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("OUT20", "did you mean OUT20"),
+        ("OUT20", "it stands for OUT201, OUT202, "),
         ("savd", "did you mean saved?"),
         ("Leaf-veiw", "did you mean leaf-view or leaf?"),
         ("zzz", "see outplace rules for all of them"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
+from outplace.checking import rules
 from outplace.cli.errors import OutplaceError
 from outplace.knowledge import errors, kinds, nodes
 from outplace.report.console import for_stream
@@ -61,10 +61,8 @@ def _subject(words: tuple[str, ...]) -> str:
 
 
 def _unknown(word: str) -> str:
-    names = [name for kind in kinds.KINDS for name in (kind.code, kind.name)]
-    looks = word.upper() if word.upper().startswith("OUT") else word.lower()
-    near = difflib.get_close_matches(looks, names, n=2)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see outplace rules for all of them"
+    several = sorted(rules.matching(word))
+    hint = f"it stands for {', '.join(several)}" if several else rules.hint(word)
     return f"no rule is called {word!r}; {hint}"
 
 
