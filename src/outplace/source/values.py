@@ -56,7 +56,7 @@ class Tensor(Value):
     __slots__ = (
         "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
         "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats", "replaced",
-        "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view",
+        "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view", "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,8 @@ class Tensor(Value):
         """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
         self.view: str | None = None
         """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
+        self.view_sure = True
+        """Is it surely such a view, whosever memory it lies in? (One of several views of a copy is one of several.)"""
         self.region: tuple[int | slice | str | None, ...] | None = ()
         """Which part of its family's first tensor it is (see `regions`); None where that is not known."""
         self.parameter = False
@@ -380,6 +382,15 @@ class Scaler(Value):
     """A GradScaler."""
 
     __slots__ = ()
+
+
+class Distribution(Value):
+    """A distribution of torch, by the tensors that say where it lies and those that say the rest."""
+
+    __slots__ = ("spread", "unknown", "where")
+
+    def __init__(self, where: list[Tensor], spread: list[Tensor], unknown: bool) -> None:
+        self.where, self.spread, self.unknown = where, spread, unknown
 
 
 class GradMode(Value):

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.custom import class_method, context_method
+from outplace.source.torch_model.distributions import distribution_attribute, distribution_method
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
@@ -21,6 +22,7 @@ from outplace.source.values import (
     Class,
     Const,
     Dictionary,
+    Distribution,
     Instance,
     Items,
     Layer,
@@ -49,6 +51,8 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
         if name in holder.options:
             return Const(holder.options[name])
         return UNKNOWN if name in ("running_mean", "running_var", "bias") else None
+    if isinstance(holder, Distribution):
+        return distribution_attribute(interpreter, holder, name, node)
     if isinstance(holder, Plain):
         return None if name != "T" else holder
     if isinstance(holder, Optimizer) and name == "param_groups":
@@ -109,6 +113,8 @@ def method(
         )
     if isinstance(receiver, Tensor):
         return tensor_method(interpreter, receiver, name, args, keywords, node)
+    if isinstance(receiver, Distribution):
+        return distribution_method(interpreter, receiver, name, [*args, *keywords.values()], node)
     if isinstance(receiver, Scaler):
         return _scaler_method(interpreter, name, args, node)
     if name.startswith("__") and name.strip("_") in DIFFERENTIATING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.source import python_model
 from outplace.source.tape import Node
 from outplace.source.torch_model import shapes
+from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.operations import find_op, reduced, run_op
@@ -111,7 +112,9 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         return made
     if short in _FACTORIES and name.count(".") <= 1:
         return _factory(interpreter, short, args, keywords)
-    if name.startswith(("torch.distributions", "torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
+    if name.startswith("torch.distributions."):
+        return make_distribution(name, args, keywords)
+    if name.startswith(("torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
         return Unknown()
     return _function(interpreter, name, short, args, keywords, node)
 
@@ -452,5 +455,6 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.amp.GradScaler": _scaler, "torch.cuda.amp.GradScaler": _scaler, "torch.amp.grad_scaler.GradScaler": _scaler,
     "torch.utils.data.TensorDataset": lambda i, a, k, n: Items(list(a), "tuple"),
     "torch.utils.data.DataLoader": _loader,
+    "torch.distributions.kl_divergence": divergence, "torch.distributions.kl.kl_divergence": divergence,
     "torch.atleast_1d": _same, "torch.atleast_2d": _same,
 }  # fmt: skip

@@ -29,10 +29,9 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         view.region = regions.part(tensor, key)
         view.shape = shapes.item_shape(tensor.shape, key)
         view.packed = tensor.packed and (view.region is not None or regions.is_block(key))
-        view.certain = view.certain and advanced is False
+        is_view = advanced is False and tensor.known
+        view.certain, view.view_sure = view.certain and is_view, view.view_sure and is_view
         view.known = tensor.known
-        if not tensor.known:
-            view.certain = False
     return view
 
 

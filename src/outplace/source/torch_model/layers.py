@@ -144,7 +144,8 @@ def run_dropout(
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
         return run_op(interpreter, name, [given], {}, node, label=label)
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
-    perhaps.certain, perhaps.since, perhaps.view, perhaps.shape = False, given.since, given.view, given.shape
+    perhaps.certain, perhaps.view_sure = False, False
+    perhaps.since, perhaps.view, perhaps.shape = given.since, given.view, given.shape
     run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given
 

@@ -231,7 +231,7 @@ def _as_float(
 
 def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
     same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype, of=tensor)
-    same.certain, same.since, same.view = False, interpreter.tape.tick(), tensor.view
+    same.certain, same.view_sure, same.since, same.view = False, False, interpreter.tape.tick(), tensor.view
     same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
     same.shape, same.packed = tensor.shape, tensor.packed
     return same

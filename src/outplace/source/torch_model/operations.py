@@ -359,7 +359,7 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
     other.since, other.view, other.certain, other.region = value.since, value.view, value.certain, None
-    other.shape, other.packed = value.shape, value.packed
+    other.shape, other.packed, other.view_sure = value.shape, value.packed, value.view_sure
     return other
 
 
@@ -382,6 +382,7 @@ def _shared_result(
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)
         result.certain = source.certain and bool(sure)
         result.view = _view_kind(interpreter, how, source)
+        result.view_sure = bool(sure) and (result.view != source.view or source.view_sure)
         result.expanded = source.expanded
         result.untracked = how == "untracked" or source.untracked
         result.inference = source.inference

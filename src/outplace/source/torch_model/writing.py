@@ -73,10 +73,10 @@ def check_write(
         sure = sure and (bool(recorded) or target.family.sure)
         recorded = recorded or bool(target.family.grad)  # it is the base that counts
     owner = target.family.leaf
-    if recorded and target.view in ("multi", "custom", "nograd"):
-        interpreter.hit(
-            {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure
-        )
+    if recorded and target.view == "multi":
+        interpreter.hit("multi-view", node, target.known and target.view_sure)
+    elif recorded and target.view in ("custom", "nograd"):
+        interpreter.hit({"custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure)
     elif is_stale(target) and not operation.startswith("item assignment"):
         interpreter.hit("leaf", node, sure and target.family.sure, "stale")
     elif owner is not None and owner.requires_grad:
