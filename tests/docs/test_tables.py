@@ -1,0 +1,57 @@
+"""What README and docs say that operations keep, held to torch itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from doc_blocks import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "docs" / "fine.md"]
+KEEPS = {"its result": {"result"}, "its input": {"input"}, "both": {"result", "input"}, "nothing": set()}
+ROW = re.compile(r"\| (?P<names>`[^|]+) \| (?P<keeps>[^|]+) \|")
+CALLS = {
+    "batch_norm": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "cat": lambda x: torch.cat([x, x]),
+    "clamp": lambda x: x.clamp(0.2, 0.8),
+    "gelu": torch.nn.functional.gelu,
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
+    "max()": lambda x: x.max(),
+    "softmax": lambda x: x.softmax(0),
+    "x ** 2": lambda x: x**2,
+    "x * 2": lambda x: x * 2,
+}
+
+
+def rows(page):
+    table = page.read_text("utf-8").partition("| the operation before |")[2].partition("\n\n")[0]
+    for row in ROW.finditer(table):
+        if row["keeps"] in KEEPS:
+            for name in re.findall(r"`([^`]+)`", row["names"]):
+                call = CALLS.get(name) or getattr(torch, name, None)
+                if call:
+                    yield name, call, KEEPS[row["keeps"]]
+
+
+def may_not_be_written(call):
+    """What backward misses if it is written after the operation."""
+    needed = set()
+    for written in ("input", "result"):
+        x = torch.rand(3, 3, requires_grad=True) * 1
+        y = call(x)
+        with torch.no_grad():
+            (x if written == "input" else y).add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            needed.add(written)
+    return needed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_operations_keep(page):
+    shown = list(rows(page))
+    assert len(shown) >= 15
+    assert {name: may_not_be_written(call) for name, call, _ in shown} == {name: kept for name, _, kept in shown}
