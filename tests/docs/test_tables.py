@@ -1,4 +1,4 @@
-"""What README and docs say that operations keep, held to torch itself."""
+"""What README and docs state: what operations keep, held to torch itself; the modules, held to those there are."""
 
 from __future__ import annotations
 
@@ -55,3 +55,14 @@ def test_what_operations_keep(page):
     shown = list(rows(page))
     assert len(shown) >= 15
     assert {name: may_not_be_written(call) for name, call, _ in shown} == {name: kept for name, _, kept in shown}
+
+
+def test_architecture_names_what_there_is():
+    package = ROOT / "src" / "outplace"
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = set(re.findall(r"^\| `(\w+(?:/|\.py))` \|", text, re.MULTILINE))
+    there = {f"{path.name}/" for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    there |= {path.name for path in package.glob("*.py") if not path.name.startswith("_")}
+    assert rooms == there
+    for name in re.findall(r"`([\w/]+\.(?:py|c))`", text):
+        assert list(package.rglob(name)), name

@@ -51,7 +51,12 @@ class _Options:
 @click.option("--style", type=click.Choice(STYLES), default="auto", show_default=True, help="How to write x[i] = v.")
 @click.option("--select", multiple=True, metavar="RULES", help="The rules to fix: codes, beginnings of codes or names.")
 @click.option("--ignore", multiple=True, metavar="RULES", help="Rules not to fix.")
-@click.option("--exclude", multiple=True, metavar="PATTERNS", help="Files and folders to leave out, as in .gitignore.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERNS",
+    help="Files and folders to leave out besides the usual ones, as in .gitignore.",
+)
 @click.option("--force-exclude", is_flag=True, help="Leave excluded files out even where they are named themselves.")
 @click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
 @click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
