@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from outplace.model import Diagnosis, Finding, Safety, Site
@@ -48,12 +48,7 @@ class Bug:
     raised_at: Site | None = None
     """The backward that failed."""
     moment: Moment | None = None
-    """For a step between forward and backward: the two."""
-
-    @property
-    def by_optimizer(self) -> bool:
-        """Is it an optimizer that wrote, rather than an update by hand?"""
-        return any(".step(" in site.text or site.function.split(".")[-1] == "step" for site in self.writes)
+    """Where an optimizer has stepped before the backward: the two. It need not be the step that wrote."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +70,9 @@ class Candidate:
 def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
     savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
-    found = Bug(finding.kind, (finding.site,), savers, about=finding.message)
-    order = finding.order if found.by_optimizer else None
-    return replace(found, moment=Moment(*order[:3], root_is_older=order.loss_is_older)) if order is not None else found
+    order = finding.order
+    moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
+    return Bug(finding.kind, (finding.site,), savers, about=finding.message, moment=moment)
 
 
 def of_diagnosis(diagnosis: Diagnosis) -> Bug:

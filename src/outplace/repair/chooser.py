@@ -259,6 +259,9 @@ def _short(text: str) -> str:
 
 def _leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """An update goes under no_grad, a step of the computation makes a new tensor."""
+    if _flagged_for_its_result(place):
+        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        return
     if place.target is None:  # a module that was built to write
         yield from _out_of_place(place, trusting=True)
         return
@@ -275,6 +278,18 @@ def _leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if edits_under is not None:
         safety = "safe" if intent == "update" else "unsafe"
         yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
+
+
+def _flagged_for_its_result(place: Place) -> bool:
+    """`w = F.relu(self.w, inplace=True)`: a flag saves memory, it is not there to change a parameter.
+
+    But where the parameter is read again below, one would expect it changed.
+    """
+    call = place.node
+    if not isinstance(call, ast.Call) or _is_whole(place.statement, call):
+        return False
+    subject = call.args[0] if call.args and (place.target is None or has_flag(call)) else None
+    return isinstance(subject, ast.Attribute) and not read_later(place.code, place.statement, ast.unparse(subject))
 
 
 def _only_leaf_elsewhere(place: Place) -> bool:
@@ -412,7 +427,7 @@ def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
     Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
     update that takes no gradient until the backward that is next.
     """
-    for moment in [bug.moment] if bug.moment is not None else step_order.moments(files, bug):
+    for moment in step_order.moments(files, bug):
         code = files.code(moment.file)
         for way in step_order.reorderings(code, moment, files) if code is not None else ():
             provable = bug.raised_at is not None

@@ -150,7 +150,7 @@ class Repair:
     def _candidates(self, files: Files, evidence: Evidence) -> Iterator[tuple[Candidate, Files]]:
         """All diagnoses mended together first, then each candidate by itself."""
         moment = Moment(**evidence.moment) if evidence.moment is not None else None
-        bugs = [replace(bug, moment=moment if bug.by_optimizer else None) for bug in map(bug_of, evidence.diagnoses)]
+        bugs = [replace(bug_of(diagnosis), moment=moment) for diagnosis in evidence.diagnoses]
         seen: list[dict[str, str]] = []
         lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
         firsts = [found[0] for found in lists if found]

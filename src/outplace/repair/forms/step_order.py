@@ -97,7 +97,11 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
 
 
 def moments(files: Files, bug: Bug) -> Iterator[Moment]:
-    """Updates and the backwards after them, in one function, as the source has them."""
+    """The step that wrote and the backward after it, or updates and backwards of one function as the source has them."""
+    by_optimizer = any(_by_optimizer(files, site) for site in bug.writes)
+    if by_optimizer and bug.moment is not None:
+        yield bug.moment
+        return
     for site in bug.writes:
         for code, update in _ways_to(files, site):
             if bug.raised_at is not None:
@@ -111,7 +115,16 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
                 ]
             for backward in backwards:
                 if code.scope(backward) is code.scope(update) and backward is not update:
-                    yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=bug.by_optimizer)
+                    yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=by_optimizer)
+
+
+def _by_optimizer(files: Files, site: Site) -> bool:
+    """Did an optimizer write, not an update by hand? A `step` that goes backward itself is one of the training."""
+    code = files.code(site.file)
+    statement = _statement(code, site.line) if code is not None else None
+    function = code.function(statement) if code is not None and statement is not None else None
+    own = code.segment(function) if code is not None and isinstance(function, Function) else ""
+    return ".step(" in site.text or (site.function.split(".")[-1] == "step" and "backward(" not in own)
 
 
 def _ways_to(files: Files, site: Site, depth: int = 3) -> Iterator[tuple[Code, ast.stmt]]:
