@@ -57,7 +57,7 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Blocks of the contiguous tensors' bits, masks as bytes that are 0 or 1."""
+    """Blocks of the contiguous tensors' bits. Masks stay bools: in memory they may be any byte, but copied 0 or 1."""
     size = max(BLOCK, GRAIN * torch.get_num_threads())
-    bits = [tensor.view(INTEGERS.get(tensor.dtype, torch.int8)).view(-1) for tensor in tensors]
+    bits = [tensor.view(INTEGERS.get(tensor.dtype, tensor.dtype)).view(-1) for tensor in tensors]
     return zip(*(tensor.split(size) for tensor in bits), strict=True)
