@@ -108,7 +108,10 @@ def _launch(
     addresses = 0
     for tensor in tensors:
         addresses |= tensor.data_ptr()
-    key = id(kernel), device, tensors[0].dtype, addresses & 15, rest  # to hash a kernel takes long
+    aligned: Any = addresses & 15 == 0
+    if not aligned:  # then it counts which of them are not
+        aligned = tuple(tensor.data_ptr() & 15 == 0 for tensor in tensors)
+    key = id(kernel), device, tensors[0].dtype, aligned, rest  # to hash a kernel takes long
     start = _started.get(key)
     if start is None:
         compiled = kernel[grid](*tensors, *number, *rest, num_warps=WARPS)
