@@ -37,7 +37,8 @@ def seen_only_by_autograd(tensor: Tensor) -> bool:
         and forward_ad._current_level < 0
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._get_tracing_state() is None
-        and not torch._C._functorch.is_legacy_batchedtensor(tensor)  # as `is_grads_batched` makes them
+        and torch._C._has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
+        and not tensor.is_neg()  # whose memory has the other sign
     )
 
 
