@@ -39,7 +39,7 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
         if not mode.seen_only_by_autograd(part):
             return None
         if type(item) is int:
-            part = part.expand(*x.shape[:dim], *x.shape[dim + 1 :]).unsqueeze(dim)
+            part = part.expand(x.shape[:dim] + x.shape[dim + 1 :]).unsqueeze(dim)
         else:
             part = part.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
     return cast(Tensor, _Replaced.apply(x, part, dim, start, stop))
@@ -81,10 +81,9 @@ def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tens
         return kernels.part_set(x, dim, start, stop, part)
     size = x.shape[dim]
     before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
-    if isinstance(part, Tensor):
-        return torch.cat([before, part, after], dim)
     result = torch.empty_like(x)
     result.narrow(dim, 0, start).copy_(before)
-    result.narrow(dim, start, stop - start).fill_(part)
+    between = result.narrow(dim, start, stop - start)
+    between.copy_(part) if isinstance(part, Tensor) else between.fill_(part)
     result.narrow(dim, stop, size - stop).copy_(after)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,12 @@ NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBoo
 
 
 def fitted(value: Any, x: Tensor) -> Any:
-    """The value as a number, or as a tensor of x's dtype on x's device; raises where something would be lost."""
+    """The value as a number of x's kind, or as a tensor of its dtype on its device; raises where one would be lost."""
     if isinstance(value, Tensor):
         return _cast(value, x)
     if isinstance(value, NUMBERS):
         _check_number(value, x)
-        return value
+        return _as_kind_of(x, value)
     if _holds_tensors(value):
         raise TypeError("the value is a sequence of tensors; use torch.stack or torch.cat, which keep their gradients")
     try:
@@ -73,9 +74,9 @@ def _cast(value: Tensor, x: Tensor) -> Tensor:
 
 def _check_number(value: Any, x: Tensor) -> None:
     if x.is_floating_point():
-        lost = isinstance(value, complex)
+        lost = isinstance(value, complex) or _is_too_large(value)
     elif x.is_complex() or not isinstance(value, Number):
-        lost = False
+        lost = _is_too_large(value)
     elif x.dtype is torch.bool:
         lost = value not in (0, 1)
     else:
@@ -84,6 +85,19 @@ def _check_number(value: Any, x: Tensor) -> None:
         lost = not whole or not limits.min <= value <= limits.max
     if lost:
         raise TypeError(f"the value {value!r} would be lost in a {_name(x.dtype)} tensor; convert x first")
+
+
+def _is_too_large(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) > sys.float_info.max
+
+
+def _as_kind_of(x: Tensor, value: Any) -> Any:
+    """The number as one that makes no operation with x give a tensor of another kind."""
+    if not isinstance(value, (int, float)):
+        return value
+    if x.is_floating_point() or x.is_complex():
+        return float(value) if isinstance(value, bool) or abs(value) >= 1 << 63 else value
+    return bool(value) if x.dtype is torch.bool else int(value)
 
 
 def _holds_tensors(value: Any) -> bool:
