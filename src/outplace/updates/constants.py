@@ -14,15 +14,16 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from outplace.updates import mode
-from outplace.updates.index import shape_of_part
+from outplace.updates.index import extent
 
 _MOST_NUMBERS, _MOST_PARTS = 256, 1024
-_MOST_RANGES, _MOST_POSITIONS = 16, 1 << 16
+_POSITIONS = 1 << 16
+_FULL = slice(None)
 _PLACES = frozenset((int, type(None)))
 _DEVICES = frozenset(("cpu", "cuda"))
 _numbers: dict[Any, Tensor] = {}
 _parts: dict[Any, Tensor] = {}
-_ranges: dict[Any, Tensor] = {}
+_ranges: dict[torch.device, Tensor] = {}
 
 
 def number(v: float, x: Tensor) -> Tensor | None:
@@ -39,34 +40,43 @@ def number(v: float, x: Tensor) -> Tensor | None:
     return found
 
 
-def part(v: float, x: Tensor, dim: int, item: Any) -> Tensor | None:
-    """The number in the shape of a part of x, an int or slice of one dimension: a view, which takes no memory."""
-    if is_compiling() or type(x) not in mode.PLAIN or (v == 0 and copysign(1.0, v) < 0):
+def part(size: int, item: Any, like: Tensor) -> Tensor | None:
+    """The positions of an int or slice in a dimension of this size, on the tensor's device; None where it is large."""
+    if is_compiling() or type(like) not in mode.PLAIN:
         return None
-    key: tuple[Any, ...] = v, x.dtype, x.device, x.shape, dim
     if type(item) is slice:
-        start, stop = item.start, item.stop
-        if type(start) not in _PLACES or type(stop) not in _PLACES:
+        start, stop, step = item.start, item.stop, item.step
+        if type(start) not in _PLACES or type(stop) not in _PLACES or type(step) not in _PLACES:
             return None
-        key = *key, start, stop, item.step
+        key: tuple[Any, ...] = size, start, stop, step, like.device
+    else:
+        key = size, item, like.device
     found = _parts.get(key)
-    if found is None:
-        single = number(v, x)
-        if single is None:
-            return None
-        found = single.expand(shape_of_part(x.shape, dim, item))
-        if len(_parts) < _MOST_PARTS and _may_keep(x):
+    if found is None and size <= _POSITIONS and _may_keep(like):
+        found = _positions(like.device)[_as_slice(item, size)]  # a view, which takes no memory
+        if len(_parts) < _MOST_PARTS:
             _parts[key] = found
     return found
 
 
-def positions(size: int, index: Tensor) -> Tensor | None:
-    """0, 1, 2 … up to a size that is small, on the index's device."""
-    key = size, index.device
-    found = _ranges.get(key)
-    if found is None and size <= _MOST_POSITIONS and len(_ranges) < _MOST_RANGES and _may_keep(index):
-        found = _ranges[key] = _made(lambda: torch.arange(size), index.device)
+def positions(size: int, like: Tensor) -> Tensor | None:
+    """0, 1, 2 … up to a size that is small, on the tensor's device."""
+    return part(size, _FULL, like)
+
+
+def _positions(device: torch.device) -> Tensor:
+    found = _ranges.get(device)
+    if found is None:
+        found = _ranges[device] = _made(lambda: torch.arange(_POSITIONS), device)
     return found
+
+
+def _as_slice(item: int | slice, size: int) -> slice:
+    if isinstance(item, slice):
+        return slice(*extent(item, size))
+    if not -size <= item < size:
+        raise IndexError(f"index {item} is out of bounds for size {size}")
+    return slice(item % size, item % size + 1)
 
 
 def _may_keep(like: Tensor) -> bool:

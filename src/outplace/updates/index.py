@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outplace.updates import mode
+
 FULL = slice(None)
 
 
@@ -28,14 +30,18 @@ class Index:
         self.view, self.places = view, places
         self.whole = all(isinstance(item, slice) and item == FULL for item in view)
 
-    def items(self) -> list[Tensor | None]:
-        """`places` with a mask standing for all its dimensions."""
+    def items(self, shape: Sequence[int]) -> list[Tensor | None]:
+        """`places` with a mask, of the view's sizes, standing for all its dimensions."""
         items: list[Tensor | None] = []
         dim = 0
         while dim < len(self.places):
             place = self.places[dim]
+            rank = 1
+            if place is not None and place.dtype is torch.bool:
+                rank = place.dim()
+                place = place.expand(*shape[dim : dim + rank])
             items.append(place)
-            dim += place.dim() if place is not None and place.dtype is torch.bool else 1
+            dim += rank
         return items
 
 
@@ -122,11 +128,16 @@ def _expanded(items: list[Any], x: Tensor) -> list[Any]:
     place = ellipses[0] if ellipses else len(items)
     rest = [item for item in items[place:] if item is not Ellipsis]  # torch takes more than one, and the first counts
     items = items[:place] + [FULL] * (x.dim() - axes) + rest
-    if sum(isinstance(item, Tensor) for item in items) > 1:
-        # torch takes a 0-d integer as an int, before all index tensors; alone it can stay a tensor, which no one
-        # has to wait for
-        items = [int(item) if _is_number(item) else item for item in items]
-    return items
+    places = [place for place, item in enumerate(items) if isinstance(item, Tensor)]
+    if all(_is_number(items[place]) for place in places) or (mode.transformed() and _neighbours(items, places)):
+        return items
+    # torch takes a 0-d integer as an int, before all index tensors. Among its like, and next to others, it can as well
+    # stay a tensor: no one has to wait for that, and vmap allows nothing else.
+    return [int(item) if _is_number(item) else item for item in items]
+
+
+def _neighbours(items: list[Any], places: list[int]) -> bool:
+    return not any(item is None or isinstance(item, slice) for item in items[places[0] : places[-1]])
 
 
 def _axes(item: Any) -> int:
@@ -173,17 +184,6 @@ def extent(item: slice, size: int) -> tuple[int, int, int]:
         raise ValueError(f"the step of a slice is {step}; tensors have only steps above zero")
     start = _within(0 if item.start is None else item.start, size)
     return start, max(start, _within(size if item.stop is None else item.stop, size)), step
-
-
-def shape_of_part(shape: Sequence[int], dim: int, item: int | slice) -> list[int]:
-    """That of `x[..., item]`, for an int or slice of one dimension."""
-    part = list(shape)
-    if isinstance(item, slice):
-        start, stop, step = extent(item, part[dim])
-        part[dim] = (stop - start + step - 1) // step
-    else:
-        del part[dim]
-    return part
 
 
 def _within(place: int, size: int) -> int:

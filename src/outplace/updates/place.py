@@ -108,7 +108,13 @@ class Place:
         x = self._x
         index = parse(self._index, x)
         part = x[index.view]
-        return places.get(part, index.items()) if any(p is not None for p in index.places) else part.clone()
+        if not any(place is not None for place in index.places):
+            return part.clone()
+        try:
+            return places.get(part, index.items(part.shape))
+        except IndexError:
+            _explain(index, part)
+            raise
 
     def __repr__(self) -> str:
         return f"at(<{str(self._x.dtype).removeprefix('torch.')}{list(self._x.shape)}>)[{self._index!r}]"
@@ -132,10 +138,15 @@ def update(x: Tensor, index: Any, v: Any, operation: Arithmetic | None, unique: 
         else:
             part = _at_places(part, _integers(parsed.places), value, operation, unique)
     except (IndexError, RuntimeError):
-        if mode.looks_at_values(*(place for _, place in chosen)) and not x.is_cuda:
-            check_bounds(parsed.places, part.shape, _axes(parsed))
+        _explain(parsed, part)
         raise
     return part if parsed.whole else views.replaced(x, parsed.view, part)
+
+
+def _explain(parsed: Index, part: Tensor) -> None:
+    """Raises for an index out of range, if it can be looked at."""
+    if not part.is_cuda and mode.looks_at_values(*(place for place in parsed.places if place is not None)):
+        check_bounds(parsed.places, part.shape, _axes(parsed))
 
 
 def _at_mask(x: Tensor, mask: Tensor, dim: int, value: Any, operation: Arithmetic | None) -> Tensor:

@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
-from outplace.updates.index import shape_of_part
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 FULL = slice(None)
 _INT64 = torch.int64
-FAILURES = (IndexError, RuntimeError, TypeError, ValueError)
+FAILURES = (IndexError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 def set_small(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
@@ -56,32 +55,41 @@ def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
                 return None
         if missing:
             mask = mask.unsqueeze(-1) if missing == 1 else mask.reshape(own + (1,) * missing)
-    return kernels.masked_set(x, mask, v) if mask.device == x.device else None
+    if mask.device != x.device:
+        return None
+    try:
+        return kernels.masked_set(x, mask, v)
+    except OverflowError:  # an int that is too large for PyTorch
+        return None
 
 
 def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
-    """One int or slice of one dimension; a number, or a tensor of x's dtype and the part's shape."""
+    """One int or slice of one dimension; a number, or a tensor of x's dtype.
+
+    Not by ATen's `slice_scatter` and `select_scatter`: they copy all of the memory that x is a view of, and backward
+    all that the gradient is a view of, which after `torch.stack` is the gradient of everything.
+    """
+    if not mode.eager():
+        return None
     if type(v) in NUMBERS:
         if not x.is_floating_point():
             return None
     elif type(v) is not Tensor or v.dtype is not x.dtype or v.device != x.device:
         return None
     try:
-        if x.numel() >= pieces.LEAST_ELEMENTS:
+        elements = x.numel()
+        if elements >= pieces.LEAST_ELEMENTS:
             done = pieces.replaced(x, dim, item, v)
             if done is not None:
                 return done
-        if not x.is_contiguous():  # whose gaps ATen would copy, too
-            return None
-        if type(v) is not Tensor:
-            if not (x.requires_grad and torch.is_grad_enabled()):
-                return _assigned(x, (FULL,) * dim + (item,), v)
-            part = constants.part(v, x, dim, item)  # autograd is quicker with it than with a write to a copy
-            v = x.new_full(shape_of_part(x.shape, dim, item), v) if part is None else part
-        if type(item) is int:
-            return torch.select_scatter(x, v, dim, item)
-        step = item.step
-        return torch.slice_scatter(x, v, dim, item.start, item.stop, 1 if step is None else step)
+        elif elements < kernels.CPU_ELEMENTS:
+            places = constants.part(x.size(dim), item, x)
+            if places is not None:  # autograd is quicker with it than with a write to a copy
+                if type(v) is not Tensor:
+                    return torch.index_fill(x, dim, places, v)
+                if v.dim() == (x.dim() if type(item) is slice else x.dim() - 1):
+                    return torch.index_copy(x, dim, places, v if type(item) is slice else v.unsqueeze(dim))
+        return _assigned(x, (FULL,) * dim + (item,), v)
     except FAILURES:
         return None
 
@@ -90,10 +98,8 @@ def set_view(x: Tensor, index: tuple[Any, ...], v: Any) -> Tensor | None:
     """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
     one = views.only_item(index)
     if one is not None:
-        done = set_item(x, *one, v)
-        if done is not None:
-            return done
-    elif not all(type(item) in BASIC for item in index):
+        return set_item(x, *one, v)
+    if not all(type(item) in BASIC for item in index):
         return None
     if type(v) in NUMBERS:
         if not x.is_floating_point():
@@ -115,7 +121,7 @@ def _assigned(x: Tensor, index: Any, v: Any) -> Tensor:
 def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     """One index tensor; a number, or a tensor of x's dtype for which repeated indices need no care.
 
-    What does not fit in its dtype, device or shape, ATen refuses here and below.
+    What does not fit in its device or shape, ATen refuses here and below; its autocast takes tensors of two dtypes.
     """
     if index.dtype is not _INT64 or mode.transformed():  # vmap's index_fill is wrong for negative indices
         return None
@@ -124,7 +130,7 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
             if index.dim() != 1 or x.dim() == 0 or not x.is_floating_point():
                 return None
             return torch.index_fill(x, 0, index, v)
-        if type(v) is not Tensor:
+        if type(v) is not Tensor or v.dtype is not x.dtype:
             return None
         unique = unique or not mode.may_carry_gradient(v)
         if x.is_cpu:
@@ -171,7 +177,7 @@ def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
     if type(v) is not Tensor or index.dtype is not _INT64 or not mode.eager():
         return None
     dims = x.dim()
-    if v.dim() != dims or dims == 0:
+    if v.dim() != dims or dims == 0 or x.numel() == 0:  # in empty tensors ATen lets wrong indices pass
         return None
     try:
         if x.is_cuda:  # where negative indices would kill the process

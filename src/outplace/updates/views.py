@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import SymInt, Tensor
+from torch.compiler import is_compiling
 
 from outplace.updates import mode, pieces
 from outplace.updates.index import extent
@@ -20,7 +21,7 @@ def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor:
         done = pieces.replaced(x, *one, part)
         if done is not None:
             return done
-    if isinstance(part, Tensor) and not (one is None and mode.eager()):
+    if isinstance(part, Tensor) and not mode.eager():
         items = [item for item in view if item is not None]
         part = _without_new_axes(view, part.expand(x[view].shape))
         return part.clone() if all(item == FULL for item in items) else _into(x, items, 0, part)
@@ -47,8 +48,10 @@ def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
 
 def scattered(x: Tensor, dim: int, item: Any, part: Tensor) -> Tensor:
     """x with one int or slice of a dimension replaced. It needs no write to a copy, which vmap may refuse."""
-    if not x.is_contiguous() and mode.eager():
-        x = x.contiguous()  # ATen would keep the gaps between the elements, too
+    if not is_compiling() or x.is_complex():
+        # ATen's scatters copy all of the memory that x is a view of, and have no gradient for complex numbers
+        places = torch.arange(x.shape[dim], device=x.device)[item]
+        return torch.ops.aten.index_put.default(x, [None] * dim + [places], part)
     if isinstance(item, slice):
         return torch.slice_scatter(x, part, dim, *extent(item, x.shape[dim]))
     return torch.select_scatter(x, part, dim, item)
