@@ -32,6 +32,7 @@ FORMS = [
     ),
     ("h = x.tanh()\ntorch.relu_(h)\nreturn h.sum()", "h = x.tanh()\nh = torch.relu(h)\nreturn h.sum()"),
     ("h = x.exp()\nh += w  # why\nreturn h.sum()", "h = x.exp()\nh = h + w  # why\nreturn h.sum()"),
+    ("h=x.exp()\nh-=-w\nreturn h.sum()", "h=x.exp()\nh=h--w\nreturn h.sum()"),
     ("h = x.exp()\nh -= w + 1\nreturn h.sum()", "h = x.exp()\nh = h - (w + 1)\nreturn h.sum()"),
     ("h = x.exp()\nh *= w * 2\nreturn h.sum()", "h = x.exp()\nh = h * (w * 2)\nreturn h.sum()"),
     ("h = x.exp()\nh /= w ** 2\nreturn h.sum()", "h = x.exp()\nh = h / w ** 2\nreturn h.sum()"),

@@ -30,12 +30,14 @@ def strength(node: ast.expr) -> int:
 
 
 def out_of_place(code: Code, statement: ast.AugAssign) -> list[Edit]:
-    """The edits: only the operator changes, and the value gets parentheses where it needs them."""
+    """The edits: the operator changes, with blanks as its author sets them; the value gets parentheses if needed."""
     symbol = SYMBOLS[type(statement.op)]
     target = code.segment(statement.target)
     after_target, (start, end) = code.span(statement.target)[1], code.span(statement.value)
     operator = code.text.index(symbol + "=", after_target)
-    edits = [Edit(operator, operator + len(symbol) + 1, f"= {target} {symbol}")]
+    behind = operator + len(symbol) + 1
+    before, after = (" " * text.isspace() for text in (code.text[operator - 1], code.text[behind]))
+    edits = [Edit(operator, behind, f"={before}{target}{after}{symbol}")]
     if "(" not in _without_comments(code.text[operator:start]):
         over_lines = "\n" in code.text[start:end] and strength(statement.value) < _ATOM
         signed_power = symbol == "**" and strength(statement.value) == _UNARY
