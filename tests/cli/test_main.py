@@ -57,7 +57,7 @@ def test_help_of_run(tmp_path):
         (["run", "--json"], "requires an argument"),
         (["run", "--fix", "--fix-timeout", "0", "prog.py"], "not in the range x>0"),
         (["run", "--unsafe-fixes", "prog.py"], "are for --fix or --diff"),
-        (["run", "book.ipynb", "--lr", "1"], "book.ipynb is a notebook: put %load_ext outplace into its first cell"),
+        (["run", "book.ipynb", "--lr", "1"], "book.ipynb is a notebook: run %load_ext outplace in it"),
         (["reclaim", "--fix", "book.ipynb"], "book.ipynb is a notebook"),
         (["train.py", "--lr", "1"], "Did you mean: outplace run train.py"),
         (["book.ipynb"], "Did you mean: outplace check book.ipynb"),

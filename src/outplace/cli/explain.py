@@ -122,7 +122,9 @@ def _told(match: errors.Match, message: str, console: Console) -> Iterator[Text]
         lines = hanging(Text(key, style=style), Text(glyphs.clean(body)), width - 2, _KEYS)
         yield from (indented(line, 2) for line in lines)
     yield Text()
-    more = f"outplace run SCRIPT names the lines. More: outplace explain {kind.code}"
+    more = (
+        f"outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines. More: outplace explain {kind.code}"
+    )
     yield from wrap(Text(more, style="dim"), width)
 
 

@@ -24,8 +24,8 @@ class ProgramCommand(click.Command):
         rest = super().parse_args(ctx, own)
         if ctx.obj and ctx.obj[0].endswith(".ipynb"):
             raise OutplaceError(
-                f"{ctx.obj[0]} is a notebook: put %load_ext outplace into its first cell, "
-                f"or have its source read by outplace check {ctx.obj[0]}"
+                f"{ctx.obj[0]} is a notebook: run %load_ext outplace in it, then the cell that fails; "
+                f"or have its source read: outplace check {ctx.obj[0]}"
             )
         return rest
 
