@@ -75,6 +75,8 @@ class Write:
     """An update of parameters."""
     target: str = ""
     group: Group = ()
+    anchor: object | None = None
+    """See `Tensor.anchor`."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Save:
     saved_as: str
     certain: bool
     parameter: bool = False
+    anchor: object | None = None
+    """See `Tensor.anchor`; None also where it is not certain that the node keeps it."""
 
 
 class Node:
@@ -156,7 +160,8 @@ class Tape:
         """Notes a write to a tensor's storage."""
         sure = certain and tensor.certain
         tracked = tracked and not tensor.untracked
-        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group)
+        anchor = tensor.anchor if certain else None
+        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor)
         tensor.storage.writes.append(write)
         return write
 
@@ -208,7 +213,8 @@ class Tape:
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
             kind, detail = "silent-other", "ctx"
         implied = all(arm in write.path for arm in node.path)
-        sure = certain and save.certain and write.certain and implied
+        together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
+        sure = certain and together and implied
         order = self.order if kind == "stepped" else None
         self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, order=order))
         if kind == "silent-data":

@@ -54,9 +54,9 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held", "inference",
-        "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats", "replaced",
-        "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view", "view_sure",
+        "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
+        "inference", "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
+        "replaced", "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view", "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,8 @@ class Tensor(Value):
         """"int", "bool", "float" or None."""
         self.certain = True
         """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
+        self.anchor: object | None = None
+        """Else this stands for the memory that it lies in, together with all that surely share it."""
         self.view: str | None = None
         """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
         self.view_sure = True

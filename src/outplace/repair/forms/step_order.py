@@ -97,7 +97,7 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
 
 
 def moments(files: Files, bug: Bug) -> Iterator[Moment]:
-    """The step that wrote and the backward after it, or updates and backwards of one function as the source has them."""
+    """The step that wrote and the backward after it; or updates and backwards of one function, by the source."""
     by_optimizer = any(_by_optimizer(files, site) for site in bug.writes)
     if by_optimizer and bug.moment is not None:
         yield bug.moment

@@ -66,7 +66,8 @@ def _apply_function(
         recorded.backward = _backward(interpreter, cls, context, made, node)
         for place, tensor in enumerate(tensors_in(kept)):
             label = f"saved_tensors[{place}]"
-            recorded.saves.append(Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter))
+            save = Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter, tensor.anchor)
+            recorded.saves.append(save)
         for name, value in context.names.items():
             if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
                 recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain))

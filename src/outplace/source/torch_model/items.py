@@ -31,6 +31,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         view.packed = tensor.packed and (view.region is not None or regions.is_block(key))
         is_view = advanced is False and tensor.known
         view.certain, view.view_sure = view.certain and is_view, view.view_sure and is_view
+        view.anchor = view.anchor if is_view else object()
         view.known = tensor.known
     return view
 

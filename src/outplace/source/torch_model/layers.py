@@ -144,7 +144,7 @@ def run_dropout(
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
         return run_op(interpreter, name, [given], {}, node, label=label)
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
-    perhaps.certain, perhaps.view_sure = False, False
+    perhaps.certain, perhaps.view_sure, perhaps.anchor = False, False, object()
     perhaps.since, perhaps.view, perhaps.shape = given.since, given.view, given.shape
     run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given

@@ -47,13 +47,8 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         return run_op(interpreter, "t", [tensor], {}, node)
     if name == "data":
         alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
-        alias.view, alias.untracked, alias.certain, alias.since = (
-            "detached",
-            True,
-            tensor.certain,
-            interpreter.tape.tick(),
-        )
-        alias.region = tensor.region
+        alias.view, alias.untracked, alias.since = "detached", True, interpreter.tape.tick()
+        alias.certain, alias.anchor, alias.region = tensor.certain, tensor.anchor, tensor.region
         alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
         return alias
     if name == "grad":
@@ -167,7 +162,8 @@ def detached(
 ) -> Value:
     """`x.detach()`: an alias outside the graph that shares memory and version."""
     alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
-    alias.view, alias.certain, alias.since = "detached", tensor.certain, interpreter.tape.tick()
+    alias.view, alias.since = "detached", interpreter.tape.tick()
+    alias.certain, alias.anchor = tensor.certain, tensor.anchor
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
     alias.region = tensor.region
     alias.untracked, alias.shape, alias.packed = tensor.untracked, tensor.shape, tensor.packed
@@ -231,7 +227,8 @@ def _as_float(
 
 def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
     same = Tensor(tensor.storage, requires_grad(tensor), node_of(tensor), leaf=tensor.leaf, dtype=dtype, of=tensor)
-    same.certain, same.view_sure, same.since, same.view = False, False, interpreter.tape.tick(), tensor.view
+    same.certain, same.view_sure, same.anchor = False, False, object()
+    same.since, same.view = interpreter.tape.tick(), tensor.view
     same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
     same.shape, same.packed = tensor.shape, tensor.packed
     return same

@@ -217,9 +217,10 @@ def _record(
             if op.name == "einsum" and any_grad(other for other in inputs if other is not tensor) is False:
                 continue
             sure = sure or (op.name == "matmul" and _is_plain_product(inputs))
-            surely = bool(sure) and tensor.certain and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
+            surely = bool(sure) and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
             parameter_like = tensor.leaf and tensor.requires_grad is True
-            made.saves.append(Save(tensor.storage, made.time, _role(op, key), surely, parameter_like))
+            certain, anchor = surely and tensor.certain, tensor.anchor if surely else None
+            made.saves.append(Save(tensor.storage, made.time, _role(op, key), certain, parameter_like, anchor))
     if layer is not None and layer.kind in _RECURRENT:
         _keep_state(made, layer, args, keywords)
     return made
@@ -331,7 +332,7 @@ def _new_results(
         if op.name in _PER_SAMPLE and not _hands_out_samples(args, keywords, layer):
             saved = False
         if saved is not False and made is not None:
-            made.saves.append(Save(result.storage, interpreter.tape.tick(), "result", bool(saved) and result.certain))
+            made.saves.append(_kept_result(interpreter, result, bool(saved)))
         if made is not None and result.view is None:
             made.outputs.append(result.storage)
             result.family.grad = grad
@@ -346,6 +347,11 @@ def _new_results(
     return Items(outputs, "tuple")
 
 
+def _kept_result(interpreter: Interpreter, result: Tensor, surely: bool) -> Save:
+    now, anchor = interpreter.tape.tick(), result.anchor if surely else None
+    return Save(result.storage, now, "result", surely and result.certain, anchor=anchor)
+
+
 def _several(op: ops.Op, numbers: set[str]) -> list[str]:
     """Which outputs there are: "*" stands for any number of like ones."""
     if "*" in numbers:
@@ -358,7 +364,8 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
     if not isinstance(value, Tensor):
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
-    other.since, other.view, other.certain, other.region = value.since, value.view, value.certain, None
+    other.since, other.view, other.region = value.since, value.view, None
+    other.certain, other.anchor = value.certain, value.anchor
     other.shape, other.packed, other.view_sure = value.shape, value.packed, value.view_sure
     return other
 
@@ -380,7 +387,7 @@ def _shared_result(
         if how == "same" and sure:
             return source
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)
-        result.certain = source.certain and bool(sure)
+        result.certain, result.anchor = source.certain and bool(sure), source.anchor if sure else object()
         result.view = _view_kind(interpreter, how, source)
         result.view_sure = bool(sure) and (result.view != source.view or source.view_sure)
         result.expanded = source.expanded
@@ -450,7 +457,7 @@ def _write_op(
         rebase(interpreter, target, made, grad)
     saved = effect.results.get("0", effect.results.get("*", False))
     if saved is not False and made is not None:
-        made.saves.append(Save(target.storage, interpreter.tape.tick(), "result", bool(saved) and target.certain))
+        made.saves.append(_kept_result(interpreter, target, bool(saved)))
     return target
 
 
