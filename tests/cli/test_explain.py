@@ -50,7 +50,8 @@ def test_a_version_message_is_taken_apart():
     assert "  raised   in backward, later than the line that is to blame" in lines
     assert any(line.startswith("  fix      ") for line in lines)
     assert any(line.startswith("  or       ") for line in lines)
-    assert lines[-1].startswith("outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines. More: ")
+    assert lines[-2] == "outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines."
+    assert lines[-1] == "More: outplace explain OUT201"
 
 
 def test_one_write_is_not_several():

@@ -122,10 +122,9 @@ def _told(match: errors.Match, message: str, console: Console) -> Iterator[Text]
         lines = hanging(Text(key, style=style), Text(glyphs.clean(body)), width - 2, _KEYS)
         yield from (indented(line, 2) for line in lines)
     yield Text()
-    more = (
-        f"outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines. More: outplace explain {kind.code}"
-    )
-    yield from wrap(Text(more, style="dim"), width)
+    where = "outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines."
+    for last in (where, f"More: outplace explain {kind.code}"):
+        yield from wrap(Text(last, style="dim"), width)
 
 
 def _facts(match: errors.Match, message: str) -> Iterator[tuple[str, str]]:
