@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -141,6 +142,13 @@ def test_other_errors_are_none_of_its_business(file, tmp_path):
     file.write_text("import torch\n\nprint('here')\nraise SystemExit(3)\n")
     done = run("--fix", "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "here\n")
+
+
+def test_a_program_that_is_killed(file, tmp_path):
+    file.write_text("import os, signal\nprint('begun', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGKILL, "begun\n")
+    assert done.stderr == "Nothing to repair: the program was ended by SIGKILL.\n"
 
 
 def test_code_from_the_command_line_has_no_file(tmp_path):

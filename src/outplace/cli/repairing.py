@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from outplace.repair import files, from_run
 from outplace.repair.patch import unified
 from outplace.repair.place import Style
 from outplace.repair.runs import Runs
+from outplace.writing import replace_text
 
 
 class Repairing:
@@ -50,14 +52,18 @@ class Repairing:
                 _say(console, f"Not repaired: {outcome.trouble}. Nothing was written.", "yellow")
             elif outcome.evidence.good:
                 _say(console, "Nothing to repair.", "green")
+            elif outcome.evidence.code < 0:
+                _say(
+                    console, f"Nothing to repair: the program was ended by {_signal(-outcome.evidence.code)}.", "yellow"
+                )
             if self._json_path is not None:
-                shutil.copyfile(self._runs.report(), self._json_path)
+                replace_text(Path(self._json_path), self._runs.report().read_text("utf-8"))
             if self._html_path is not None:
                 from outplace.report import html
 
                 html.write(self._html_path, json.loads(self._runs.report().read_text("utf-8")))
             _pass_on(outcome.output)
-            return outcome.evidence.code
+            return outcome.evidence.code if outcome.evidence.code >= 0 else 128 - outcome.evidence.code
         finally:
             self._runs.close()
 
@@ -103,6 +109,13 @@ def show_diff(diff: str, console: Console) -> None:
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one that has no name
+        return f"signal {number}"
 
 
 def shown(path: str) -> str:
