@@ -443,6 +443,10 @@ def _delete(interpreter: Interpreter, node: ast.Delete) -> int:
     for target in node.targets:
         if isinstance(target, ast.Name):
             interpreter.frame.scope.names.pop(target.id, None)
+        elif isinstance(target, ast.Subscript):
+            holder, key = interpreter.eval(target.value), interpreter.eval(target.slice)
+            for option in options(holder):
+                python_model.delete_item(option, key)
     return Stop.RAN
 
 

@@ -1,6 +1,16 @@
 """What Python itself does with abstract values: builtins, containers, iteration, comparison, truth."""
 
-from outplace.source.python_model.containers import extend, is_exact, item, iterate, method, set_item, spread, unpacked
+from outplace.source.python_model.containers import (
+    delete_item,
+    extend,
+    is_exact,
+    item,
+    iterate,
+    method,
+    set_item,
+    spread,
+    unpacked,
+)
 from outplace.source.python_model.libraries import call_outside
 from outplace.source.python_model.values import binary, builtin, compare, hashable, truth, unary
 
@@ -9,6 +19,7 @@ __all__ = [
     "builtin",
     "call_outside",
     "compare",
+    "delete_item",
     "extend",
     "hashable",
     "is_exact",

@@ -104,10 +104,50 @@ def set_item(holder: Value, key: Value, value: Value) -> None:
             and -len(holder.items) <= key.value < len(holder.items)
         ):
             holder.items[key.value] = value
-        elif not (isinstance(key, Const) and isinstance(key.value, slice)):
+        elif _is_slice(key):
+            _set_slice(holder, key, value)
+        else:
             _set_somewhere(holder, key, value)
     elif isinstance(holder, Layer) and isinstance(key, Const):
         holder.children[str(key.value)] = value
+
+
+def delete_item(holder: Value, key: Value) -> None:
+    """`del holder[key]`, `del holder[:]`."""
+    if isinstance(holder, Dictionary) and isinstance(key, Const) and hashable(key.value):
+        holder.items.pop(key.value, None)
+    elif isinstance(holder, Items) and _is_slice(key):
+        _set_slice(holder, key, Items([]))
+    elif isinstance(holder, Items) and isinstance(key, Const) and holder.rest is None:
+        if isinstance(key.value, int) and -len(holder.items) <= key.value < len(holder.items):
+            del holder.items[key.value]
+    elif isinstance(holder, Items):
+        _forget(holder)
+
+
+def _is_slice(key: Value) -> bool:
+    return (isinstance(key, Const) and isinstance(key.value, slice)) or (
+        isinstance(key, Bound) and key.function == "slice"
+    )
+
+
+def _set_slice(holder: Items, key: Value, value: Value) -> None:
+    part = key.value if isinstance(key, Const) else None
+    if part == slice(None) and isinstance(value, Items):
+        holder.items[:], holder.rest, holder.latest = value.items, value.rest, None
+        return
+    try:
+        if part is None or holder.rest is not None or not isinstance(value, Items) or value.rest is not None:
+            _forget(holder)
+        else:
+            holder.items[part] = value.items
+    except (TypeError, ValueError):
+        _forget(holder)
+
+
+def _forget(holder: Items) -> None:
+    """What it holds is not known any more."""
+    holder.items[:], holder.rest, holder.latest = [], UNKNOWN, None
 
 
 def _set_somewhere(holder: Items | Dictionary, key: Value, value: Value) -> None:
@@ -268,11 +308,14 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
         holder.items.insert(0, args[1])
         return NONE
     if name in ("pop", "popleft"):
-        if holder.items:
-            return holder.items.pop(0 if name == "popleft" else -1)
+        place = args[0] if args else Const(0 if name == "popleft" else -1)
+        if not isinstance(place, Const):
+            return holder.any_item()
+        if isinstance(place.value, int) and -len(holder.items) <= place.value < len(holder.items):
+            return holder.items.pop(place.value)
         return holder.rest if holder.rest is not None else UNKNOWN
     if name == "clear":
-        holder.items.clear()
+        holder.items[:], holder.rest, holder.latest = [], None, None
         return NONE
     if name == "copy":
         return Items(list(holder.items), holder.kind, holder.rest)
@@ -302,6 +345,10 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
         return join([*everything, default])
     if name == "update" and args and isinstance(args[0], Dictionary):
         holder.items.update(args[0].items)
+        return NONE
+    if name == "clear":
+        holder.items.clear()
+        holder.rest = holder.latest = None
         return NONE
     if name == "copy":
         return Dictionary(dict(holder.items), holder.rest)
