@@ -98,7 +98,7 @@ def _read(item: Any, x: Tensor) -> Any:
     if not isinstance(item, Tensor):
         if hasattr(item, "__index__") and not hasattr(item, "__len__"):
             return operator.index(item)
-        item = _tensor_of(item)
+        item = _tensor_of(item, x.device)
     if item.dtype is torch.uint8:  # torch's old masks
         item = item.bool()
     if item.dtype is not torch.bool:
@@ -106,12 +106,14 @@ def _read(item: Any, x: Tensor) -> Any:
             raise IndexError(f"an index must be of integers or bools, not {str(item.dtype).removeprefix('torch.')}")
         if item.dtype not in (torch.int32, torch.int64):
             item = item.long()
-    return item if item.device == x.device else item.to(x.device)
+    if item.device == x.device:
+        return item
+    return int(item) if item.is_cpu and _is_number(item) and mode.looks_at_values(item) else item.to(x.device)
 
 
-def _tensor_of(item: Any) -> Tensor:
+def _tensor_of(item: Any, device: torch.device) -> Tensor:
     try:
-        tensor = torch.as_tensor(list(item) if isinstance(item, range) else item)
+        tensor = torch.as_tensor(list(item) if isinstance(item, range) else item, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise IndexError(
             f"{item!r} is no index; use ints, slices, None, Ellipsis, masks, and lists or tensors of integers"
@@ -129,10 +131,10 @@ def _expanded(items: list[Any], x: Tensor) -> list[Any]:
     rest = [item for item in items[place:] if item is not Ellipsis]  # torch takes more than one, and the first counts
     items = items[:place] + [FULL] * (x.dim() - axes) + rest
     places = [place for place, item in enumerate(items) if isinstance(item, Tensor)]
-    if all(_is_number(items[place]) for place in places) or (mode.transformed() and _neighbours(items, places)):
+    if all(_is_number(items[place]) for place in places) or _neighbours(items, places):
         return items
     # torch takes a 0-d integer as an int, before all index tensors. Among its like, and next to others, it can as well
-    # stay a tensor: no one has to wait for that, and vmap allows nothing else.
+    # stay a tensor, which no one has to wait for, and which vmap and torch.compile allow.
     return [int(item) if _is_number(item) else item for item in items]
 
 

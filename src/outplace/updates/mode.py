@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
 _transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # which is asked for at every turn
 
 
@@ -17,9 +18,16 @@ def transformed() -> bool:
     return _transforms_active()
 
 
+def traced() -> bool:
+    """While make_fx or torch.jit.trace record what is done: attempts that fail, too, which breaks them."""
+    if torch._C._len_torch_dispatch_stack() and torch._C._get_dispatch_mode(_PROXY) is not None:
+        return True
+    return torch._C._get_tracing_state() is not None
+
+
 def eager() -> bool:
     """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at."""
-    return not is_compiling() and not _transforms_active()
+    return not is_compiling() and not _transforms_active() and not traced()
 
 
 def looks_at_values(*tensors: Tensor) -> bool:
@@ -36,7 +44,6 @@ def seen_only_by_autograd(tensor: Tensor) -> bool:
         and eager()
         and forward_ad._current_level < 0
         and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._get_tracing_state() is None
         and torch._C._has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
         and not tensor.is_neg()  # whose memory has the other sign
     )

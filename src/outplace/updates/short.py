@@ -123,8 +123,8 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
 
     What does not fit in its device or shape, ATen refuses here and below; its autocast takes tensors of two dtypes.
     """
-    if index.dtype is not _INT64 or mode.transformed():  # vmap's index_fill is wrong for negative indices
-        return None
+    if index.dtype is not _INT64 or mode.transformed() or mode.traced():
+        return None  # vmap's index_fill is wrong for negative indices
     try:
         if type(v) in NUMBERS:
             if index.dim() != 1 or x.dim() == 0 or not x.is_floating_point():
