@@ -91,8 +91,8 @@ def _makes_a_tuple(item: Any) -> bool:
 
 def _read(item: Any, x: Tensor) -> Any:
     """One element of the index as an int, slice, None, Ellipsis, or a tensor of bool or integers on x's device."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, torch.SymInt)):
-        return item
+    if item is None or item is Ellipsis or type(item) is int or isinstance(item, (slice, torch.SymInt)):
+        return item  # an int first: of one that torch.compile takes as dynamic, nothing else can be asked
     if isinstance(item, bool):
         return torch.tensor(item, device=x.device)
     if not isinstance(item, Tensor):

@@ -20,6 +20,8 @@ def transformed() -> bool:
 
 def traced() -> bool:
     """While make_fx or torch.jit.trace record what is done: attempts that fail, too, which breaks them."""
+    if is_compiling():
+        return False
     if torch._C._len_torch_dispatch_stack() and torch._C._get_dispatch_mode(_PROXY) is not None:
         return True
     return torch._C._get_tracing_state() is not None
