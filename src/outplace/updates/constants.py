@@ -42,7 +42,7 @@ def number(v: float, x: Tensor) -> Tensor | None:
 
 def part(size: int, item: Any, like: Tensor) -> Tensor | None:
     """The positions of an int or slice in a dimension of this size, on the tensor's device; None where it is large."""
-    if is_compiling() or type(like) not in mode.PLAIN:
+    if type(like) not in mode.PLAIN:
         return None
     if type(item) is slice:
         start, stop, step = item.start, item.stop, item.step

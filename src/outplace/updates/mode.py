@@ -10,7 +10,10 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
-_transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # which is asked for at every turn
+# these are asked for at every turn
+_transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_tracing_state: Callable[[], object] = torch._C._get_tracing_state
 
 
 def transformed() -> bool:
@@ -18,18 +21,17 @@ def transformed() -> bool:
     return _transforms_active()
 
 
-def traced() -> bool:
-    """While make_fx or torch.jit.trace record what is done: attempts that fail, too, which breaks them."""
-    if is_compiling():
-        return False
-    if torch._C._len_torch_dispatch_stack() and torch._C._get_dispatch_mode(_PROXY) is not None:
-        return True
-    return torch._C._get_tracing_state() is not None
-
-
 def eager() -> bool:
-    """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at."""
-    return not is_compiling() and not _transforms_active() and not traced()
+    """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at.
+
+    Not while make_fx or torch.jit.trace record what is done: attempts that fail, too, which breaks them.
+    """
+    return not (
+        is_compiling()
+        or _transforms_active()
+        or _tracing_state() is not None
+        or (_dispatch_modes() and torch._C._get_dispatch_mode(_PROXY) is not None)
+    )
 
 
 def looks_at_values(*tensors: Tensor) -> bool:
@@ -45,7 +47,7 @@ def seen_only_by_autograd(tensor: Tensor) -> bool:
         type(tensor) in PLAIN
         and eager()
         and forward_ad._current_level < 0
-        and torch._C._len_torch_dispatch_stack() == 0
+        and _dispatch_modes() == 0
         and torch._C._has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
         and not tensor.is_neg()  # whose memory has the other sign
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
 
@@ -82,7 +81,7 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
             done = pieces.replaced(x, dim, item, v)
             if done is not None:
                 return done
-        elif elements < kernels.CPU_ELEMENTS:
+        elif (x.requires_grad or (type(v) is Tensor and v.requires_grad)) and elements < kernels.CPU_ELEMENTS:
             places = constants.part(x.size(dim), item, x)
             if places is not None:  # autograd is quicker with it than with a write to a copy
                 if type(v) is not Tensor:
@@ -123,8 +122,8 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
 
     What does not fit in its device or shape, ATen refuses here and below; its autocast takes tensors of two dtypes.
     """
-    if index.dtype is not _INT64 or mode.transformed() or mode.traced():
-        return None  # vmap's index_fill is wrong for negative indices
+    if index.dtype is not _INT64 or not mode.eager():  # vmap's index_fill is wrong for negative indices
+        return None
     try:
         if type(v) in NUMBERS:
             if index.dim() != 1 or x.dim() == 0 or not x.is_floating_point():
@@ -135,7 +134,7 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
         unique = unique or not mode.may_carry_gradient(v)
         if x.is_cpu:
             # quicker; negative indices are an error, tried again elsewhere
-            if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0) and not is_compiling():
+            if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0):
                 return torch.index_copy(x, 0, index, v)
         else:
             done = kernels.rows_put(x, index, v, unique=unique)
