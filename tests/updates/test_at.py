@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outplace import at
+from outplace.updates import constants
 from outplace.updates.index import extent
 from outplace.updates.short import last_rows
 
@@ -204,6 +205,64 @@ def test_autocast_changes_no_dtype() -> None:
             for place in (index, x > 0.5, slice(0, 2)):
                 v = torch.ones((), dtype=torch.float32, requires_grad=True)
                 assert getattr(at(x)[place], name)(v).dtype == torch.bfloat16
+
+
+def test_autocast_takes_no_part_in_a_choice_of_dtypes() -> None:
+    """Its `index_copy` would give the wider of two dtypes, and its `cat` refuses the other of the short ones."""
+    large = torch.zeros(1 << 21, dtype=torch.float16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        x = torch.zeros(3, 4, dtype=torch.bfloat16)
+        assert at(x)[torch.tensor([0, 1])].set(torch.ones(2, 4)).dtype == torch.bfloat16
+        assert at(large)[: 1 << 20].set(torch.ones(1 << 20, dtype=torch.float16)).sum(dtype=torch.float32) == 1 << 20
+
+
+@pytest.mark.parametrize("index", [1, slice(0, 2), torch.tensor([0, 1]), torch.tensor([True, True, False])], ids=str)
+@pytest.mark.parametrize("kept", [True, False], ids=["numbers kept", "none kept"])
+def test_numbers_become_what_x_has(index: Any, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "_numbers", {})
+    monkeypatch.setattr(constants, "_MOST_NUMBERS", 256 if kept else 0)
+    flags, large = torch.tensor([True, False, True]), torch.tensor([2**60 + 1, 2**60 + 3, 5])
+    for v in (0, 1, 0.0, 1.0, True):
+        assert torch.equal(at(flags)[index].set(v), reference(flags, index, bool(v)))
+    for v in (-0.0, 2.0, True):
+        assert torch.equal(at(large)[index].set(v), reference(large, index, int(v)))
+    for name in ("add", "sub", "mul", "pow", "min", "max"):
+        assert torch.equal(getattr(at(large)[index], name)(1.0), getattr(at(large)[index], name)(1))
+    for x in (torch.ones(3), torch.ones(3, dtype=torch.complex64)):
+        assert torch.equal(at(x)[index].sub(True), at(x)[index].sub(1))
+        assert torch.equal(at(x)[index].set(2**70), at(x)[index].set(2.0**70))
+
+
+@pytest.mark.parametrize("index", [1, slice(0, 2), (slice(None), 1), (slice(None), slice(0, 2)), (1, 1), 0])
+@pytest.mark.parametrize("value", ["number", "tensor"])
+def test_neither_x_nor_a_gradient_is_copied_with_all_that_it_is_a_view_of(index: Any, value: str) -> None:
+    """As ATen's `slice_scatter` does: after `torch.stack` each gradient is a view of that of all."""
+    x = torch.rand(50, 4, 3)[7].requires_grad_()
+    v: Any = torch.rand_like(x[index]).requires_grad_() if value == "tensor" else 0.5
+    result = at(x)[index].set(v)
+    assert torch.equal(result, reference(x, index, v))
+    assert result.untyped_storage().nbytes() == x.nbytes
+    weights = torch.rand(50, 4, 3)[9]
+    inputs = [x, v] if value == "tensor" else [x]
+    gradients = torch.autograd.grad(result, inputs, weights)
+    assert torch.equal(gradients[0], reference(weights, index, 0.0))
+    assert gradients[0].untyped_storage().nbytes() == x.nbytes
+    assert value == "number" or torch.equal(gradients[1], weights[index])
+    inside = torch.func.grad(lambda x: (at(x)[index].set(v) * weights).sum())(x)
+    assert torch.equal(inside, gradients[0]) and inside.untyped_storage().nbytes() == x.nbytes
+
+
+def test_get_takes_every_index_that_set_takes() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    mask = torch.tensor([[True], [False], [True]])
+    assert torch.equal(at(x)[mask].get(), x[mask.expand(3, 4)])
+    assert torch.equal(at(x)[mask].apply(lambda part: part * 2), torch.where(mask, x * 2, x))
+
+
+def test_additions_to_rows_without_elements() -> None:
+    x, v = torch.zeros(4, 0, requires_grad=True), torch.zeros(2, 0, requires_grad=True)
+    at(x)[torch.tensor([-1, 0])].add(v).sum().backward()
+    assert x.grad is not None and x.grad.shape == (4, 0) and v.grad is not None and v.grad.shape == (2, 0)
 
 
 class Tagged(torch.Tensor):

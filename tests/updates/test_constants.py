@@ -86,6 +86,22 @@ def test_tensors_without_values_get_none_with(first: bool) -> None:
     assert at(torch.ones(4))[MASK].set(0.5).tolist() == [0.5, 1.0, 0.5, 1.0]
 
 
+def test_positions_are_for_tensors_with_values() -> None:
+    kept = constants.positions(4, torch.ones(1))
+    assert kept is not None and kept.tolist() == [0, 1, 2, 3]
+    with FakeTensorMode() as fake:
+        assert constants.positions(4, fake.from_tensor(torch.ones(1))) is None
+
+
+@pytest.mark.parametrize("item", [slice(1, 3), slice(None, None, 2), slice(-2, None), slice(5, 2), 3, -1], ids=str)
+def test_the_positions_of_a_part(item: int | slice) -> None:
+    chosen = list(range(4))[item]
+    for _ in range(2):
+        part = constants.part(4, item, torch.ones(1))
+        assert part is not None and part.tolist() == (chosen if isinstance(chosen, list) else [chosen])
+    assert len(constants._ranges) == 1
+
+
 def test_transforms_take_them() -> None:
     at(torch.ones(4))[MASK].set(0.5)
     batched = torch.func.vmap(lambda x: at(x)[MASK].set(0.5))(torch.ones(3, 4))

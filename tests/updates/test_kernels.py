@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outplace import at
-from outplace.updates import kernels, pieces, repeats
+from outplace.updates import kernels, mode, pieces, repeats
 from outplace.updates.kernels import function, on_cpu
 from outplace.updates.kernels.layout import collapsed
 
@@ -87,6 +87,40 @@ def test_the_gradients_are_those_of_where(shape: str, device: str) -> None:
             results.append((result, *first, *second))
         for one, other in zip(*results, strict=True):
             assert torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_any_byte_but_zero_is_true(device: str) -> None:
+    """Masks that come from images have 255, where PyTorch itself writes 1."""
+    for x, mask in operands(torch.float32, device):
+        bytes_ = torch.where(mask.expand(x.shape), 255, 0).to(torch.uint8)
+        odd, mask = bytes_.view(torch.bool), bytes_ != 0
+        assert same_bits(engine(device).set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
+        assert same_bits(engine(device).set_tensor(x, odd, -x), torch.where(mask, -x, x))
+        for ours, theirs in zip(engine(device).split(x, odd), engine(device).split(x, mask), strict=True):
+            assert same_bits(ours, theirs)
+
+
+def test_what_has_no_memory_of_its_own_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The minus of a view that negates is not in memory, and what came out of a transform that has ended has none."""
+    low_thresholds(monkeypatch)
+    x, kept = torch.randn(6), []
+    torch.func.grad(lambda x: (kept.append(x * 1), x.sum())[1])(x)
+    assert not mode.seen_only_by_autograd(kept[0]) and torch.equal(at(kept[0])[x > 0].set(0.0), x.clamp(max=0))
+    lazy = torch._neg_view(x)
+    assert not mode.seen_only_by_autograd(lazy) and torch.equal(at(lazy)[x > 0].set(0.0), (-x).clamp(min=0))
+    assert torch.equal(at(x)[x > 0].set(lazy), -x.abs())
+
+
+@NEEDS_CUDA
+def test_a_kernel_is_started_for_tensors_that_lie_as_those_it_was_compiled_for() -> None:
+    """Now x is not aligned, now the mask: the sum of what is wrong is the same, but not where a kernel reads widely."""
+    ours = engine("cuda")
+    for start_of_x, start_of_mask in ((1, 0), (0, 4), (1, 4)):
+        x = torch.randn(4096 + start_of_x, device="cuda")[start_of_x:]
+        mask = (torch.rand(4096 + start_of_mask, device="cuda") < 0.5)[start_of_mask:]
+        assert torch.equal(ours.set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
+        torch.cuda.synchronize()
 
 
 def put_rows(device: str) -> function.PutRows:
@@ -227,6 +261,8 @@ def test_pieces_are_slices(
         expected = x.clone()
         expected[item] = value
         assert result is not None and torch.equal(result, expected)
+    flat, number = torch.rand(6, device=device), torch.tensor(2.0, device=device)
+    assert torch.equal(pieces.replaced(flat, 0, 2, number), torch.cat([flat[:2], number[None], flat[3:]]))
     weights = torch.rand(shape, device=device)
     got = torch.autograd.grad(at(x)[item].set(v), (x, v), weights)
     outside = weights.clone()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from outplace import at, blend, functional, to_mask
 
@@ -47,6 +48,37 @@ def test_one_graph_with_the_same_gradients(case: str) -> None:
 @pytest.mark.parametrize("index", [slice(1, 3), slice(-3, None, 2), (slice(None), slice(3, 1)), 2, (..., -1)], ids=str)
 def test_numbers_in_a_part(index: Any) -> None:
     both(lambda x: at(x)[index].set(0.5), torch.rand(4, 5), backend="aot_eager")
+
+
+def test_indices_that_change_from_call_to_call() -> None:
+    torch._dynamo.reset()
+    x = torch.rand(6, 5)
+
+    @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
+    def updated(x: torch.Tensor, row: int, pair: torch.Tensor) -> torch.Tensor:
+        return at(at(at(x)[row].set(0.5))[row, pair].mul(3.0))[pair[0], pair[1]].add(1.0)
+
+    for row, pair in ((2, T([0, 1])), (3, T([2, -1])), (4, T([1, 1]))):
+        expected = x.clone()
+        expected[row] = 0.5
+        for column in pair.tolist():
+            expected[row, column] *= 3
+        expected[tuple(pair.tolist())] += 1
+        assert torch.allclose(updated(x, row, pair), expected)
+
+
+@pytest.mark.parametrize("name", ["set", "add", "mul"])
+@pytest.mark.parametrize("index", [T([1, 1, 3, -1]), slice(1, 3), -1, T([True, False, True, True]), [0, -1]], ids=str)
+def test_tracers_record_no_attempt_that_failed(index: Any, name: str) -> None:
+    """After one make_fx gives a graph that fails, and torch.jit.trace ends the process."""
+    x = torch.rand(4, 5)
+    v = torch.rand_like(x[index])
+
+    def update(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return getattr(at(x)[index], name)(v)  # type: ignore[no-any-return]
+
+    for traced in (make_fx(update)(x, v), torch.jit.trace(update, (x, v), check_trace=False)):
+        assert torch.allclose(traced(x + 1, v + 1), update(x + 1, v + 1))
 
 
 def test_values_in_the_order_of_a_mask_need_no_look_at_it() -> None:

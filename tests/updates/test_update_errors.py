@@ -75,6 +75,23 @@ def test_values_that_would_be_lost() -> None:
     assert at(X)[0].set(torch.ones(4, dtype=torch.float64)).dtype == torch.float32
 
 
+@pytest.mark.parametrize("index", [0, slice(0, 2), T([0, 1]), X == 0, (0, 0)], ids=str)
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_integers_beyond_all_floats(index: Any, requires_grad: bool) -> None:
+    for v in (10**400, -(10**400)):
+        with pytest.raises(TypeError, match=r"^the value -?10+ would be lost in a float32 tensor; convert x first$"):
+            at(X.clone().requires_grad_(requires_grad))[index].set(v)
+
+
+@pytest.mark.parametrize("name", ["get", "apply"])
+def test_what_is_read_is_in_range_as_well(name: str) -> None:
+    arguments = [lambda part: part] if name == "apply" else []
+    for index, axis, wrong, size in ((T([7]), 0, 7, 3), ((slice(1, None), T([0, -5])), 1, -5, 4)):
+        with pytest.raises(IndexError) as caught:
+            getattr(at(X)[index], name)(*arguments)
+        assert str(caught.value) == f"index {wrong} is out of bounds for axis {axis} with size {size}"
+
+
 def test_what_else_can_be_wrong() -> None:
     with pytest.raises(TypeError, match=r"^outplace.at takes a tensor, not a list$"):
         at([1, 2])  # type: ignore[arg-type]

@@ -119,6 +119,29 @@ def test_batched_indices_and_masks() -> None:
     assert torch.allclose(got, torch.stack([at(x[0])[i].mul(in_order[:2]) for i in where]))
 
 
+def test_batched_pairs_of_indices() -> None:
+    x, row, column = torch.rand(2, 3, 4, 5), torch.tensor([0, 2, -1]), torch.tensor([1, 1, 4])
+    updates = (
+        lambda i, j: at(x)[:, i, :, j].set(0.0),
+        lambda i, j: at(x)[0, i, 1:, j].add(1.0),
+        lambda i, j: at(x)[:, i, [0, 1], j].mul(2.0),
+    )
+    for update in updates:
+        expected = torch.stack([update(int(i), int(j)) for i, j in zip(row, column, strict=True)])
+        assert torch.equal(vmap(update)(row, column), expected)
+
+
+@pytest.mark.parametrize("case", ["slice", "column", "block", "mask", "repeated"])
+@pytest.mark.parametrize("name", ["set", "mul"])
+def test_complex_numbers_have_gradients(case: str, name: str) -> None:
+    index = INDICES[case]
+    x, v, _ = (torch.complex(part, part.flip(-1)).requires_grad_() for part in inputs(index))
+    assert gradcheck(lambda x, v: getattr(at(x)[index], name)(v), (x, v), fast_mode=True)
+    assert gradcheck(lambda x: getattr(at(x)[index], name)(2j), x, fast_mode=True)
+    batched = vmap(lambda v: getattr(at(x)[index], name)(v))(v[None])
+    assert torch.equal(batched[0], getattr(at(x)[index], name)(v))
+
+
 def test_ties_share_the_gradient() -> None:
     x = torch.ones(2, requires_grad=True)
     v = torch.ones(3, requires_grad=True)
