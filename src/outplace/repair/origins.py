@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from outplace.repair.code import Code, Function, is_library
 from outplace.repair.files import Files
+from outplace.repair.flow import bindings, binds
 
 VIEWS = {
     "as_strided", "chunk", "contiguous", "cpu", "cuda", "detach", "diagonal", "double", "expand", "expand_as",
@@ -109,10 +110,32 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
         callee = callee_of(files, code, call)
         if callee is not None:
             return _through(files, code, call, *callee, depth)
+    for short in _lambdas(code, function):
+        given = {argument.arg for argument in short.args.args}
+        if any(one.path in given for one in origins(files, code, short.body, depth)):
+            return set().union(*(origins(files, code, argument, depth) for argument in call.args))
     made = module_made_at(files, code, function)
-    if made is not None and (class_name(made[1]) in _PASS_THROUGH or has_flag(made[1])) and call.args:
+    if made is not None and _passes(made[1]) and call.args:
         return origins(files, code, call.args[0], depth)
-    return {FRESH}
+    owner = class_named(files, class_name(made[1])) if made is not None and depth < _DEEPEST else None
+    forward = method_of(owner[1], "forward") if owner is not None else None
+    return _through(files, code, call, owner[0], forward, True, depth) if owner and forward else {FRESH}
+
+
+def _lambdas(code: Code, function: ast.expr) -> list[ast.Lambda]:
+    """What a name may stand for: `flat = lambda x: x.view(-1)`."""
+    if not isinstance(function, ast.Name):
+        return []
+    made = [node for node in ast.walk(code.tree) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)]
+    return [node.value for node in made if binds(node, function.id) and isinstance(node.value, ast.Lambda)]
+
+
+def _passes(made: ast.expr) -> bool:
+    """A module that may hand on its very input, also several of them in a row."""
+    if not isinstance(made, ast.Call):
+        return False
+    row = class_name(made) == "Sequential" and all(map(_passes, made.args))
+    return class_name(made) in _PASS_THROUGH or has_flag(made) or row
 
 
 def is_inplace_call(call: ast.Call) -> bool:
@@ -186,6 +209,17 @@ def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code,
     return found[0] if len(found) == 1 else None
 
 
+def class_named(files: Files, name: str) -> tuple[Code, ast.ClassDef] | None:
+    """The class of this name, where there is only one."""
+    found = [
+        (code, node)
+        for code in files.codes(name)
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def method_of(owner: ast.ClassDef, name: str) -> Function | None:
     """A method by its name."""
     for node in owner.body:
@@ -228,12 +262,35 @@ def _through(
     found: set[Origin] = set()
     for node in ast.walk(callee):
         if isinstance(node, ast.Return) and node.value is not None and home.function(node) is callee:
-            for origin in origins(files, home, node.value, depth + 1):
+            for origin in _followed(files, home, node, node.value, parameters, depth + 1):
                 if origin.kind == "name" and origin.path in parameters:
                     found |= _argument(files, code, call, parameters.index(origin.path), origin.path, depth)
                 elif origin.kind == "held":
                     found.add(origin)
     return found or {FRESH}
+
+
+def _followed(
+    files: Files, code: Code, statement: ast.stmt, value: ast.expr, parameters: list[str], depth: int
+) -> set[Origin]:
+    """What a value may share its memory with; the function's own names are followed to what they stand for."""
+    found: set[Origin] = set()
+    waiting = [(statement, origin) for origin in origins(files, code, value, depth)]
+    seen: set[tuple[ast.stmt, Origin]] = set()
+    while waiting:
+        here, origin = waiting.pop()
+        if (here, origin) in seen:
+            continue
+        seen.add((here, origin))
+        if origin.kind != "name" or origin.path in parameters:
+            found.add(origin)
+            continue
+        for binding in bindings(code, here, origin.path):
+            source = binding.iter if isinstance(binding, ast.For) else getattr(binding, "value", None)
+            own = binding if isinstance(binding, ast.stmt) else code.statement(binding) if binding is not None else None
+            if isinstance(source, ast.expr) and own is not None:
+                waiting += [(own, one) for one in origins(files, code, source, depth)]
+    return found
 
 
 def _argument(files: Files, code: Code, call: ast.Call, index: int, name: str, depth: int) -> set[Origin]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -165,8 +166,8 @@ def target_of(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.AugAssign):
         return node.target
     if isinstance(node, ast.Assign):
-        written = [target for target in node.targets if isinstance(target, ast.Subscript)]
-        if len(written) == 1:
+        written = [target for target in _flat(node.targets) if isinstance(target, ast.Subscript)]
+        if len({ast.unparse(target.value) for target in written}) == 1:  # `x[0], x[1] = a, b` too
             return written[0]
         data = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr == "data"]
         return data[0] if len(data) == 1 else None
@@ -182,6 +183,12 @@ def target_of(node: ast.AST) -> ast.expr | None:
             return node.args[0] if node.args else None
         return start_of_chain(function.value)
     return node.args[0] if has_flag(node) and node.args else None
+
+
+def _flat(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """The targets of an assignment, also those inside a tuple."""
+    for target in targets:
+        yield from _flat(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
 def start_of_chain(node: ast.expr) -> ast.expr:

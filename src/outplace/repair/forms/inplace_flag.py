@@ -8,7 +8,7 @@ from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.forms.out_argument import without_keyword
-from outplace.repair.origins import POSITION, callee_of, class_name, module_made_at
+from outplace.repair.origins import POSITION, callee_of, class_name, class_named, module_made_at
 
 __all__ = ["POSITION", "dropped", "flags_behind"]
 
@@ -48,18 +48,8 @@ def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, a
     if inside:
         return [(home, node) for node in inside]
     factory = callee_of(files, home, constructor)
-    owner = factory[:2] if factory is not None else _class(files, class_name(constructor))
+    owner = factory[:2] if factory is not None else class_named(files, class_name(constructor))
     if owner is None:
         return []
     home, body = owner
     return [(home, node) for node in ast.walk(body) if isinstance(node, ast.Call) and dropped(home, node)]
-
-
-def _class(files: Files, name: str) -> tuple[Code, ast.ClassDef] | None:
-    found = [
-        (code, node)
-        for code in files.codes(name)
-        for node in ast.walk(code.tree)
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    return found[0] if len(found) == 1 else None

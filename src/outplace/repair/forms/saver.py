@@ -13,7 +13,7 @@ from outplace.repair.code import Code, is_library, root_of
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import binds, earlier_statements
-from outplace.repair.origins import callee_of, is_inplace_call, origins
+from outplace.repair.origins import callee_of, class_name, is_inplace_call, module_made_at, origins
 from outplace.repair.place import target_of
 
 RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
@@ -100,21 +100,36 @@ class Given:
 
 
 def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home: Code, node: ast.AST) -> Given | None:
-    """`f(x.clone())`, where the operation that keeps `x` stands in `f`, and `x` is written here, after the call."""
+    """`f(x.clone())`, where what keeps `x`, or a part of it, stands in `f`, and `x` is written here, after the call."""
     function = home.function(node)
     if not isinstance(function, ast.FunctionDef) or code.function(statement) is function:
         return None
     edits: list[Edit] = []
     sure = True
-    for one in earlier_statements(code, statement):
+    for one in (*earlier_statements(code, statement), statement):
         for call in (part for part in ast.walk(one) if isinstance(part, ast.Call) and code.statement(part) is one):
-            callee = callee_of(files, code, call)
-            if callee is None or callee[1] is not function:
+            if not _runs(files, code, call, home, function):
                 continue
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            edits += [_cloned(code, argument) for argument in given if ast.unparse(argument) == path]
+            edits += [_cloned(code, argument) for argument in given if _is_part(argument, path)]
             sure = sure and not any(one.path == path for one in origins(files, code, call)) and _only_computes(function)
     return Given(function.name, tuple(edits), sure) if edits else None
+
+
+def _runs(files: Files, code: Code, call: ast.Call, home: Code, function: ast.FunctionDef) -> bool:
+    """Does the call run this function, by its name or as the forward of a module?"""
+    callee = callee_of(files, code, call)
+    if callee is not None:
+        return callee[1] is function
+    made = module_made_at(files, code, call.func) if function.name == "forward" else None
+    owner = home.class_of(function)
+    return made is not None and owner is not None and class_name(made[1]) == owner.name
+
+
+def _is_part(node: ast.expr, path: str) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node) == path
 
 
 def _only_computes(function: ast.FunctionDef) -> bool:
