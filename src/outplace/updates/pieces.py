@@ -14,6 +14,7 @@ from outplace.updates import kernels, mode
 from outplace.updates.index import extent
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 26}
+FROM_BYTES_BY_KERNEL = 1 << 22
 LEAST_ELEMENTS = min(FROM_BYTES.values()) // 16
 """A tensor of fewer elements is smaller, whatever its dtype; they are quicker to count than bytes."""
 FROM_SHARE = 1 / 16
@@ -47,7 +48,10 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
 
 def is_large(x: Tensor) -> bool:
     """May it pay to look further?"""
-    return bool(x.numel() * x.element_size() >= FROM_BYTES.get(x.device.type, 1 << 62))
+    nbytes = x.numel() * x.element_size()
+    if nbytes >= FROM_BYTES.get(x.device.type, 1 << 62):
+        return True
+    return nbytes >= FROM_BYTES_BY_KERNEL and kernels.sets_parts(x)
 
 
 class _Replaced(torch.autograd.Function):  # type: ignore[misc]
