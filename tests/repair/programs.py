@@ -56,11 +56,12 @@ _FUNCTIONS = [
     "def same(t):\n    return t\n",
     "def mask(t):\n    t[t > 1] = 1.0\n    return t * 3\n",
     "def first(t):\n    return t[0]\n",
+    "def turned(t):\n    other = t.view(4, 3)\n    again = other.view(3, 4)\n    return again\n",
     "def squashed(t, s):\n    u = torch.sigmoid(t)\n    u *= s\n    return u\n",
 ]
 _CALLS = [
     "{n} = scale({a})", "scale({a})", "shift({a}, {b})", "{n} = same({a})", "{n} = mask({a})", "{a} = scale({a})",
-    "first({a}).mul_(2)", "{n} = squashed({a}, {b})", "shift({a}[1:], {b}[1:])",
+    "first({a}).mul_(2)", "{n} = squashed({a}, {b})", "{n} = turned({a})", "shift({a}[1:], {b}[1:])",
 ]  # fmt: skip
 _HELD = ["box.h = {a}", "box.h += 1", "box.h.mul_({a})", "{n} = box.h", "{n} = box.h * {a}"]
 _KEPT = ['d["k"] = {a}', 'd["k"] *= 2', '{n} = d["k"]', 'd["k"][0] = 0.5', '{n} = d["k"] * {a}']
