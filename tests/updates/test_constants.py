@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 from outplace import at
 from outplace.updates import constants
@@ -100,6 +102,25 @@ def test_the_positions_of_a_part(item: int | slice) -> None:
         part = constants.part(4, item, torch.ones(1))
         assert part is not None and part.tolist() == (chosen if isinstance(chosen, list) else [chosen])
     assert len(constants._ranges) == 1
+
+
+class Tagging(TorchFunctionMode):
+    """Makes a tensor of another class of all that is made."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        return result.as_subclass(Tagged) if type(result) is torch.Tensor else result
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def test_a_mode_that_changes_what_is_made_changes_nothing_that_is_kept() -> None:
+    x = torch.ones(4, requires_grad=True)
+    with Tagging():
+        assert type(at(x)[MASK].set(0.5)) is Tagged and type(at(x)[1:3].set(0.5)) is Tagged
+    assert type(at(x)[MASK].set(0.5)) is torch.Tensor and type(at(x)[1:3].set(0.5)) is torch.Tensor
 
 
 def test_transforms_take_them() -> None:

@@ -53,7 +53,8 @@ def part(size: int, item: Any, like: Tensor) -> Tensor | None:
         key = size, item, like.device
     found = _parts.get(key)
     if found is None and size <= _POSITIONS and _may_keep(like):
-        found = _positions(like.device)[_as_slice(item, size)]  # a view, which takes no memory
+        everything, chosen = _positions(like.device), _as_slice(item, size)
+        found = _made(lambda: everything[chosen], like.device)  # a view, which takes no memory
         if len(_parts) < _MOST_PARTS:
             _parts[key] = found
     return found
@@ -85,5 +86,5 @@ def _may_keep(like: Tensor) -> bool:
 
 
 def _made(make: Callable[[], Tensor], device: torch.device) -> Tensor:
-    with torch.inference_mode(False), torch.device("cpu"):
+    with torch.inference_mode(False), torch._C.DisableTorchFunction():  # neither a default device nor a mode has a say
         return make().to(device)  # from the CPU: that waits, so that every stream may read it
