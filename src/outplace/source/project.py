@@ -21,7 +21,7 @@ class Module:
 
     def __init__(self, path: str, source: str, name: str, tree: ast.Module) -> None:
         self.path, self.source, self.name, self.tree = path, source, name, tree
-        self.lines = source.splitlines()
+        self.lines = source.split("\n")  # as ast counts them: a form feed ends no line
         self.scope = Scope()
         self.started = False
 

@@ -38,7 +38,7 @@ def site_of(place: Place) -> Site:
     own = node.func.end_lineno if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if own is not None and own > line and isinstance(node, ast.Call):
         line, column = own, (node.func.end_col_offset or 0) - len(node.func.attr.encode())  # type: ignore[attr-defined]
-    text = ast.get_source_segment(place.module.source, node) or _line(place, line).strip()
+    text = _text(place) or _line(place, line).strip()
     return Site(
         place.module.path,
         line,
@@ -48,6 +48,17 @@ def site_of(place: Place) -> Site:
         place.function,
         text if line == getattr(node, "lineno", line) else _line(place, line).strip(),
     )
+
+
+def _text(place: Place) -> str:
+    """What `ast.get_source_segment` gives, which would split the whole file once more for each place."""
+    node = place.node
+    if getattr(node, "end_lineno", None) is None:
+        return ""
+    lines = [line.encode() for line in place.module.lines[node.lineno - 1 : node.end_lineno]]  # type: ignore[attr-defined]
+    lines[-1] = lines[-1][: node.end_col_offset]  # type: ignore[attr-defined]
+    lines[0] = lines[0][node.col_offset :]  # type: ignore[attr-defined]
+    return b"\n".join(lines).decode(errors="replace")
 
 
 def _line(place: Place, number: int) -> str:
