@@ -11,7 +11,7 @@ Each gives other numbers from the step on, so none is safe: a run has to show th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -84,9 +84,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         if not _trains_again(order):
             yield from _cut_off(order)
         yield from _computed_later(order)
-        kept = _kept_loss(order)
-        if kept is not None:
-            yield kept
+        called = _called_later(order, files) if files is not None else None
+        yield from (one for one in (_kept_loss(order), called) if one is not None)
     if order.in_one_round and moment.root_is_older is False:
         yield from _used_again(order)
     if loop is not None:
@@ -538,6 +537,48 @@ def _kept_loss(order: _Order) -> Reordering | None:
     cut = Edit(code.offset(first, 0), code.offset(last + 1, 0), "")
     title = f"Compute `{path}` after the step, with the new weights"
     return Reordering(title, "earlier", [cut, _pasted(code, order.outer_step, lines)])
+
+
+def _called_later(order: _Order, files: Files) -> Reordering | None:
+    """`self.compute_g()`, a method that has computed `self.loss_g` before the step: the call goes behind it."""
+    code = order.code
+    call = order.backward.value if isinstance(order.backward, ast.Expr) else None
+    loss = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    if not isinstance(loss, ast.Attribute):
+        return None
+    path, block = ast.unparse(loss), code.block(order.outer_step)
+    last = block.index(order.outer_step)
+    calls = [one for one in block[:last] if any(binds(node, path) for node in _run_by(files, code, one))]
+    if len(calls) != 1 or not (isinstance(calls[0], ast.Expr) and _whole_lines(code, calls[0])):
+        return None
+    moved, between = list(_run_by(files, code, calls[0])), block[block.index(calls[0]) + 1 : last + 1]
+    others = [node for one in between for node in (one, *_run_by(files, code, one))]
+    if _attributes(moved, ast.Store) & _attributes(others, ast.Load) or any(map(_goes_backward, moved)):
+        return None
+    if _attributes(others, ast.Store) & (_attributes(moved, ast.Load) | _attributes(moved, ast.Store)):
+        return None
+    cut = Edit(code.offset(calls[0].lineno, 0), code.offset((calls[0].end_lineno or 0) + 1, 0), "")
+    lines = code.lines[calls[0].lineno - 1 : calls[0].end_lineno]
+    title = f"Compute `{path}` after the step, with the new weights"
+    return Reordering(title, "earlier", [cut, _pasted(code, order.outer_step, lines)])
+
+
+def _run_by(files: Files, code: Code, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the methods that a statement calls on its own object."""
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+        callee = callee_of(files, code, call) if own else None
+        yield from (node for node in ast.walk(callee[1]) if isinstance(node, ast.stmt)) if callee is not None else ()
+
+
+def _attributes(nodes: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+    """The attributes of the object that are read, or those that are bound."""
+    parts = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Attribute))
+    return {part.attr for part in parts if isinstance(part.ctx, context) and ast.unparse(part.value) == "self"}
+
+
+def _goes_backward(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr in ("backward", "step") for part in ast.walk(node))
 
 
 def _making(code: Code, statement: ast.stmt, name: str) -> str | None:
