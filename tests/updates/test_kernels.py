@@ -261,6 +261,8 @@ def test_pieces_are_slices(
         expected = x.clone()
         expected[item] = value
         assert result is not None and torch.equal(result, expected)
+    half = torch.zeros(6, dtype=torch.float16, device=device)
+    assert pieces.replaced(half, 0, slice(1, 3), -1e9).isinf().tolist() == [False, True, True, False, False, False]
     flat, number = torch.rand(6, device=device), torch.tensor(2.0, device=device)
     assert torch.equal(pieces.replaced(flat, 0, 2, number), torch.cat([flat[:2], number[None], flat[3:]]))
     weights = torch.rand(shape, device=device)

@@ -87,7 +87,6 @@ def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tens
     before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
     result = torch.empty_like(x)
     result.narrow(dim, 0, start).copy_(before)
-    between = result.narrow(dim, start, stop - start)
-    between.copy_(part) if isinstance(part, Tensor) else between.fill_(part)
+    result.narrow(dim, start, stop - start)[...] = part  # fill_ would refuse what is too large for float16
     result.narrow(dim, stop, size - stop).copy_(after)
     return result

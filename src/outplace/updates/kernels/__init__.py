@@ -25,8 +25,8 @@ LEAST_ELEMENTS = CUDA_BYTES // 16
 """A tensor of fewer elements is smaller, whatever its dtype."""
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 """What Triton's kernels are for."""
-_ROW_ELEMENTS = 16
-"""Below this a row is too short for a kernel that takes rows one by one."""
+_ROW_ELEMENTS, _MOST_ROW_ELEMENTS = 16, 65_535 << 10
+"""Below this a row is too short for a kernel that takes rows one by one, and above it has too many blocks for CUDA."""
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 _FILL_ELEMENTS = 1 << 22
 """From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
@@ -62,7 +62,9 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, uniq
 
     Where the index may not be unique the last of the rows for a place counts: that waits for nothing.
     """
-    if not is_large(x) or x.dtype not in _FLOATS or x.numel() < x.size(0) * _ROW_ELEMENTS:
+    if not is_large(x) or x.dtype not in _FLOATS:
+        return None
+    if not _ROW_ELEMENTS <= x.numel() // x.size(0) <= _MOST_ROW_ELEMENTS:
         return None
     if index.dtype is not torch.int64 or index.shape != value.shape[:1] or index.device != x.device:
         return None
