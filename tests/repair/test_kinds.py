@@ -66,6 +66,73 @@ def test_a_value_made_from_a_parameter_is_a_new_tensor(fixed):
     assert "h = h + self.fc(x)" in fixed(source)
 
 
+FUSION = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Fusion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.linspace(-0.3, 1.0, 3))
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        w = {activated}
+        return (w * x).sum(){more}
+
+
+Fusion()(torch.ones(3)).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("activated", "old", "new"),
+    [
+        ("F.relu(self.w, inplace=True)", "F.relu(self.w, inplace=True)", "F.relu(self.w)"),
+        ("self.act(self.w)", "nn.ReLU(inplace=True)", "nn.ReLU()"),
+    ],
+)
+def test_a_flag_on_a_parameter_whose_result_is_used_goes(fixed, activated, old, new):
+    source = FUSION.format(activated=activated, more="")
+    assert fixed(source) == source.replace(old, new)
+    read_again = FUSION.format(activated=activated, more=" + self.w.sum()")
+    assert fixed(read_again) == read_again
+
+
+def test_a_module_that_keeps_a_part_is_given_a_copy(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Mix(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.theta = nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, row):
+            return torch.relu(row @ self.theta)
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.mix = nn.Linear(4, 4), Mix()
+
+        def forward(self, x):
+            h = self.fc(x)
+            for t in range(3):
+                h[t] = self.mix(h[t])
+            return h.sum()
+
+
+    Net()(torch.ones(3, 4)).backward()
+    """
+    assert "h[t] = self.mix(h[t].clone())" in fixed(source)
+
+
 def test_a_buffer_is_copied_for_backward(fixed):
     source = """
     import torch

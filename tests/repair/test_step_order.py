@@ -19,7 +19,8 @@ def ways(source: str, **known: object) -> dict[str, str]:
     lines = source.splitlines()
     step, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# step", "# backward"))
     code = Code("a.py", source)
-    return {way.title: apply(source, way.edits) for way in reorderings(code, Moment("a.py", step, backward, **known))}
+    files, moment = Files({"a.py": source}, may_read=False), Moment("a.py", step, backward, **known)
+    return {way.title: apply(source, way.edits) for way in reorderings(code, moment, files)}
 
 
 RNN = """
@@ -207,6 +208,66 @@ def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
 )
 def test_a_kept_loss_that_is_needed_where_it_is(old, new):
     assert ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True) == {}
+
+
+METHODS = """
+class Model:
+    def compute_g(self):
+        score = self.disc(self.fake)
+        self.loss_g = -score.mean()
+        self.loss_g = self.loss_g + self.weight(score)
+
+    def optimize(self, x):
+        self.forward(x)
+        self.compute_g()
+        self.opt_d.zero_grad()
+        self.loss_d.backward()
+        self.opt_d.step()  # step
+        self.loss_g.backward()  # backward
+"""
+
+
+def test_a_method_that_computes_a_loss_is_called_after_the_step():
+    (text,) = ways(METHODS, held={"self.loss_g": "tensor"}, root_is_older=True).values()
+    step, line = "        self.opt_d.step()  # step\n", "        self.compute_g()\n"
+    assert text == METHODS.lstrip("\n").replace(line, "").replace(step, step + line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        self.opt_d.zero_grad()", "        print(self.loss_g)"),
+        ("        self.opt_d.zero_grad()", "        self.fake = None"),
+        ("        self.loss_g = self.loss_g", "        score.sum().backward()\n        self.loss_g = self.loss_g"),
+        ("        self.forward(x)", "        self.compute_g()"),
+    ],
+)
+def test_a_method_that_is_needed_where_it_is_called(old, new):
+    assert ways(METHODS.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True) == {}
+
+
+def test_a_function_of_the_training_that_is_called_step(fixed):
+    source = """
+    import torch
+
+    net = torch.nn.Linear(3, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+    def step(x):
+        loss = net(net(x).expand(3)).sum()
+        opt.zero_grad()
+        with torch.no_grad():
+            net.weight.clamp_(-1, 1)
+        loss.backward()
+        opt.step()
+
+
+    for _ in range(2):
+        step(torch.ones(3))
+    """
+    late = "    loss.backward()\n    with torch.no_grad():\n        net.weight.clamp_(-1, 1)\n    opt.step()\n"
+    assert late in fixed(source)
 
 
 def test_state_that_an_object_keeps_is_detached_where_it_steps():

@@ -32,6 +32,59 @@ SNIPPETS = {
         b += 1
         (z + u).sum().backward()
     """,
+    "kept and written through one tensor, which may be a copy of another": """
+        w = torch.randn(3, 4, requires_grad=True)
+        h = w * 2
+        a, b = h.t().reshape(-1), h.t().reshape(-1)
+        y = a[:3].pow(2)
+        b.mul_(2)  # warning: saved
+        a[2:].mul_(2)  # error: saved
+        y.sum().backward()
+    """,
+    "one of several views, of a copy or not": """
+        w = torch.randn(6, 4, requires_grad=True)
+        for row in (w * 2).reshape(3, 8):
+            row += 1  # error: multi-view
+        first, second = (part.contiguous() for part in (w * 2).chunk(2))
+        first += 1  # warning: multi-view
+        (first + second).sum().backward()
+    """,
+    "the parameters of a distribution": """
+        net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.ones(3)).sum().backward()
+        mean, spread = net(torch.ones(3)).chunk(2)
+        policy = torch.distributions.Independent(torch.distributions.Normal(mean, spread.exp()), 1)
+        likely, sure = policy.log_prob(torch.ones(1)), policy.entropy()
+        drawn = policy.sample()
+        opt.step()  # error: stepped
+        drawn += 1
+        likely.sum().backward()
+    """,
+    "what has nothing to do with a distribution's place": """
+        net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+        spread = torch.ones(1, requires_grad=True)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.ones(3)).sum().backward()
+        policy = torch.distributions.Normal(net(torch.ones(3)), spread)
+        opt.step()
+        (policy.entropy() + policy.stddev).sum().backward()
+    """,
+    "lists that are emptied": """
+        net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        a, b, c, d = [], [], [], {}
+        for _ in range(3):
+            for kept in (a, b, c):
+                kept.append(net(torch.ones(3)))
+            d["k"] = net(torch.ones(3))
+            torch.cat([*a, *b, *c, *d.values()]).sum().backward(retain_graph=True)
+            opt.step()
+            del a[0]
+            b[:] = []
+            c.pop(0)
+            del d["k"]
+    """,
     "nobody goes backward": """
         w = torch.randn(3, requires_grad=True)
         y = w.exp()
