@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outplace import at
-from outplace.updates import constants
+from outplace.updates import constants, repeats
 from outplace.updates.index import extent
 from outplace.updates.short import last_rows
 
@@ -139,6 +139,16 @@ def test_the_last_of_rows_counts_without_a_look_at_the_index(
     for entry, place in enumerate(index):
         written[place] = v.detach()[entry]
     assert torch.equal(results[0][0], written)
+
+
+@given(st.data(), st.sampled_from(((3, 4), (30, 50))))
+def test_repeats_are_found_among_few_places_and_many(data: st.DataObject, shape: tuple[int, int]) -> None:
+    numbers = [st.integers(-size, size - 1) for size in shape]
+    pairs = data.draw(st.lists(st.tuples(*numbers), min_size=1, max_size=6))
+    if data.draw(st.booleans()):  # the same place, counted from the other end
+        pairs.append((pairs[0][0] - shape[0] if pairs[0][0] >= 0 else pairs[0][0] + shape[0], pairs[0][1]))
+    once = len({(i % shape[0], j % shape[1]) for i, j in pairs}) == len(pairs)
+    assert repeats.none(tuple(map(torch.tensor, zip(*pairs, strict=True))), shape) is once
 
 
 def test_signs_of_zeros_and_nans_survive_repeated_indices() -> None:

@@ -131,10 +131,11 @@ def _expanded(items: list[Any], x: Tensor) -> list[Any]:
     rest = [item for item in items[place:] if item is not Ellipsis]  # torch takes more than one, and the first counts
     items = items[:place] + [FULL] * (x.dim() - axes) + rest
     places = [place for place, item in enumerate(items) if isinstance(item, Tensor)]
-    if all(_is_number(items[place]) for place in places) or _neighbours(items, places):
+    numbers = [items[place] for place in places if _is_number(items[place])]
+    # torch takes a 0-d integer as an int, before all index tensors. Among its like it can as well stay a tensor, which
+    # no one has to wait for, and next to others, too, where its value cannot be looked at.
+    if len(numbers) in (0, len(places)) or (_neighbours(items, places) and not mode.looks_at_values(*numbers)):
         return items
-    # torch takes a 0-d integer as an int, before all index tensors. Among its like, and next to others, it can as well
-    # stay a tensor, which no one has to wait for, and which vmap and torch.compile allow.
     return [int(item) if _is_number(item) else item for item in items]
 
 

@@ -103,6 +103,8 @@ def _dims(where: Layout) -> tuple[int, ...]:
 
 def _named_once(x: Tensor, places: Places) -> bool:
     """Is every place named once? False where that cannot be known."""
+    if all(place is None or place.numel() == 1 for place in places):
+        return True
     return mode.looks_at_values(*(place for place in places if place is not None)) and repeats.none(places, x.shape)
 
 

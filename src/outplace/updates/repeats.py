@@ -13,6 +13,9 @@ from torch import Tensor
 
 from outplace.updates import mode
 
+_FEW = 1 / 64
+"""Up to this share of all places, entries are sorted rather than noted in a tensor of all places."""
+
 
 def from_front(index: Tensor, size: int) -> Tensor:
     """The index with negative entries counted from the front; what is out of range stays so."""
@@ -42,9 +45,13 @@ def none(places: Sequence[Tensor | None], shape: Sequence[int]) -> bool:
     """Is every place named once? Looks at the values."""
     chosen = [(place, shape[dim]) for dim, place in enumerate(places) if place is not None]
     index = tuple(place for place, _ in chosen)
-    shape = entries(index)
-    order = torch.arange(math.prod(shape), device=index[0].device).reshape(shape)
-    latest = torch.empty([size for _, size in chosen], dtype=torch.long, device=index[0].device)
+    sizes = [size for _, size in chosen]
+    wide = entries(index)
+    if math.prod(wide) < math.prod(sizes) * _FEW:
+        ordered = flat(places, shape)[0].reshape(-1).sort().values
+        return bool((ordered[1:] != ordered[:-1]).all())
+    order = torch.arange(math.prod(wide), device=index[0].device).reshape(wide)
+    latest = torch.empty(sizes, dtype=torch.long, device=index[0].device)
     latest[index] = order
     return bool((latest[index] == order).all())  # whoever wrote last: another entry for the same place finds it
 
