@@ -65,7 +65,7 @@ class Notebook:
         cells: dict[int, list[str]] = {}
         grown: dict[int, int] = {}
         for start, body in zip(hunks[::2], hunks[1::2], strict=True):
-            for cell, first, lines in self._pieces(int(start), body.splitlines()):
+            for cell, first, lines in self._pieces(int(start), body.split("\n")[:-1]):
                 added, taken = (sum(line.startswith(sign) for line in lines) for sign in "+-")
                 if added or taken:
                     new = first + grown.get(cell, 0)

@@ -207,6 +207,7 @@ class _Fix:
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.one import internal
+        from outplace.repair.files import Unwritable
         from outplace.repair.from_source import Repaired, repair
         from outplace.repair.neighbourhood import surroundings
         from outplace.source.analysis import Checked, check_file
@@ -230,7 +231,7 @@ class _Fix:
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
             return repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
-        except _Broken as error:
+        except (_Broken, Unwritable) as error:
             self.failures.append(f"{_shown(path)}: {error}")
         except Exception as error:
             self.failures.append(f"{_shown(path)}: {internal(path, error).message}")
