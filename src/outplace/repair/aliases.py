@@ -13,15 +13,15 @@ from typing import Literal
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, earlier_statements, read_later, reads, targets_of
-from outplace.repair.origins import Origin, origins
+from outplace.repair.origins import DISPLAYS, Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
 _KEEPERS = {
-    "add", "append", "appendleft", "enqueue", "extend", "insert", "push", "put", "register_buffer",
-    "register_parameter", "retain_grad", "save", "send", "set", "setdefault", "store", "update", "add_param_group",
+    "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "insert", "push", "put", "register_buffer",
+    "register_parameter", "retain_grad", "save", "send", "set", "setattr", "setdefault", "store", "update",
 }  # fmt: skip
-"""Methods that may keep what they are given."""
+"""Methods and functions that may keep what they are given."""
 _MODULE_MAKERS = ("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter")
 _DEEPEST = 3
 
@@ -149,12 +149,18 @@ def _links(files: Files, code: Code, statement: ast.stmt) -> Iterator[tuple[Orig
                 if isinstance(target, ast.Name):
                     yield Origin("name", target.id), Origin("held", ast.unparse(earlier.iter))
                     yield from ((Origin("name", target.id), one) for one in origins(files, code, earlier.iter))
+        elif isinstance(earlier, ast.AugAssign) and isinstance(earlier.value, DISPLAYS):  # `kept += [x]`
+            yield from _paired(files, code, earlier.target, earlier.value)
+        elif isinstance(earlier, ast.FunctionDef):
+            for default in (*earlier.args.defaults, *(one for one in earlier.args.kw_defaults if one is not None)):
+                yield from ((Origin("held", "default"), one) for one in origins(files, code, default))
         elif isinstance(earlier, ast.With | ast.AsyncWith):
             for target in _flat(targets_of(earlier)):
                 yield Origin("name", ast.unparse(target)), Origin("held", "with")
         if isinstance(earlier, ast.Expr | ast.Return | ast.Assign):
             yield from ((Origin("held", "kept"), Origin("name", name)) for name in _handed_over(earlier))
-        for node in ast.walk(earlier) if not hasattr(earlier, "body") else ():
+        head = getattr(earlier, "test", None) if hasattr(earlier, "body") else earlier
+        for node in ast.walk(head) if head is not None else ():
             if isinstance(node, ast.NamedExpr):
                 yield from _paired(files, code, node.target, node.value)
 
@@ -212,9 +218,9 @@ def _handed_over(statement: ast.stmt) -> Iterator[str]:
         given: list[ast.expr] = []
         if isinstance(node, ast.Yield) and node.value is not None:
             given = [node.value]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPERS:
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in _KEEPERS:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if node.func.attr == "retain_grad":
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "retain_grad":
                 given.append(node.func.value)
         for argument in given:
             yield from _shown(argument)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from outplace.knowledge import ops
 from outplace.repair.code import Code, Function, is_library
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds
@@ -17,6 +18,10 @@ VIEWS = {
     "requires_grad_", "reshape", "reshape_as", "select", "split", "split_with_sizes", "squeeze", "swapaxes",
     "swapdims", "t", "tensor_split", "to", "transpose", "type", "type_as", "unbind", "unflatten", "unfold",
     "unsqueeze", "view", "view_as", "vsplit", "as_tensor", "from_numpy", "asarray", "detach_",
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "bfloat16", "bool", "broadcast_tensors", "broadcast_to",
+    "byte", "conj", "dsplit", "imag", "int", "long", "meshgrid", "pin_memory", "positive", "real", "rearrange",
+    "resolve_conj", "resolve_neg", "short", "unsafe_chunk", "unsafe_split", "view_as_complex", "view_as_real",
+    "__getitem__",
 }  # fmt: skip
 """Methods and functions whose result shares memory with what they are given, or may."""
 
@@ -69,7 +74,10 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
     if isinstance(value, ast.Attribute):
         if value.attr in _VIEW_ATTRIBUTES:
             return origins(files, code, value.value, depth)
-        return {Origin("held", ast.unparse(value))}
+        holder = value.value
+        known = isinstance(holder, ast.Call) or (isinstance(holder, ast.Name) and holder.id not in ("self", "cls"))
+        held = {Origin("held", ast.unparse(value))}
+        return held | origins(files, code, holder, depth) if known and not is_library(holder) else held
     if isinstance(value, ast.Subscript):
         inverted = isinstance(value.slice, ast.UnaryOp) and isinstance(value.slice.op, ast.Invert)
         if inverted or isinstance(value.slice, ast.List | ast.Compare):
@@ -81,13 +89,50 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
         return set().union(*(origins(files, code, part, depth) for part in value.values))
     if isinstance(value, ast.NamedExpr | ast.Starred):
         return origins(files, code, value.value, depth)
-    if isinstance(value, ast.Tuple | ast.List):
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
         return set().union({FRESH}, *(origins(files, code, part, depth) for part in value.elts))
+    if isinstance(value, ast.Dict):
+        return set().union({FRESH}, *(origins(files, code, part, depth) for part in value.values))
+    if isinstance(value, ast.BinOp) and any(isinstance(part, DISPLAYS) for part in (value.left, value.right)):
+        return origins(files, code, value.left, depth) | origins(files, code, value.right, depth)  # `kept + [x]`
+    if isinstance(value, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+        return _of_comprehension(files, code, value, depth)
     if isinstance(value, ast.Call):
         return _of_call(files, code, value, depth)
     if isinstance(value, ast.Await | ast.Yield | ast.YieldFrom):
         return {Origin("held", ast.unparse(value))}
     return {FRESH}
+
+
+DISPLAYS = ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+"""Containers as they are written down."""
+_COMPUTING = {
+    "abs", "deepcopy", "float", "id", "int", "isinstance", "len", "print", "range", "repr", "round", "str", "sum",
+}  # fmt: skip
+"""Functions of Python that hand out nothing that they are given."""
+
+
+def _of_comprehension(
+    files: Files, code: Code, value: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, depth: int
+) -> set[Origin]:
+    """`[part.view(-1) for part in parts]`: what it goes through, unless each item is made anew."""
+    item = value.value if isinstance(value, ast.DictComp) else value.elt
+    inner = origins(files, code, item, depth)
+    return (
+        {FRESH}
+        if inner == {FRESH}
+        else inner.union(*(origins(files, code, one.iter, depth) for one in value.generators))
+    )
+
+
+def _given(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin]:
+    """Everything that a call is given: nothing is known of what it does with it."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if isinstance(call.func, ast.Lambda):
+        values.append(call.func.body)
+    elif isinstance(call.func, ast.Call):
+        values.append(call.func)
+    return set().union({FRESH}, *(origins(files, code, value, depth) for value in values))
 
 
 def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin]:
@@ -102,24 +147,36 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
             subject = function.value
         return origins(files, code, subject, depth) if subject is not None else {FRESH}
     if isinstance(function, ast.Attribute) and is_library(function.value):
+        if name in ("tree_map", "checkpoint"):
+            return _given(files, code, call, depth)
         passes = name in ("dropout", "identity") and call.args
         return origins(files, code, call.args[0], depth) if passes else {FRESH}
     if name in _HANDED_OUT:
-        return {Origin("held", ast.unparse(call))}
+        receiver = origins(files, code, function.value, depth) if isinstance(function, ast.Attribute) else set()
+        return {Origin("held", ast.unparse(call))} | receiver | _given(files, code, call, depth)
     if depth < _DEEPEST:
         callee = callee_of(files, code, call)
         if callee is not None:
             return _through(files, code, call, *callee, depth)
-    for short in _lambdas(code, function):
-        given = {argument.arg for argument in short.args.args}
-        if any(one.path in given for one in origins(files, code, short.body, depth)):
-            return set().union(*(origins(files, code, argument, depth) for argument in call.args))
-    made = module_made_at(files, code, function)
-    if made is not None and _passes(made[1]) and call.args:
-        return origins(files, code, call.args[0], depth)
+    short = _lambdas(code, function)
+    if short and all(origins(files, code, one.body, depth) == {FRESH} for one in short):
+        return {FRESH}
+    made = (code, function) if isinstance(function, ast.Call) else module_made_at(files, code, function)
+    if made is not None and _computes(made[1]):
+        return {FRESH}
     owner = class_named(files, class_name(made[1])) if made is not None and depth < _DEEPEST else None
     forward = method_of(owner[1], "forward") if owner is not None else None
-    return _through(files, code, call, owner[0], forward, True, depth) if owner and forward else {FRESH}
+    if owner is not None and forward is not None:
+        return _through(files, code, call, owner[0], forward, True, depth)
+    computes = name in _COMPUTING or (isinstance(function, ast.Attribute) and ops.lookup(name) is not None)
+    return {FRESH} if computes or _is_imported(code, function) else _given(files, code, call, depth)
+
+
+def _is_imported(code: Code, function: ast.expr) -> bool:
+    """`from torch import exp`"""
+    imports = [node for node in ast.walk(code.tree) if isinstance(node, ast.ImportFrom)]
+    items = [item for node in imports if (node.module or "").startswith("torch") for item in node.names]
+    return isinstance(function, ast.Name) and function.id in {item.asname or item.name for item in items}
 
 
 def _lambdas(code: Code, function: ast.expr) -> list[ast.Lambda]:
@@ -130,12 +187,14 @@ def _lambdas(code: Code, function: ast.expr) -> list[ast.Lambda]:
     return [node.value for node in made if binds(node, function.id) and isinstance(node.value, ast.Lambda)]
 
 
-def _passes(made: ast.expr) -> bool:
-    """A module that may hand on its very input, also several of them in a row."""
+def _computes(made: ast.expr) -> bool:
+    """A module of torch whose output is new; of several in a row, one of them."""
     if not isinstance(made, ast.Call):
         return False
-    row = class_name(made) == "Sequential" and all(map(_passes, made.args))
-    return class_name(made) in _PASS_THROUGH or has_flag(made) or row
+    if class_name(made) == "Sequential":
+        return any(map(_computes, made.args))
+    known = ops.lookup(f"nn.{class_name(made)}") is not None
+    return known and class_name(made) not in _PASS_THROUGH and not has_flag(made)
 
 
 def is_inplace_call(call: ast.Call) -> bool:
@@ -258,14 +317,21 @@ def _through(
     files: Files, code: Code, call: ast.Call, home: Code, callee: Function, bound: bool, depth: int
 ) -> set[Origin]:
     """What a call of this function hands out: fresh values, its arguments, or what somebody holds."""
-    parameters = [arg.arg for arg in [*callee.args.posonlyargs, *callee.args.args]][1 if bound else 0 :]
+    own = callee.args
+    parameters = [arg.arg for arg in [*own.posonlyargs, *own.args]][1 if bound else 0 :]
+    parameters += [arg.arg for arg in own.kwonlyargs]
+    gathered = {arg.arg for arg in (own.vararg, own.kwarg) if arg is not None}
     found: set[Origin] = set()
+    if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(callee)):
+        return _given(files, code, call, depth)
     for node in ast.walk(callee):
         if isinstance(node, ast.Return) and node.value is not None and home.function(node) is callee:
             for origin in _followed(files, home, node, node.value, parameters, depth + 1):
                 if origin.kind == "name" and origin.path in parameters:
                     found |= _argument(files, code, call, parameters.index(origin.path), origin.path, depth)
-                elif origin.kind == "held":
+                elif origin.kind == "name" and origin.path in gathered:
+                    found |= _given(files, code, call, depth)
+                elif origin.kind != "fresh":
                     found.add(origin)
     return found or {FRESH}
 
@@ -286,6 +352,8 @@ def _followed(
             found.add(origin)
             continue
         for binding in bindings(code, here, origin.path):
+            if binding is None:
+                found.add(origin)  # of a function around it
             source = binding.iter if isinstance(binding, ast.For) else getattr(binding, "value", None)
             own = binding if isinstance(binding, ast.stmt) else code.statement(binding) if binding is not None else None
             if isinstance(source, ast.expr) and own is not None:
