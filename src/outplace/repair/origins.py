@@ -164,7 +164,10 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     made = (code, function) if isinstance(function, ast.Call) else module_made_at(files, code, function)
     if made is not None and _computes(made[1]):
         return {FRESH}
-    owner = class_named(files, class_name(made[1])) if made is not None and depth < _DEEPEST else None
+    kind = class_name(made[1]) if made is not None else ""
+    if isinstance(function, ast.Attribute) and name == "apply":
+        kind = ast.unparse(function.value).split(".")[-1]  # an autograd.Function; its forward's first argument is `ctx`
+    owner = class_named(files, kind) if kind and depth < _DEEPEST else None
     forward = method_of(owner[1], "forward") if owner is not None else None
     if owner is not None and forward is not None:
         return _through(files, code, call, owner[0], forward, True, depth)
