@@ -82,6 +82,80 @@ def test_name(source, expected):
     assert may_rebind(files, code, statement, path) == expected
 
 
+HIDING = [
+    "{'k': x}['k']", "dict(k=x)['k']", "[t for t in [x]][0]", "tuple(t.view(-1) for t in (x,))[0]", "(kept + [x])[0]",
+    "Box(x).h", "Box(x)[0]", "next(iter([x]))", "max([x], key=len)", "copy.copy([x])[0]", "deque([x])[0]",
+    "partial(lambda t: t, x)()", "(lambda: x)()", "getattr(x, 'view')(-1)", "nn.Identity()(x)", "layers[0](x)",
+    "unknown(x)", "self.unknown(x)", "x.broadcast_to(2, 3)", "torch.atleast_2d(x)", "x.positive()", "x.__getitem__(0)",
+    "gen(x)", "star(x)", "named(t=x)", "closed(x)", "echo(x)", "Fn.apply(x)",
+]  # fmt: skip
+MAKING = [
+    "x.exp()", "torch.exp(x)", "x * 2", "[t.exp() for t in [x]][0]", "nn.Linear(3, 3)(x)", "exp(x)", "sum([x])",
+    "deepcopy([x])[0]", "doubled(x)", "twice(x)", "float(x)", "x[[0, 1]]", "Twice.apply(x)",
+]  # fmt: skip
+AROUND = """
+from torch import exp
+
+def gen(t):
+    yield t
+
+def star(*ts):
+    return ts[0]
+
+def named(*, t):
+    return t
+
+def closed(t):
+    def inner():
+        return t
+    return inner()
+
+doubled = lambda t: t * 2
+
+class Echo:
+    def forward(self, t):
+        return t
+
+class Double:
+    def forward(self, t):
+        return t * 2
+
+class Fn:
+    @staticmethod
+    def forward(ctx, t):
+        return t.view(-1)
+
+class Twice:
+    @staticmethod
+    def forward(ctx, t):
+        return t * 2
+
+echo, twice = Echo(), Double()
+
+def f(a, kept, layers):
+    x = a * 2
+    {statement}
+    x += 1  # here
+    return x, v
+"""
+KEEPING = [
+    "kept += [x]; v = kept", "kept |= {'k': x}; v = kept", "setattr(kept, 'k', x); v = kept", "s = {x}; v = s.pop()",
+    "o = Box(x); v = o.h", "v = (w := x)", "v = kept; v.append(x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", [*(f"v = {one}" for one in HIDING), *KEEPING])
+def test_ways_to_hide_a_tensor(statement):
+    files, code, write = marked(AROUND.replace("{statement}", statement))
+    assert may_rebind(files, code, write, "x") == "no"
+
+
+@pytest.mark.parametrize("made", MAKING)
+def test_ways_to_make_a_new_one(made):
+    files, code, write = marked(AROUND.replace("{statement}", f"v = {made}"))
+    assert may_rebind(files, code, write, "x") == "yes"
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [

@@ -107,7 +107,7 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
 DISPLAYS = ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
 """Containers as they are written down."""
 _COMPUTING = {
-    "abs", "deepcopy", "float", "id", "int", "isinstance", "len", "print", "range", "repr", "round", "str", "sum",
+    "abs", "bool", "deepcopy", "float", "id", "int", "isinstance", "len", "print", "range", "repr", "round", "str", "sum",
 }  # fmt: skip
 """Functions of Python that hand out nothing that they are given."""
 
@@ -140,6 +140,8 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     name = (
         function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
     )
+    if name in _COMPUTING and isinstance(function, ast.Name):
+        return {FRESH}
     on_tensor = isinstance(function, ast.Attribute) and not is_library(function.value)
     if is_inplace_call(call) or name in VIEWS:
         subject: ast.expr | None = call.args[0] if call.args else None
@@ -171,7 +173,7 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     forward = method_of(owner[1], "forward") if owner is not None else None
     if owner is not None and forward is not None:
         return _through(files, code, call, owner[0], forward, True, depth)
-    computes = name in _COMPUTING or (isinstance(function, ast.Attribute) and ops.lookup(name) is not None)
+    computes = name == "deepcopy" or (isinstance(function, ast.Attribute) and ops.lookup(name) is not None)
     return {FRESH} if computes or _is_imported(code, function) else _given(files, code, call, depth)
 
 
