@@ -107,7 +107,8 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
 DISPLAYS = ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
 """Containers as they are written down."""
 _COMPUTING = {
-    "abs", "bool", "deepcopy", "float", "id", "int", "isinstance", "len", "print", "range", "repr", "round", "str", "sum",
+    "abs", "bool", "deepcopy", "float", "id", "int", "isinstance", "len", "print", "range", "repr", "round", "str",
+    "sum",
 }  # fmt: skip
 """Functions of Python that hand out nothing that they are given."""
 
