@@ -13,7 +13,7 @@ from typing import Literal
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, earlier_statements, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, Origin, origins
+from outplace.repair.origins import DISPLAYS, FRESH, Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -128,6 +128,25 @@ def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str
 def shared_names(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str]:
     """The names of the function that may stand for the same memory as this one."""
     return _shared(files, code, statement, path) or {path}
+
+
+def holds_alone(files: Files, code: Code, statement: ast.stmt, container: str) -> bool:
+    """Are the items of a list or dict nobody else's, as far as this function shows?"""
+    shared = _shared(files, code, statement, container)
+    if shared is None or any(name != container and read_later(code, statement, name) for name in shared):
+        return False
+    for earlier in earlier_statements(code, statement):
+        for node in ast.walk(earlier) if not hasattr(earlier, "body") else ():
+            given: list[ast.expr] = []
+            if isinstance(node, ast.Assign | ast.AugAssign):
+                targets = [ast.unparse(one) for one in _flat(targets_of(node))]
+                given = [node.value] if any(one.split("[")[0] == container for one in targets) else []
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                own = node.func.attr in _KEEPERS and ast.unparse(node.func.value) == container
+                given = [*node.args, *(keyword.value for keyword in node.keywords)] if own else []
+            if any(origins(files, code, one) != {FRESH} for one in given):
+                return False
+    return True
 
 
 def _names_for(files: Files, code: Code, statement: ast.stmt, name: str) -> set[str]:
@@ -338,7 +357,8 @@ def _attribute(files: Files, code: Code, statement: ast.stmt, path: str) -> Answ
                         if value is None or _makes_state(value) or not _all_fresh(files, home, value):
                             return "no"
     for earlier in earlier_statements(code, statement):
-        if isinstance(earlier, ast.Assign) and any(o.path == path for o in origins(files, code, earlier.value)):
+        held = origins(files, code, earlier.value) if isinstance(earlier, ast.Assign) else set()
+        if any(one.kind == "held" and one.path.split(".")[-1] == name for one in held):
             return "no"
     return "yes" if assigned else "unknown"
 

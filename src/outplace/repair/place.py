@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from outplace.model import Safety, Site
-from outplace.repair.aliases import Answer, is_parting, may_rebind
+from outplace.repair.aliases import Answer, holds_alone, is_parting, may_rebind
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
@@ -118,7 +118,8 @@ class Place:
         for node in ast.walk(scope):
             if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:
                 return "no"
-        return "yes"
+        named = ast.unparse(container) if container is not None else ""
+        return "yes" if holds_alone(self.files, self.code, self.statement, named) else "no"
 
     def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
         """A candidate that changes this file."""
