@@ -58,6 +58,14 @@ def test_a_block():
     assert not [frame for frame in traceback.extract_tb(error.__traceback__) if "/outplace/runtime/" in frame.filename]
 
 
+def test_the_message_is_pytorchs_own():
+    with pytest.raises(RuntimeError) as plain:
+        step()
+    with pytest.raises(RuntimeError) as watched, outplace.watch():
+        step()
+    assert str(watched.value) == str(plain.value)
+
+
 def test_a_block_that_is_left_in_peace():
     with outplace.watch() as watched:
         w = torch.ones(3, requires_grad=True)
@@ -191,8 +199,15 @@ def test_threads_that_watch_at_the_same_time():
 def test_anomaly_mode_that_was_on_stays_on():
     torch.autograd.set_detect_anomaly(True)
     try:
-        with outplace.watch(), pytest.raises(RuntimeError):
+        with pytest.warns(UserWarning, match="Error detected in"), pytest.raises(RuntimeError) as plain:
             step()
+        with (
+            pytest.warns(UserWarning, match="Error detected in"),
+            pytest.raises(RuntimeError) as caught,
+            outplace.watch(),
+        ):
+            step()
+        assert str(caught.value) == str(plain.value)
         assert torch.is_anomaly_enabled()
     finally:
         torch.autograd.set_detect_anomaly(False)

@@ -174,8 +174,11 @@ def _graph_on_other_thread() -> None:
 
 
 def _backward_failed(frame: FrameType) -> None:
+    from outplace.runtime import tags
+
     error = sys.exc_info()[1]
     if error is not None:
+        tags.hint_as_usual(error)
         diagnose.examine(error, frame)
 
 

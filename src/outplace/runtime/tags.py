@@ -92,6 +92,25 @@ def uninstall() -> None:
     _anomaly_before = None
 
 
+_HINT = (
+    "Hint: the backtrace further above shows the operation that failed to compute its gradient. "
+    "The variable in question was changed in there or anywhere later. Good luck!"
+)
+_USUAL_HINT = (
+    "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
+    "with torch.autograd.set_detect_anomaly(True{})."
+)
+
+
+def hint_as_usual(error: BaseException) -> None:
+    """Gives PyTorch's message the words it has without anomaly mode: here nobody has printed a backtrace above."""
+    if enabled() and _anomaly_before is not None and not _anomaly_before[0] and error.args:
+        message, *rest = error.args
+        if isinstance(message, str) and _HINT in message:
+            more = ", check_nan=False" if torch.torch_version.TorchVersion(torch.__version__) >= "2.11" else ""
+            error.args = (message.replace(_HINT, _USUAL_HINT.format(more)), *rest)
+
+
 def _filters_changed() -> None:
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
