@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from outplace import at
 from outplace.updates import constants
@@ -186,3 +188,22 @@ def test_additions_count_negative_indices_from_the_end(shape: tuple[int, ...], d
         torch.autograd.grad(result, (x, v), weights), torch.autograd.grad(expected, (x, v), weights), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("index", [MASK, slice(1, 3), 2], ids=str)
+def test_selective_checkpoints_see_the_same_operations_twice(index: torch.Tensor | slice | int) -> None:
+    """What is kept between a forward and its second run must not change what the second run does."""
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return at(x.exp())[index].set(0.5).sin()
+
+    x = torch.rand(4, requires_grad=True)
+    aten = torch.ops.aten
+    kept = [aten.exp.default, aten.where.self, aten.index_fill.int_Scalar]
+    saving = functools.partial(create_selective_checkpoint_contexts, kept)
+    result = checkpoint(block, x, use_reentrant=False, context_fn=saving)
+    for y in (torch.ones(4, requires_grad=True), torch.ones(4)):
+        at(y)[index].set(0.5)
+    (found,) = torch.autograd.grad(result.sum(), x)
+    (expected,) = torch.autograd.grad(block(x).sum(), x)
+    assert torch.equal(found, expected)

@@ -21,6 +21,8 @@ _POSITIONS = 1 << 16
 _FULL = slice(None)
 _PLACES = frozenset((int, type(None)))
 _DEVICES = frozenset(("cpu", "cuda"))
+_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""A mode that has seen an update without what is kept (selective checkpointing) must see it so again."""
 _numbers: dict[Any, Tensor] = {}
 _parts: dict[Any, Tensor] = {}
 _ranges: dict[torch.device, Tensor] = {}
@@ -28,7 +30,7 @@ _ranges: dict[torch.device, Tensor] = {}
 
 def number(v: float, x: Tensor) -> Tensor | None:
     """The number as a tensor of x's dtype, on its device; None where the plain number is the better choice."""
-    if is_compiling() or type(x) not in mode.PLAIN or (v == 0 and copysign(1.0, v) < 0):  # -0.0 == 0.0
+    if is_compiling() or _modes() or type(x) not in mode.PLAIN or (v == 0 and copysign(1.0, v) < 0):  # -0.0 == 0.0
         return None
     key = v, x.dtype, x.device
     found = _numbers.get(key)
@@ -42,7 +44,7 @@ def number(v: float, x: Tensor) -> Tensor | None:
 
 def part(size: int, item: Any, like: Tensor) -> Tensor | None:
     """The positions of an int or slice in a dimension of this size, on the tensor's device; None where it is large."""
-    if type(like) not in mode.PLAIN:
+    if _modes() or type(like) not in mode.PLAIN:
         return None
     if type(item) is slice:
         start, stop, step = item.start, item.stop, item.step
