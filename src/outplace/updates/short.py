@@ -81,13 +81,15 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
             done = pieces.replaced(x, dim, item, v)
             if done is not None:
                 return done
-        elif (x.requires_grad or (type(v) is Tensor and v.requires_grad)) and elements < kernels.CPU_ELEMENTS:
-            places = constants.part(x.size(dim), item, x)
-            if places is not None:  # autograd is quicker with it than with a write to a copy
-                if type(v) is not Tensor:
+        elif elements < kernels.CPU_ELEMENTS:  # autograd is quicker with kept places than with a write to a copy
+            if type(v) is not Tensor:
+                places = constants.part(x.size(dim), item, x) if x.requires_grad else None
+                if places is not None:
                     return torch.index_fill(x, dim, places, v)
-                if v.dim() == (x.dim() if type(item) is slice else x.dim() - 1):
-                    return torch.index_copy(x, dim, places, v if type(item) is slice else v.unsqueeze(dim))
+            elif type(item) is slice and v.dim() == x.dim() and (x.requires_grad or v.requires_grad):
+                places = constants.part(x.size(dim), item, x)
+                if places is not None:
+                    return torch.index_copy(x, dim, places, v)
         return _assigned(x, (FULL,) * dim + (item,), v)
     except FAILURES:
         return None
