@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from outplace.cli.main import main
-from outplace.repair import files
+from outplace.repair import files, from_source
 
 BUG = """import torch
 
@@ -48,6 +48,17 @@ def test_a_file_is_fixed(file, tmp_path):
     assert done.returncode == 0
     assert "train.py:5: OUT201 saved: Write `+` out of place" in done.stdout
     assert done.stdout.endswith("1 fixed, 0 remaining.\n")
+
+
+def test_however_many_there_are_all_are_fixed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(from_source, "_LEAST_ROUNDS", 1)
+    path = tmp_path / "train.py"
+    head, *lines = BUG.splitlines(keepends=True)
+    path.write_text(head + "".join(lines) * 4)
+    monkeypatch.chdir(tmp_path)
+    assert main(["fix", "train.py"]) == 0
+    assert path.read_text().count("h = h + 1") == 4
+    assert capsys.readouterr().out.endswith("4 fixed, 0 remaining.\n")
 
 
 def test_a_second_time_there_is_nothing_to_do(file, tmp_path):

@@ -15,7 +15,7 @@ from outplace.repair.files import Files
 from outplace.repair.patch import unified
 from outplace.repair.place import Style
 
-MOST_ROUNDS = 60
+_LEAST_ROUNDS = 60
 _MOST_FIXES = 30
 """Findings in one file beyond which their fixes are not worked out for a report."""
 _DEEPEST = 6
@@ -85,7 +85,7 @@ class _Repair:
         given_up: set[tuple[str, str]] = set()
         unsound: set[str] = set()
         """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
-        for _ in range(MOST_ROUNDS):
+        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each ends with one less, or one given up
             waiting = [one for one in findings if self._to_do(one) and one.site.function not in unsound]
             if any(not _silent(one) for one in waiting):
                 waiting += [one for one in findings if self.wanted(one) and _doubtful(one)]
