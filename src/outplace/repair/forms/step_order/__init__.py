@@ -1,0 +1,62 @@
+"""An optimizer steps between a forward and the backward that needs the old weights: the ways out of it, one file each.
+
+- `carried`: state that a loop carries from round to round is cut off from the rounds before: `h = h.detach()` after the
+  step.
+- `in_turn`: where several are trained in turn, each loss takes the others' part detached.
+- `anew`: a value that was made before the step, or before the loop, is made anew after it; or cut off.
+- `later`, `kept`: a loss that was computed before another loss's step is computed after it.
+- `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
+  goes behind the loop.
+
+Each gives other numbers from the step on, so none is safe: a run has to show that all before it stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outplace.repair.bug import Moment
+from outplace.repair.code import Code
+from outplace.repair.files import Files
+from outplace.repair.forms.step_order.anew import cut_off, made_anew, trains_again, used_again
+from outplace.repair.forms.step_order.carried import detached_inside, detached_state
+from outplace.repair.forms.step_order.in_turn import others_detached
+from outplace.repair.forms.step_order.kept import called_later, kept_loss
+from outplace.repair.forms.step_order.later import computed_later
+from outplace.repair.forms.step_order.moments import moments
+from outplace.repair.forms.step_order.moved import behind_the_backward, behind_the_loop
+from outplace.repair.forms.step_order.order import Reordering, order_of
+
+__all__ = ["Reordering", "moments", "reorderings"]
+
+
+def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Iterator[Reordering]:
+    """The ways that fit, the likeliest to be meant first."""
+    order = order_of(code, moment)
+    if order is None:
+        return
+    loop = order.loop
+    if not moment.by_optimizer:
+        later = behind_the_backward(order)
+        if later is not None:
+            yield later
+        return
+    if loop is not None and moment.root_is_older is not True:
+        inside = detached_inside(order, loop, files) if files is not None else None
+        cut = detached_state(order, loop)
+        yield from (one for one in (inside, cut) if one is not None)
+    if loop is not None:
+        yield from others_detached(order, loop)
+    if order.in_one_round and moment.root_is_older is not False:
+        if not trains_again(order):
+            yield from cut_off(order)
+        yield from computed_later(order)
+        called = called_later(order, files) if files is not None else None
+        yield from (one for one in (kept_loss(order), called) if one is not None)
+    if order.in_one_round and moment.root_is_older is False:
+        yield from used_again(order)
+    if loop is not None:
+        yield from made_anew(order, loop)
+        behind = behind_the_loop(order, loop) if moment.root_is_older else None
+        if behind is not None:
+            yield behind

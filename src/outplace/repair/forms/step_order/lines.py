@@ -1,0 +1,55 @@
+"""The names that statements bind, and lines before and behind them."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.flow import targets_of
+
+
+def names_bound(statement: ast.stmt) -> list[str]:
+    """The names that the statement itself binds."""
+    return [node.id for target in targets_of(statement) for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def names_bound_within(statement: ast.stmt) -> list[str]:
+    """Those that statements inside it bind, too."""
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def binds_within(statement: ast.stmt, name: str) -> bool:
+    """Is a name bound, or deleted, anywhere inside?"""
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store | ast.Del)
+        for node in ast.walk(statement)
+    )
+
+
+def lines_before(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
+    """Lines before a statement; None where it does not begin its line."""
+    return code.before(statement, f"\n{code.indent(statement)}".join(lines))
+
+
+def lines_after(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
+    """Lines behind a statement; None where it does not stand in lines of its own."""
+    indent = code.indent(statement)
+    return pasted(code, statement, [f"{indent}{text}" for text in lines]) if whole_lines(code, statement) else None
+
+
+def pasted(code: Code, statement: ast.stmt, lines: list[str]) -> Edit:
+    """Lines behind a statement's last line, which may be the file's last and unended."""
+    return Edit(end_of(code, statement), end_of(code, statement), "".join(f"\n{text}" for text in lines))
+
+
+def end_of(code: Code, statement: ast.stmt) -> int:
+    """The end of a statement's last line."""
+    line = statement.end_lineno or statement.lineno
+    return code.offset(line, len(code.lines[line - 1].encode()))
+
+
+def whole_lines(code: Code, statement: ast.stmt) -> bool:
+    """Has it its lines for itself?"""
+    rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
+    return code.begins_line(statement) and (not rest or rest.startswith("#"))

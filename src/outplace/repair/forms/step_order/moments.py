@@ -1,0 +1,58 @@
+"""Which step, or update by hand, and which backward a bug is about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.model import Site
+from outplace.repair.aliases import calls_of
+from outplace.repair.bug import Bug, Moment
+from outplace.repair.code import Code, Function
+from outplace.repair.files import Files
+from outplace.repair.forms.step_order.order import statement_at
+
+
+def moments(files: Files, bug: Bug) -> Iterator[Moment]:
+    """The step that wrote and the backward after it; or updates and backwards of one function, by the source."""
+    by_optimizer = any(_by_optimizer(files, site) for site in bug.writes)
+    if by_optimizer and bug.moment is not None:
+        yield bug.moment
+        return
+    for site in bug.writes:
+        for code, update in _ways_to(files, site):
+            if bug.raised_at is not None:
+                backwards = [node for home, node in _ways_to(files, bug.raised_at) if home is code]
+            else:
+                backwards = [
+                    statement
+                    for node in ast.walk(code.scope(update))
+                    if isinstance(node, ast.Attribute) and node.attr == "backward"
+                    if (statement := code.statement(node)) is not None
+                ]
+            for backward in backwards:
+                if code.scope(backward) is code.scope(update) and backward is not update:
+                    yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=by_optimizer)
+
+
+def _by_optimizer(files: Files, site: Site) -> bool:
+    """Did an optimizer write, not an update by hand? A `step` that goes backward itself is one of the training."""
+    code = files.code(site.file)
+    statement = statement_at(code, site.line) if code is not None else None
+    function = code.function(statement) if code is not None and statement is not None else None
+    own = code.segment(function) if code is not None and isinstance(function, Function) else ""
+    return ".step(" in site.text or (site.function.split(".")[-1] == "step" and "backward(" not in own)
+
+
+def _ways_to(files: Files, site: Site, depth: int = 3) -> Iterator[tuple[Code, ast.stmt]]:
+    """The statement of a site, and those that call its function, where there is only one such call."""
+    code = files.code(site.file)
+    statement = statement_at(code, site.line) if code is not None else None
+    while code is not None and statement is not None and depth:
+        yield code, statement
+        function = code.function(statement)
+        calls = calls_of(files, code, function) if isinstance(function, Function) else None
+        if calls is None or len(calls) != 1:
+            return
+        code, call, _ = calls[0]
+        statement, depth = code.statement(call), depth - 1

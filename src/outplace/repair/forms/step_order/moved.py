@@ -1,0 +1,66 @@
+"""The step itself moved: an update behind the backward, a step behind its loop."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Loop
+from outplace.repair.edits import Edit
+from outplace.repair.flow import reads
+from outplace.repair.forms.backward_first import takes_gradients
+from outplace.repair.forms.step_order.lines import (
+    binds_within,
+    end_of,
+    names_bound,
+    names_bound_within,
+    pasted,
+    whole_lines,
+)
+from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
+
+
+def behind_the_backward(order: Order) -> Reordering | None:
+    """An average of weights, a clipping, a reset: it takes no gradient, so it can wait for the backward."""
+    code, update, backward = order.code, order.outer_step, order.outer_backward
+    if not order.in_one_round or not (whole_lines(code, update) and whole_lines(code, backward)):
+        return None
+    block = code.block(update)
+    between = block[block.index(update) + 1 : block.index(backward) + 1]
+    names = {node.id for node in ast.walk(update) if isinstance(node, ast.Name)}
+    if any(reads(one, name) for one in between for name in names_bound_within(update)):
+        return None
+    if any(binds_within(one, name) for one in between for name in names):
+        return None
+    lines = code.lines[update.lineno - 1 : update.end_lineno]
+    start, end = code.offset(update.lineno, 0), code.offset((update.end_lineno or 0) + 1, 0)
+    edits = [Edit(start, end, ""), pasted(code, backward, lines)]
+    plain = isinstance(backward, ast.Expr) and all(map(_clears, between[:-1])) and not takes_gradients(code, update)
+    return Reordering("Update after the backward", "gradients", edits, plain=plain)
+
+
+def _clears(statement: ast.stmt) -> bool:
+    """`opt.zero_grad()`"""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
+
+
+def behind_the_loop(order: Order, loop: Loop) -> Reordering | None:
+    """A step that comes too often: once, after the loop, with the gradients of all rounds."""
+    code = order.code
+    step = next((one for one in loop.body if one is order.step or order.step in ast.walk(one)), None)
+    if step is None or loop.orelse or len(loop.body) < 2 or not whole_lines(code, step):
+        return None
+    body = "\n".join(code.segment(one) for one in loop.body)
+    if "zero_grad" in body or not only_steps(step):
+        return None  # a round's gradients are its own, or more than steps would be moved
+    outside = names_bound(loop) + [name for one in loop.body if one is not step for name in names_bound_within(one)]
+    if any(reads(step, name) for name in outside):
+        return None
+    start = code.offset(step.lineno, 0)
+    deeper = len(code.indent(step)) - len(code.indent(loop))
+    lines = [line[deeper:] if line.strip() else line for line in code.lines[step.lineno - 1 : step.end_lineno]]
+    if loop.end_lineno == step.end_lineno:  # the step ends the loop: only its blanks change
+        edits = [Edit(start, end_of(code, step), "\n".join(lines))]
+    else:
+        edits = [Edit(start, code.offset((step.end_lineno or 0) + 1, 0), ""), pasted(code, loop, lines)]
+    return Reordering("Step once, after the loop", "beginning", edits)

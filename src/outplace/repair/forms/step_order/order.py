@@ -1,0 +1,81 @@
+"""Where a step and the backward after it stand, and a way to put them right."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from outplace.repair.bug import Keeps, Moment
+from outplace.repair.code import Code, Loop
+from outplace.repair.edits import Edit
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """One way: what it is called, what stays as it was, and the edits."""
+
+    title: str
+    keeps: Keeps
+    edits: list[Edit]
+    file: str | None = None
+    """Where it is not the file of the moment."""
+    plain: bool = False
+    """Is a loss only computed, with all that it is made from, after the step of another loss, or an update only put off
+    until the backward that is next?"""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Where the step and the backward stand: their own statements, and those of the block that holds both."""
+
+    code: Code
+    moment: Moment
+    step: ast.stmt
+    backward: ast.stmt
+    outer_step: ast.stmt
+    outer_backward: ast.stmt
+
+    @property
+    def loop(self) -> Loop | None:
+        """The innermost loop that repeats both."""
+        loops = [one for one in self.code.loops(self.step) if one in self.code.loops(self.backward)]
+        return loops[0] if loops else None
+
+    @property
+    def in_one_round(self) -> bool:
+        """Does the step come before the backward in the same run through the block?"""
+        return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
+
+
+def order_of(code: Code, moment: Moment) -> Order | None:
+    """None where no block holds both."""
+    step, backward = statement_at(code, moment.step_line, "step"), statement_at(code, moment.backward_line, "backward")
+    if step is None or backward is None or code.scope(step) is not code.scope(backward):
+        return None
+    above_step = [step, *(one for one in code.above(step) if isinstance(one, ast.stmt))]
+    above_backward = [backward, *(one for one in code.above(backward) if isinstance(one, ast.stmt))]
+    for one in above_step:
+        for other in above_backward:
+            if code.parents.get(one) is code.parents.get(other) and other in code.block(one):
+                return Order(code, moment, step, backward, one, other)
+    return None
+
+
+def statement_at(code: Code, line: int, word: str = "") -> ast.stmt | None:
+    """The innermost statement of a line; where several stand in it, the one with this word."""
+    found = [
+        node
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(
+        found, key=lambda node: (node.lineno, -(node.end_lineno or 0), f".{word}(" in code.segment(node)), default=None
+    )
+
+
+def only_steps(statement: ast.stmt) -> bool:
+    """`opt.step()`, or a loop over optimizers that does nothing else."""
+    if isinstance(statement, ast.For):
+        return not statement.orelse and all(only_steps(one) for one in statement.body)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "step"
