@@ -1,0 +1,136 @@
+"""Functions, with what their decorators do to them, and classes."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import torch_model
+from outplace.source.machine import Frame, Stop
+from outplace.source.values import Bound, Class, Function, GradMode, Outside, Scope, Torch, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _function_def(interpreter: Interpreter, node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    function = interpreter.make_function(node, node.name)
+    value: Value = function
+    for decorator in reversed(node.decorator_list):
+        value = _decorated(interpreter, function, value, interpreter.eval(decorator), decorator)
+    interpreter.frame.scope.set(node.name, value)
+    return Stop.RAN
+
+
+def make_function(interpreter: Interpreter, node: Any, name: str) -> Function:
+    """A function value, with its defaults evaluated now."""
+    outer = interpreter.frame.name
+    full = name if outer == "<module>" else f"{outer}.{name}"
+    function = Function(node, interpreter.frame.module, interpreter.frame.scope, full)
+    function.defaults = [interpreter.eval(default) for default in node.args.defaults]
+    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if default is not None:
+            function.keyword_defaults[argument.arg] = interpreter.eval(default)
+    return function
+
+
+def _decorated(interpreter: Interpreter, function: Function, value: Value, decorator: Value, node: ast.expr) -> Value:
+    name = _last_name(node)
+    if isinstance(decorator, GradMode):
+        function.grad = decorator.mode
+    elif isinstance(decorator, Torch) and decorator.name in torch_model.GRAD_MODES:
+        function.grad = torch_model.GRAD_MODES[decorator.name]
+    elif name in ("staticmethod", "classmethod", "property", "setter", "cached_property"):
+        function.kind = name
+        if name == "setter":
+            getter = interpreter.frame.scope.names.get(function.node.name)  # type: ignore[union-attr]
+            if isinstance(getter, Function):
+                interpreter.frame.scope.names[f"{getter.node.name}.setter"] = function  # type: ignore[union-attr]
+                return getter
+    elif name in ("cache", "lru_cache"):
+        function.results = {}
+    elif name in ("contextmanager", "asynccontextmanager"):
+        function.kind = "contextmanager"
+    elif isinstance(decorator, Function) and _touches_tensors(decorator):
+        made = interpreter.call(_brief(decorator), [value], {}, node)
+        return made if isinstance(made, (Function, Bound)) else value
+    return value
+
+
+def _last_name(node: ast.expr) -> str:
+    """`cache` for `cache`, `functools.cache` and `functools.cache()`."""
+    called = node.func if isinstance(node, ast.Call) else node
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
+
+
+def _brief(decorator: Function) -> Function:
+    """A decorator that hands its function back, without the blocks in which it keeps books about other things."""
+    if decorator.brief is None:
+        decorator.brief = decorator
+        given = _handed_back(decorator.node)
+        if given is not None:
+            node: Any = copy.copy(decorator.node)
+            node.body = [part for part in node.body if not hasattr(part, "body") or given in _names_in(part)]
+            decorator.brief = Function(node, decorator.module, decorator.scope, decorator.name)
+    return decorator.brief
+
+
+def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> str | None:
+    """The only parameter of a function that always returns it."""
+    names = [argument.arg for argument in node.args.args]
+    if isinstance(node, ast.Lambda) or len(names) != 1:
+        return None
+    for part in ast.walk(node):
+        if isinstance(part, (ast.FunctionDef, ast.Lambda)) and part is not node:
+            return None
+        if isinstance(part, ast.Return) and not (isinstance(part.value, ast.Name) and part.value.id == names[0]):
+            return None
+        if isinstance(part, ast.Name) and part.id == names[0] and not isinstance(part.ctx, ast.Load):
+            return None
+    return names[0]
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _touches_tensors(decorator: Function) -> bool:
+    """Other decorators (registries, caches, timers) leave what matters here as it is."""
+    node = decorator.node
+    body = "\n".join(decorator.module.lines[node.lineno - 1 : node.end_lineno])
+    return re.search(r"grad|inference_mode|[-+*/]=|\w_\(|\]\s*=[^=]", body) is not None
+
+
+def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
+    bases = [interpreter.eval(base) for base in node.bases]
+    name = node.name if interpreter.frame.name == "<module>" else f"{interpreter.frame.name}.{node.name}"
+    made = Class(node, interpreter.frame.module, bases, name)
+    scope = Scope(interpreter.frame.scope, made.names)
+    frame = Frame(interpreter.frame.module, scope, name)
+    interpreter._in_frame(frame, lambda: interpreter.block(node.body))
+    for value in made.names.values():
+        if isinstance(value, Function) and value.owner is None:
+            value.owner = made
+            if value.scope is scope:
+                value.scope = interpreter.frame.scope  # a method does not see the names of its class
+    decorators = [_last_name(decorator) for decorator in node.decorator_list]
+    named = any(isinstance(base, Outside) and base.name == "typing.NamedTuple" for base in bases)
+    if "dataclass" in decorators or named:
+        inherited = [field for base in bases if isinstance(base, Class) for field in base.fields or []]
+        own = [
+            item.target.id
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        ]
+        made.fields = [*inherited, *own]
+    interpreter.frame.scope.set(node.name, made)
+    return Stop.RAN
+
+
+STATEMENTS: dict[type[ast.stmt], Any] = {
+    ast.FunctionDef: _function_def, ast.AsyncFunctionDef: _function_def, ast.ClassDef: _class_def,
+}  # fmt: skip

@@ -1,0 +1,87 @@
+"""Loops: gone through a few times, so that a round meets what the round before has left."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source import python_model
+from outplace.source.calls import run_around
+from outplace.source.machine import ROUNDS, Stop
+from outplace.source.values import Context, Function, Instance, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _for(interpreter: Interpreter, node: ast.For) -> int:
+    interpreter.lazy = node.iter
+    iterable = interpreter.eval(node.iter)
+    interpreter.lazy = None
+    if isinstance(iterable, Instance) and isinstance(own := iterable.cls.find("__iter__"), Function):
+        interpreter.lazy = node
+        made = interpreter.call_function(own, [iterable], {}, node)
+        iterable, interpreter.lazy = made, None
+    if isinstance(iterable, Context):
+        return _for_each_yield(interpreter, iterable, node)
+    rounds = python_model.iterate(interpreter, iterable, node, least=_rounds(interpreter))
+    interpreter._loops += 1
+    ended = _run_rounds(interpreter, node, rounds)
+    interpreter._loops -= 1
+    return ended if ended or not node.orelse else interpreter.block(node.orelse)
+
+
+def _for_each_yield(interpreter: Interpreter, generator: Context, node: ast.For) -> int:
+    """What the body writes, the generator finds written when it goes on."""
+    ends: list[int] = []
+    own = list(interpreter.frames)
+
+    def body(value: Value) -> None:
+        if Stop.BROKE in ends or Stop.RETURNED in ends:
+            return
+        kept, interpreter.frames = interpreter.frames, own
+        path = interpreter.tape.path
+        try:
+            interpreter.bind(node.target, value, node)
+            ends.append(interpreter.block(node.body))
+        finally:
+            interpreter.frames, interpreter.tape.path = kept, path
+
+    run_around(interpreter, generator.function, generator.args, generator.keywords, body)
+    return Stop.RETURNED if Stop.RETURNED in ends else Stop.RAN
+
+
+def _run_rounds(interpreter: Interpreter, node: ast.For, rounds: list[Value]) -> int:
+    path = interpreter.tape.path
+    for item in rounds:
+        interpreter.bind(node.target, item, node)
+        ended = interpreter.block(node.body)
+        interpreter.tape.path = path  # an arm that went on with the next round decides nothing about that round
+        if ended in (Stop.RETURNED, Stop.RAISED):
+            return ended
+        if ended == Stop.BROKE:
+            break
+    return Stop.RAN
+
+
+def _while(interpreter: Interpreter, node: ast.While) -> int:
+    path = interpreter.tape.path
+    for _ in range(_rounds(interpreter)):
+        if interpreter.truth(interpreter.eval(node.test)) is False:
+            break
+        ended = interpreter.block(node.body)
+        interpreter.tape.path = path
+        if ended in (Stop.RETURNED, Stop.RAISED):
+            return ended
+        if ended == Stop.BROKE:
+            break
+    return Stop.RAN
+
+
+def _rounds(interpreter: Interpreter) -> int:
+    return ROUNDS if interpreter._loops == 0 else ROUNDS - 1
+
+
+STATEMENTS: dict[type[ast.stmt], Any] = {
+    ast.For: _for, ast.AsyncFor: _for, ast.While: _while,
+}  # fmt: skip

@@ -1,0 +1,65 @@
+"""Names that come from elsewhere: imports, `global`, `nonlocal`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from outplace.source.machine import Stop
+from outplace.source.values import UNKNOWN, Imported, Namespace, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def _import(interpreter: Interpreter, node: ast.Import) -> int:
+    for alias in node.names:
+        value = interpreter.import_module(alias.name)
+        if alias.asname is None and "." in alias.name:
+            value = interpreter.import_module(alias.name.split(".")[0])
+        interpreter.frame.scope.set(alias.asname or alias.name.split(".")[0], value)
+    return Stop.RAN
+
+
+def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
+    base = node.module or ""
+    if node.level:
+        package = interpreter.frame.module.package.split(".")
+        kept = package[: len(package) - (node.level - 1)]
+        base = ".".join([*kept, *([base] if base else [])])
+    holder = interpreter.import_module(base) if base else UNKNOWN
+    for alias in node.names:
+        if alias.name == "*":
+            if isinstance(holder, Namespace):
+                interpreter.frame.scope.names.update(interpreter.names_of(holder))
+            continue
+        value: Value
+        if isinstance(holder, Namespace):
+            value = Imported(holder, alias.name)
+        elif isinstance(inner := interpreter.import_module(f"{base}.{alias.name}") if base else UNKNOWN, Namespace):
+            value = inner
+        else:
+            value = interpreter.attribute(holder, alias.name, node)
+        interpreter.frame.scope.set(alias.asname or alias.name, value)
+    return Stop.RAN
+
+
+def _global(interpreter: Interpreter, node: ast.Global) -> int:
+    for name in node.names:
+        interpreter.frame.scope.shared[name] = interpreter.frame.module.scope
+    return Stop.RAN
+
+
+def _nonlocal(interpreter: Interpreter, node: ast.Nonlocal) -> int:
+    for name in node.names:
+        scope = interpreter.frame.scope.outer
+        while scope is not None and name not in scope.names:
+            scope = scope.outer
+        if scope is not None:
+            interpreter.frame.scope.shared[name] = scope
+    return Stop.RAN
+
+
+STATEMENTS: dict[type[ast.stmt], Any] = {
+    ast.Import: _import, ast.ImportFrom: _import_from, ast.Global: _global, ast.Nonlocal: _nonlocal,
+}  # fmt: skip
