@@ -15,7 +15,7 @@ from outplace.checking import one, runner
 from outplace.checking.cache import Cache, own_files
 from outplace.model import Finding, Fix, Site
 from outplace.source import analysis
-from outplace.source.analysis import Checked
+from outplace.source.analysis import Checked, Unparsed
 from outplace.source.project import Project
 
 LOADED = """
@@ -47,7 +47,7 @@ def marked(path, source, project):
     if "die" in source:
         os._exit(9)
     if "syntax" in source:
-        return Checked([], "SyntaxError: invalid syntax (line 2)", dependencies)
+        return Checked([], Unparsed("SyntaxError: invalid syntax", 2), dependencies)
     return Checked(found, None, dependencies)
 
 

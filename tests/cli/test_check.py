@@ -125,6 +125,8 @@ def test_output_file(folder):
     check("-o", "out.txt", code=1)
     assert "overwritten here" in Path("out.txt").read_text()
     assert "\x1b" not in Path("out.txt").read_text()
+    assert check("-o", "-", code=1).stdout == check(code=1).stdout
+    assert not Path("-").exists()
     result = check("-o", "no/out.txt", code=2)
     assert "cannot write the findings to no/out.txt: there is no folder no" in result.output
 

@@ -115,8 +115,10 @@ def test_bytes_are_kept(file, tmp_path):
 def test_a_file_that_is_no_python(file, tmp_path):
     file.write_text("import torch\nx += = 1\n")
     done = fix(cwd=tmp_path)
-    assert done.returncode == 2
-    assert "train.py" in done.stderr
+    assert (done.returncode, done.stderr) == (2, "outplace: train.py:2: SyntaxError: invalid syntax\n")
+    file.write_bytes(b"import torch\nx = 'caf\xe9'\n")
+    done = fix(cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "outplace: train.py:2: not utf-8: byte 0xe9 cannot be decoded\n")
 
 
 def test_a_file_that_cannot_be_written(file, tmp_path, monkeypatch, capsys):

@@ -41,7 +41,7 @@ def test_help(tmp_path, words):
 def test_help_of_run(tmp_path):
     ending = outplace(tmp_path, "run", "--help")
     assert ending.code == 0
-    assert ending.stdout.decode().startswith("Usage: outplace run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]...\n")
+    assert ending.stdout.decode().startswith("Usage: outplace run [OPTIONS] (SCRIPT | -m MODULE | -c CODE) [ARGS]...\n")
     assert "outplace run train.py" in ending.stdout.decode()
     assert "--json FILE" in ending.stdout.decode()
 
@@ -55,6 +55,7 @@ def test_help_of_run(tmp_path):
         (["run", "-m"], "argument expected for the -m option"),
         (["run", "-c"], "argument expected for the -c option"),
         (["run", "--json"], "requires an argument"),
+        (["run", "--json", "-", "prog.py"], "cannot write -: a report needs a file, stdout is the program's"),
         (["run", "--fix", "--fix-timeout", "0", "prog.py"], "not in the range x>0"),
         (["run", "--unsafe-fixes", "prog.py"], "are for --fix or --diff"),
         (["run", "book.ipynb", "--lr", "1"], "book.ipynb is a notebook: run %load_ext outplace in it"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ from outplace.checking.outcome import Failure, Note, Outcome
 if TYPE_CHECKING:
     from outplace.model import Finding
     from outplace.source.project import Project
-
-_LINE = re.compile(r"\s*\(line (\d+)\)$")
 
 
 def check_path(path: str, project: Project) -> tuple[Outcome, str]:
@@ -61,7 +58,7 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those that parsing gives are not for us to pass on
         checked = check_file(path, source, project)
-    failure = _failure(path, checked.error) if checked.error else None
+    failure = Failure(path, checked.error.message, checked.error.line) if checked.error else None
     findings = tuple(found for found in checked.findings if found.site.file == path)
     elsewhere = tuple(found for found in checked.findings if found.site.file != path and not _suppressed(found))
     comments = noqa.read(source, findings)
@@ -91,11 +88,6 @@ def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: 
     from outplace.source.analysis import check_file
 
     return tuple(with_fixes(path, source, findings, lambda path, text: check_file(path, text, project).findings))
-
-
-def _failure(path: str, error: str) -> Failure:
-    line = _LINE.search(error)
-    return Failure(path, error[: line.start()], int(line[1])) if line else Failure(path, error)
 
 
 def internal(path: str, error: BaseException) -> Failure:

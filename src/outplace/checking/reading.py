@@ -24,16 +24,25 @@ class Unreadable(Exception):
 
 
 def decode(data: bytes) -> str:
-    """Python source as text, by its byte order mark or its coding line, with `\\n` at the end of every line."""
+    """Python source as text, with `\\n` at the end of every line."""
+    return with_plain_ends(decode_raw(data)[0])
+
+
+def decode_raw(data: bytes) -> tuple[str, str]:
+    """Python source as text, without its byte order mark; and its encoding, by that mark or the coding line."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:  # an unknown encoding, or one that the mark contradicts
         raise Unreadable(f"SyntaxError: {error.msg}", 1) from error
     try:
-        text = data.decode(encoding)
+        return data.decode(encoding), encoding
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Unreadable(f"not {encoding}: byte 0x{data[error.start]:02x} cannot be decoded", line) from error
     except (UnicodeError, LookupError) as error:  # codecs that are not for text, or that know no positions
         raise Unreadable(f"cannot be decoded as {encoding}: {error}") from error
+
+
+def with_plain_ends(text: str) -> str:
+    """A text with `\\n` at the end of every line."""
     return str(io.IncrementalNewlineDecoder(None, translate=True).decode(text, final=True))

@@ -196,7 +196,7 @@ class _Check:
             self._say(text)
 
     def _report(self, result: Result) -> None:
-        if self.options.output_file:
+        if self.options.output_file not in (None, "-"):
             self._write(self.options.output_file, result)
         else:
             self._print(result)

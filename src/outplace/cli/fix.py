@@ -135,7 +135,7 @@ class _Fix:
                 if WORD in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
             except files.Unwritable as error:
-                self.failures.append(f"{_shown(path)}: {error}")
+                self.failures.append(f"{_place(path, error.line)}: {error}")
         for path, (old, new) in sorted(self.shown.items()):
             _print_diff(path, old, new)
         self.changed += len(self.shown)
@@ -173,7 +173,7 @@ class _Fix:
         try:
             document = Document(data)
         except Unwritable as error:
-            raise OutplaceError(f"stdin: {error}") from error
+            raise OutplaceError(f"{_place('stdin', error.line)}: {error}") from error
         result = self._repaired(path, document.text)
         self._tell(result)
         text = result.text
@@ -202,7 +202,7 @@ class _Fix:
         self.left |= {(found.site.file, found.site.line, found.code) for found in result.left}
         if not self.options.quiet and not self.options.diff:
             for finding, candidate in result.done:
-                place = f"{_shown(finding.site.file)}:{finding.site.line}"
+                place = _place(finding.site.file, finding.site.line)
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
 
     def _repaired(self, path: str, text: str) -> Repaired:
@@ -221,7 +221,7 @@ class _Fix:
             texts = {**before, **(elsewhere or {})}
             last = check_file(path, text, Project(self.settings.roots, texts))
             if last.error:
-                raise _Broken(last.error)
+                raise Unwritable(last.error.message, last.error.line)
             return [found for found in last.findings if not _suppressed(found, {**texts, path: text})]
 
         def others() -> dict[str, str]:
@@ -231,15 +231,11 @@ class _Fix:
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
             return repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
-        except (_Broken, Unwritable) as error:
-            self.failures.append(f"{_shown(path)}: {error}")
+        except Unwritable as error:
+            self.failures.append(f"{_place(path, error.line)}: {error}")
         except Exception as error:
             self.failures.append(f"{_shown(path)}: {internal(path, error).message}")
         return Repaired(text, (), ())
-
-
-class _Broken(Exception):
-    """The file cannot be analysed."""
 
 
 def _suppressed(finding: Finding, texts: Mapping[str, str]) -> bool:
@@ -259,6 +255,10 @@ def _print_diff(path: str, old: str, new: str) -> None:
     from outplace.repair.patch import unified
 
     click.echo(unified(_shown(path), old, new), nl=False)
+
+
+def _place(path: str, line: int | None) -> str:
+    return f"{_shown(path)}:{line}" if line else _shown(path)
 
 
 def _shown(path: str) -> str:

@@ -8,8 +8,6 @@ import click
 
 from outplace.cli.errors import OutplaceError
 
-USAGE = "[OPTIONS] (SCRIPT | -m MODULE) [ARGS]..."
-
 
 class ProgramCommand(click.Command):
     """Leaves the program's words in `ctx.obj`."""
@@ -44,6 +42,8 @@ def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:
 
 def check_writable(path: str) -> None:
     """Says so before a long run, not after it."""
+    if path == "-":
+        raise OutplaceError("cannot write -: a report needs a file, stdout is the program's")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise OutplaceError(f"cannot write {path}: there is no folder {folder}")

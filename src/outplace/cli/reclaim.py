@@ -10,10 +10,14 @@ from typing import Any
 import click
 
 from outplace.cli.errors import OutplaceError
-from outplace.cli.program import USAGE, ProgramCommand, check_writable
+from outplace.cli.program import ProgramCommand, check_writable
 
 
-@click.command(cls=ProgramCommand, options_metavar=USAGE, short_help="Find in-place forms that save memory.")
+@click.command(
+    cls=ProgramCommand,
+    options_metavar="[OPTIONS] (SCRIPT | -m MODULE) [ARGS]...",
+    short_help="Find in-place forms that save memory.",
+)
 @click.option("--fix", is_flag=True, help="Write the changes that were proved.")
 @click.option("--diff", is_flag=True, help="Show the changes that were proved as a diff, and write nothing.")
 @click.option("--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Optimizer steps to look at.")

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outplace.cli.errors import OutplaceError
-from outplace.cli.program import USAGE, ProgramCommand, check_writable
+from outplace.cli.program import ProgramCommand, check_writable
 from outplace.repair.place import STYLES, Style
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
 
 
-@click.command(cls=ProgramCommand, options_metavar=USAGE, short_help="Run a program and name the lines.")
+@click.command(
+    cls=ProgramCommand,
+    options_metavar="[OPTIONS] (SCRIPT | -m MODULE | -c CODE) [ARGS]...",
+    short_help="Run a program and name the lines.",
+)
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
 @click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
 @click.option("--guard", is_flag=True, help="Look at what every saved tensor holds: finds writes that leave no trace.")

@@ -9,15 +9,19 @@ import io
 import os
 import stat
 import tempfile
-import tokenize
 from collections.abc import Mapping
 
+from outplace.checking import reading
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit, apply, parses
 
 
 class Unwritable(Exception):
-    """A file cannot be read or written as it is."""
+    """A file cannot be read or written as it is; `line` where that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class Document:
@@ -26,13 +30,12 @@ class Document:
     def __init__(self, data: bytes) -> None:
         self.data = data
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            self.bom = data.startswith(codecs.BOM_UTF8)
-            self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
-            raw = (data[len(codecs.BOM_UTF8) :] if self.bom else data).decode(self.encoding)
-        except (SyntaxError, UnicodeError, LookupError) as error:
-            raise Unwritable(str(error)) from error
-        self.text = str(io.IncrementalNewlineDecoder(None, translate=True).decode(raw, final=True))
+            raw, encoding = reading.decode_raw(data)
+        except reading.Unreadable as error:
+            raise Unwritable(str(error), error.line) from error
+        self.bom = data.startswith(codecs.BOM_UTF8)
+        self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        self.text = reading.with_plain_ends(raw)
         self._raw_lines = _lines(raw)
         self.newline = "\r\n" if raw.count("\r\n") * 2 > raw.count("\n") else "\n"
         if "\r" in raw.replace("\r\n", ""):

@@ -30,11 +30,19 @@ Receivers = dict[Class, tuple[Instance, dict[str, Value]]]
 
 
 @dataclass(frozen=True)
+class Unparsed:
+    """Why a file could not be analysed; `line` where that is known."""
+
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class Checked:
     """The result for one file. A program's findings may stand in other files of its project."""
 
     findings: list[Finding]
-    error: str | None
+    error: Unparsed | None
     dependencies: tuple[str, ...]
 
 
@@ -59,9 +67,9 @@ def _check(path: str, source: str, project: Project, candidates: Candidates) -> 
     try:
         module = project.open(path, source)
     except SyntaxError as error:
-        return Checked([], f"SyntaxError: {error.msg} (line {error.lineno or 1})", ())
+        return Checked([], Unparsed(f"SyntaxError: {error.msg}", error.lineno or 1), ())
     except (ValueError, RecursionError, MemoryError) as error:
-        return Checked([], f"{type(error).__name__}: {error}", ())
+        return Checked([], Unparsed(f"{type(error).__name__}: {error}"), ())
     hits = _run(module, project, candidates)
     return Checked(_findings(hits, module), None, tuple(dict.fromkeys(project.read[first_read:])))
 
