@@ -43,6 +43,18 @@ def test_it_tells_how_far_the_gradient_is_off():
     assert off(found) == pytest.approx(float((got - right).norm() / right.norm()), rel=0.02)
 
 
+def test_the_name_is_that_of_the_writing_line():
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        scores = x.softmax(-1)
+        scores.data[0] = 0.0
+        return scores
+
+    with outplace.watch() as watched:
+        h = masked(torch.randn(4, requires_grad=True))
+        h.square().sum().backward()
+    assert [found.tensor.name for found in watched.diagnoses] == ["scores"]
+
+
 def test_the_program_goes_on_with_the_numbers_it_has_without_us():
     alone, _ = exp_then_written()
     with outplace.watch(guard=True):

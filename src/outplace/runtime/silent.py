@@ -344,7 +344,9 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     mutations = mutations_of(written)
     base = first.alias if first.alias._base is None else first.alias._base
     stack = names.own_frames(None, frame)
-    tensor_name = names.name_in_frames(base, stack) or target_of(written[-1])
+    is_leaf = base.is_leaf and base.requires_grad
+    own = None if is_leaf else target_of(written[-1], by_data=True)
+    tensor_name = own or names.name_in_frames(base, stack) or target_of(written[-1])
     unseen = "through numpy" if kind == "silent-alias" else "in a way that moves no version"
     name = first.node.name()
     why = (
@@ -409,12 +411,15 @@ _BROADCAST = "DDP sends its buffers"
 _DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
 
 
-def target_of(write: Write) -> str | None:
-    """What the user calls the tensor that was written."""
-    node = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+def target_of(write: Write, by_data: bool = False) -> str | None:
+    """What the user calls the tensor that was written; `by_data`: only where it is `name.data`, and so a tensor's own."""
+    found = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    node = found
     while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
         node = node.value
-    return None if node is None else ast.unparse(node)
+    if node is None or (by_data and (node is found or sites.plainness(node) is None)):
+        return None
+    return ast.unparse(node)
 
 
 def start_afresh() -> None:
