@@ -412,7 +412,7 @@ _DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
 
 
 def target_of(write: Write, by_data: bool = False) -> str | None:
-    """What the user calls the tensor that was written; `by_data`: only where it is `name.data`, and so a tensor's own."""
+    """What the user calls the tensor that was written; `by_data`: only where it says `name.data`, a tensor's own."""
     found = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
     node = found
     while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
