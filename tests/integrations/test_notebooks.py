@@ -26,6 +26,8 @@ CELLS = {
     "await": "import asyncio\nawait asyncio.sleep(0)\nw.tanh().add_(1).sum().backward()",
     "off": "%outplace off",
     "unseen": "z = w.tanh()\nz.data.zero_()\nz.sum().backward()",
+    "fails when off": "z = w.tanh()\nz.add_(1)\nz.sum().backward()",
+    "watched": "import outplace\nwith outplace.watch():\n    z = w.tanh()\n    z.add_(1)\n    z.sum().backward()",
     "one cell": "%%outplace\nz = w.tanh()\nz.data.zero_()\nz.sum().backward()",
     "good cell": "%%outplace\nw.sum().backward()\n1 + 1",
     "is it on": "%outplace",
@@ -107,8 +109,15 @@ def test_a_cell_with_await(shown):
     assert f"Cell In[{number('await')}], line 3" in text
 
 
-def test_one_cell(shown):
+def test_off(shown):
     assert shown["unseen"] == []
+    assert [output.output_type for output in shown["fails when off"]] == ["error"]
+    assert "OUT201" not in error_text(shown["fails when off"])
+    (text,) = plain_texts(shown["watched"])
+    assert text.startswith("OUT201 saved: z (float32[3])")
+
+
+def test_one_cell(shown):
     (text,) = plain_texts(shown["one cell"])
     assert text.startswith(
         "Nothing was raised here, but the gradient is not what it should be:\n\nOUT301 silent-data: z"

@@ -131,7 +131,7 @@ class Extension:
     def _show_traceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         """IPython's traceback, and the diagnosis below it instead of inside."""
         error = (exc_tuple or sys.exc_info())[1]
-        diagnoses = diagnose.take_out(error) if isinstance(error, BaseException) else []
+        diagnoses = diagnose.take_out(error) if isinstance(error, BaseException) and _is_for_us(error) else []
         type(self._shell).showtraceback(self._shell, exc_tuple, *args, **kwargs)
         self._display("", diagnoses)
 
@@ -149,6 +149,11 @@ class Extension:
         told = f"<p>{html.escape(heading)}</p>" if heading else ""
         bundle = {"text/html": told + rich, "text/plain": f"{heading}\n\n{plain}" if heading else plain}
         self._shell.display_pub.publish(bundle)
+
+
+def _is_for_us(error: BaseException) -> bool:
+    """Is outplace on, or does the error carry a diagnosis already (of an `outplace.watch()` in a cell)?"""
+    return attach.attached() or any(diagnose.of(link) for link in diagnose.chain(error))
 
 
 def _fragment(diagnoses: Sequence[Diagnosis], plain: str) -> str:
