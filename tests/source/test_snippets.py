@@ -41,6 +41,43 @@ SNIPPETS = {
         a[2:].mul_(2)  # error: saved
         y.sum().backward()
     """,
+    "a product of more than two dimensions copies what is turned round": """
+        net, width = nn.Linear(4, 12), torch.randn(2, 3, 4)
+        turned = net(width).view(2, 3, 3, 2, 2).permute(2, 0, 3, 1, 4)
+        q, k = F.normalize(turned[0], dim=-1), turned[1] * 2
+        scores = q @ k.transpose(-2, -1)
+        q *= 2  # warning: saved
+        (scores + q.sum(-1, keepdim=True)).sum().backward()
+        straight = net(width).view(2, 3, 3, 2, 2).permute(2, 0, 3, 1, 4)
+        q, k = F.normalize(straight[0].contiguous(), dim=-1), straight[1].contiguous() * 2
+        scores = q @ k.transpose(-2, -1)
+        q *= 2  # error: saved
+        (scores + q.sum(-1, keepdim=True)).sum().backward()
+    """,
+    "a dict by pairs": """
+        w = torch.rand(2, requires_grad=True)
+        messages = {}
+        for i, j in [(0, 1), (1, 2)]:
+            messages[i, j] = torch.ones(2)
+        for (i, j), message in messages.items():
+            new = message * w
+            message.copy_(new / new.sum())  # error: saved
+        messages[0, 1] = w * 2
+        messages[0, 1] += 1
+        sum(messages.values()).sum().backward()
+    """,
+    "a sum of one of several": """
+        def f(w, names):
+            found = {}
+            for name in names:
+                found[name] = torch.ones(2)
+            for message in found.values():
+                new = message * w
+                message.copy_(-new)  # error: saved
+            return sum(found.values())
+
+        f(torch.rand(2, requires_grad=True), input()).sum().backward()
+    """,
     "one of several views, of a copy or not": """
         w = torch.randn(6, 4, requires_grad=True)
         for row in (w * 2).reshape(3, 8):

@@ -120,16 +120,15 @@ def _compare(interpreter: Interpreter, node: ast.Compare) -> Value:
 
 def _bin_op(interpreter: Interpreter, node: ast.BinOp) -> Value:
     left, right = interpreter.eval(node.left), interpreter.eval(node.right)
-    if isinstance(left, Choice) or isinstance(right, Choice):
-        return interpreter.each(
-            left,
-            lambda one: interpreter.each(right, lambda other: interpreter.binary(node.op, one, other, node)),
-        )
     return interpreter.binary(node.op, left, right, node)
 
 
 def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     """`left op right`."""
+    if isinstance(left, Choice) or isinstance(right, Choice):
+        return interpreter.each(
+            left, lambda one: interpreter.each(right, lambda other: binary(interpreter, op, one, other, node))
+        )
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return torch_model.binary(interpreter, op, left, right, node)
     return python_model.binary(op, left, right)
@@ -140,6 +139,10 @@ def _unary_op(interpreter: Interpreter, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         known = interpreter.truth(value)
         return PLAIN if known is None else Const(not known)
+    return interpreter.each(value, lambda one: _unary(interpreter, node, one))
+
+
+def _unary(interpreter: Interpreter, node: ast.UnaryOp, value: Value) -> Value:
     if isinstance(value, Tensor):
         return torch_model.run_op(
             interpreter, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", [value], {}, node
@@ -168,7 +171,7 @@ def _dict(interpreter: Interpreter, node: ast.Dict) -> Value:
             if isinstance(value, Dictionary):
                 made.items.update(value.items)
             continue
-        key = interpreter.eval(key_node)
+        key = python_model.as_key(interpreter.eval(key_node))
         if isinstance(key, Const) and python_model.hashable(key.value):
             made.items[key.value] = value
         else:
@@ -185,7 +188,7 @@ def _comprehension(
 
     def element() -> None:
         if isinstance(node, ast.DictComp):
-            keys.append(interpreter.eval(node.key))
+            keys.append(python_model.as_key(interpreter.eval(node.key)))
             made.append(interpreter.eval(node.value))
         else:
             made.append(interpreter.eval(node.elt))

@@ -12,9 +12,10 @@ from outplace.source.python_model.containers import (
     unpacked,
 )
 from outplace.source.python_model.libraries import call_outside
-from outplace.source.python_model.values import binary, builtin, compare, hashable, truth, unary
+from outplace.source.python_model.values import as_key, binary, builtin, compare, hashable, truth, unary
 
 __all__ = [
+    "as_key",
     "binary",
     "builtin",
     "call_outside",

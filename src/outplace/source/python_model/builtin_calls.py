@@ -91,7 +91,7 @@ def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value],
 
 def _sum(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
     total: Value = args[1] if len(args) > 1 else Const(0)
-    for item_value in iterate(interpreter, args[0], node, most=4) if args else []:
+    for item_value in iterate(interpreter, args[0], node, most=4, least=1) if args else []:
         total = interpreter.binary(ast.Add(), total, item_value, node)
     return total
 

@@ -36,7 +36,7 @@ from outplace.source.values import (
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-from outplace.source.python_model.values import hashable
+from outplace.source.python_model.values import as_key, hashable, of_key
 
 
 def item(holder: Value, key: Value) -> Value:
@@ -46,6 +46,7 @@ def item(holder: Value, key: Value) -> Value:
     if isinstance(holder, Items):
         return _sequence_item(holder, key)
     if isinstance(holder, Dictionary):
+        key = as_key(key)
         if isinstance(key, Const) and hashable(key.value) and key.value in holder.items:
             return holder.items[key.value]
         if isinstance(key, Const) and holder.rest is not None:
@@ -93,8 +94,9 @@ def _layer_item(holder: Layer, key: Value) -> Value:
 def set_item(holder: Value, key: Value, value: Value) -> None:
     """`holder[key] = value` without tensors."""
     if isinstance(holder, Dictionary):
-        if isinstance(key, Const) and hashable(key.value):
-            holder.items[key.value] = value
+        known = as_key(key)
+        if isinstance(known, Const) and hashable(known.value):
+            holder.items[known.value] = value
         else:
             _set_somewhere(holder, key, value)
     elif isinstance(holder, Items):
@@ -114,6 +116,7 @@ def set_item(holder: Value, key: Value, value: Value) -> None:
 
 def delete_item(holder: Value, key: Value) -> None:
     """`del holder[key]`, `del holder[:]`."""
+    key = as_key(key)
     if isinstance(holder, Dictionary) and isinstance(key, Const) and hashable(key.value):
         holder.items.pop(key.value, None)
     elif isinstance(holder, Items) and _is_slice(key):
@@ -176,7 +179,7 @@ def spread(value: Value) -> list[Value]:
     if isinstance(value, Layer):
         return list(value.children.values())
     if isinstance(value, Dictionary):
-        return [Const(key) for key in value.items]
+        return [of_key(key) for key in value.items]
     return [UNKNOWN]
 
 
@@ -216,7 +219,7 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
     if isinstance(value, Const) and isinstance(value.value, str):
         return [Const(letter) for letter in value.value[:most]]
     if isinstance(value, Dictionary):
-        keys: list[Value] = [Const(key) for key in list(value.items)[:most]]
+        keys: list[Value] = [of_key(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
         if value.kind.endswith("Dict"):
@@ -325,22 +328,22 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
 def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
     everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
     if name == "items":
-        pairs: list[Value] = [Items([Const(key), value], "tuple") for key, value in holder.items.items()]
+        pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
         return Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
     if name == "values":
         return Items(list(holder.items.values()), rest=holder.rest)
     if name == "keys":
-        return Items([Const(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
+        return Items([of_key(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
     if name in ("get", "pop", "setdefault") and args:
-        default = args[1] if len(args) > 1 else NONE
-        if isinstance(args[0], Const) and hashable(args[0].value):
-            if args[0].value in holder.items:
-                found = holder.items[args[0].value]
+        default, key = args[1] if len(args) > 1 else NONE, as_key(args[0])
+        if isinstance(key, Const) and hashable(key.value):
+            if key.value in holder.items:
+                found = holder.items[key.value]
                 if name == "pop":
-                    del holder.items[args[0].value]
+                    del holder.items[key.value]
                 return found
             if name == "setdefault":
-                holder.items[args[0].value] = default
+                holder.items[key.value] = default
             return default if holder.rest is None else join([holder.rest, default])
         return join([*everything, default])
     if name == "update" and args and isinstance(args[0], Dictionary):

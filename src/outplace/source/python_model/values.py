@@ -54,7 +54,21 @@ _KEYS = (str, int, float, bool, bytes, type(None))
 
 def hashable(value: Any) -> bool:
     """Can it be a key?"""
-    return isinstance(value, _KEYS)
+    return isinstance(value, _KEYS) or (isinstance(value, tuple) and all(map(hashable, value)))
+
+
+def as_key(value: Value) -> Value:
+    """A tuple of constants (`messages[i, j]`) as the constant that it is a key by."""
+    if isinstance(value, Items) and value.kind == "tuple" and value.items and value.rest is None:
+        parts = [as_key(item) for item in value.items]
+        if all(isinstance(part, Const) and hashable(part.value) for part in parts):
+            return Const(tuple(part.value for part in parts if isinstance(part, Const)))
+    return value
+
+
+def of_key(key: Any) -> Value:
+    """A key as a loop over the dict hands it out."""
+    return Items([of_key(part) for part in key], "tuple") if isinstance(key, tuple) else Const(key)
 
 
 def truth(value: Value) -> bool | None:

@@ -195,12 +195,7 @@ def _record(
     """The node that autograd makes, with the inputs it saves; None where nothing is recorded."""
     if not grad:
         return None  # also where it is not known: nothing can be concluded from a graph that may not be there
-    made = Node(
-        op.nodes[0] if op.nodes and op.name != "einsum" else label,
-        interpreter.place(node),
-        interpreter.tape.tick(),
-        interpreter.tape.path,
-    )
+    made = Node(_node_name(op, label), interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
     for tensor in inputs:
         before = node_of(tensor)
         if before is not None:
@@ -224,6 +219,11 @@ def _record(
     if layer is not None and layer.kind in _RECURRENT:
         _keep_state(made, layer, args, keywords)
     return made
+
+
+def _node_name(op: ops.Op, label: str) -> str:
+    """The node that keeps something: `a @ b` also makes nodes that only turn or fold its operands."""
+    return next((name for name in op.nodes if not name.startswith(("View", "UnsafeView", "Permute"))), label)
 
 
 _RECURRENT = {"nn.LSTM", "nn.GRU", "nn.RNN"}
@@ -264,7 +264,9 @@ def _lay_out(
     else:
         result.shape = shapes.result_shape(op.name, args, keywords, layer) if number == "0" else None
     if source is not None and result.storage is source.storage:
-        result.packed = source.packed and op.name in _KEEPING_ORDER
+        result.packed = op.name == "contiguous" or (source.packed and op.name in _KEEPING_ORDER)
+    elif shapes.keeps_layout(op.name):
+        result.packed = all(value.packed for value in args if isinstance(value, Tensor))
     if op.expanded and source is not None:
         result.expanded = shapes.is_expanded(source.shape, result.shape) is not False
         result.repeated = shapes.repeated(source.shape, result.shape)

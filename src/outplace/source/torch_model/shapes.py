@@ -36,6 +36,13 @@ _BROADCAST = {
     "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or",
     "bitwise_xor", "clamp", "clip", "xlogy", "copysign", "logaddexp", "greater", "less",
 }  # fmt: skip
+_PACKING = {
+    "contiguous", "softmax", "log_softmax", "softmin", "logsigmoid", "layer_norm", "group_norm", "instance_norm",
+    "batch_norm", "cumsum", "cumprod", "roll", "tril", "triu", "Softmax", "LogSoftmax", "LogSigmoid", "LayerNorm",
+    "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "SyncBatchNorm",
+}  # fmt: skip
+"""Their results lie in order, however their input lies."""
 _REDUCTIONS = {
     "sum", "mean", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "norm", "std", "var", "logsumexp", "all",
     "any", "median", "nansum", "nanmean", "count_nonzero",
@@ -62,6 +69,12 @@ def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | 
         return _reduced(first.shape, args[2:] if short == "norm" else args[1:], keywords)
     run = _RULES.get(short)
     return run(first.shape, args, keywords) if run is not None else None
+
+
+def keeps_layout(name: str) -> bool:
+    """Does its result lie in memory as its input does? (`x.transpose(1, 2) * 2` is transposed, too.)"""
+    short = name.partition("(")[0].rpartition(".")[2]
+    return short not in _PACKING and (short in _SAME or short in _BROADCAST or short in _SAME_MODULES)
 
 
 def is_elementwise(name: str) -> bool:
