@@ -4,7 +4,8 @@ In one run, for each kind of update, size and dtype: all routes are first checke
 gradients), then timed in turns, and each turn of a route is a few calls in a row. The figure is the best turn, as a
 multiple of a plain copy of x in the same turns (the floor for anything that makes a new tensor). Memory is the peak
 above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread, so a
-busy machine counts little; on CUDA it is wall time, with the device waited for at the ends of a turn.
+busy machine counts little. On CUDA there are two times: by the clock, with the device waited for at the ends of a turn,
+and on the device alone, whose queue is full from the start, as it is in a training step that keeps the device busy.
 
     python benchmarks/updates.py                      # the device at hand
     python benchmarks/updates.py --out build/updates  # results.json and one picture a device
@@ -37,6 +38,12 @@ Route = Callable[[Tensor, Tensor], Tensor]
 
 TURNS = 9
 SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.02}
+MOST_QUEUED, SECONDS_QUEUED = 30, 0.005
+"""How many calls of how long wait in the device's queue at once; it has room for about a thousand kernels."""
+WHERE = "a plain torch.where"
+"""Measured beside everything: the time to ask for an update of a small tensor is counted in calls of it."""
+CYCLES_TO_QUEUE_ONE = 500_000
+"""How long the device is kept busy for each call to come, about a quarter of a millisecond."""
 SIZES = {
     "cpu": {"10^3": 1_000, "10^5": 100_000, "10^7": 10_000_000},
     "cuda": {"10^3": 1_000, "2^23": 1 << 23, "2^27": 1 << 27},
@@ -281,6 +288,8 @@ def compiled(function: Route) -> Route:
 
 class Timed(NamedTuple):
     seconds: float
+    on_device: float
+    """Without what Python takes to ask for it; on the CPU the same."""
     memory: float
     """Bytes at the peak, above what was there before."""
 
@@ -292,12 +301,21 @@ def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Time
         call()
         counts[name] = max(1, int(SECONDS_A_TURN[device] / max(seconds(call, 3, device), 1e-7)))
     best = dict.fromkeys(calls, float("inf"))
+    best_on_device = dict(best)
     names = list(calls)
     for _ in range(TURNS):
         for name in names:
             best[name] = min(best[name], seconds(calls[name], counts[name], device))
         names = [*names[1:], names[0]]  # what comes after another may be the slower for it
-    return {name: Timed(best[name], peak_memory(call, device)) for name, call in calls.items()}
+    for _ in range(TURNS if device == "cuda" else 0):
+        for name in names:
+            queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / best[name])))
+            best_on_device[name] = min(best_on_device[name], seconds_on_device(calls[name], queued))
+        names = [*names[1:], names[0]]
+    return {
+        name: Timed(best[name], min(best_on_device[name], best[name]), peak_memory(call, device))
+        for name, call in calls.items()
+    }
 
 
 def seconds(call: Callable[[], Any], count: int, device: str) -> float:
@@ -308,6 +326,18 @@ def seconds(call: Callable[[], Any], count: int, device: str) -> float:
         call()
     wait(device)
     return (clock() - start) / count
+
+
+def seconds_on_device(call: Callable[[], Any], count: int) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(CYCLES_TO_QUEUE_ONE * count)
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / count
 
 
 def wait(device: str) -> None:
@@ -386,7 +416,10 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
     x_bytes = case.x.numel() * case.x.element_size()
     plain = case.x.detach()
     copy = {"copy": lambda: plain.clone()}
-    forward = measured({**copy, **{n: forward_call(r, case) for n, r in case.routes.items()}}, device)
+    mask = plain > 0
+    plain_where = {WHERE: lambda: torch.where(mask, 0.0, case.x)}
+    forward = measured({**copy, **plain_where, **{n: forward_call(r, case) for n, r in case.routes.items()}}, device)
+    where = forward.pop(WHERE)
     backward = measured({**copy, **{n: backward_call(r, case) for n, r in case.routes.items()}}, device)
     return [
         {
@@ -399,6 +432,9 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
             "backward_us": round(backward[route].seconds * 1e6, 3),
             "forward_ratio": round(forward[route].seconds / forward["copy"].seconds, 3),
             "backward_ratio": round(backward[route].seconds / backward["copy"].seconds, 3),
+            "forward_on_device": round(forward[route].on_device / forward["copy"].on_device, 3),
+            "backward_on_device": round(backward[route].on_device / backward["copy"].on_device, 3),
+            "forward_in_wheres": round(forward[route].seconds / where.seconds, 3),
             "forward_memory": round(forward[route].memory / x_bytes, 3),
             "backward_memory": round(backward[route].memory / x_bytes, 3),
         }

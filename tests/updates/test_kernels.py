@@ -123,16 +123,20 @@ def test_a_kernel_is_started_for_tensors_that_lie_as_those_it_was_compiled_for()
         torch.cuda.synchronize()
 
 
-def put_rows(device: str) -> function.PutRows:
+def with_rows(device: str) -> function.WithRows:
     """The kernel of the device; on the CPU, which has none, what it is to do."""
     if device == "cuda":
-        return engine(device).put_rows  # type: ignore[no-any-return]
+        return engine(device).with_rows  # type: ignore[no-any-return]
 
-    def put(out: torch.Tensor, index: torch.Tensor, value: torch.Tensor, add: bool, last: torch.Tensor | None) -> None:
+    def make(
+        x: torch.Tensor, index: torch.Tensor, value: torch.Tensor, add: bool, last: torch.Tensor | None, find: bool
+    ) -> torch.Tensor:
+        if find:
+            last.copy_(repeats.last_of_each(*repeats.flat((index,), x.shape)))
         counts = torch.ones_like(index, dtype=torch.bool) if last is None else last
-        out.index_put_((index[counts],), value[counts], accumulate=add)
+        return x.index_put((index[counts],), value[counts], accumulate=add)
 
-    return put
+    return make
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -145,7 +149,7 @@ def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype,
     places = torch.where(places % 2 == 0, places, places - shape[0]).to(device)  # half of them negative
     x, v = (torch.randn(size, *shape[1:], device=device).to(dtype).requires_grad_() for size in (shape[0], 7))
     weights = torch.randn(shape, device=device).to(dtype).requires_grad_()
-    ours = function.with_rows(x, places, v, put_rows(device), add)
+    ours = function.with_rows(with_rows(device), x, places, v, add)
     assert ours is not None
     theirs = torch.index_put(x, (places,), v, accumulate=add)
     assert torch.equal(ours, theirs)
@@ -156,13 +160,15 @@ def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype,
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_last_of_several_rows_counts(device: str) -> None:
-    index = torch.tensor(
-        [3, -1, 3, 0, 3, 9], device=device
-    )  # of ten rows: the third is named three times, the last twice
+@pytest.mark.parametrize("find", [False, True], ids=["told", "found"])
+def test_the_last_of_several_rows_counts(find: bool, device: str) -> None:
+    # of ten rows the third is named three times, the last twice
+    index = torch.tensor([3, -1, 3, 0, 3, 9], device=device)
     x, v = torch.rand(10, 20, device=device, requires_grad=True), torch.rand(6, 20, device=device, requires_grad=True)
     last = repeats.last_of_each(*repeats.flat((index,), x.shape))
-    result = function.with_rows(x, index, v, put_rows(device), last=last)
+    if find:
+        last = torch.empty_like(last)
+    result = function.with_rows(with_rows(device), x, index, v, last=last, find_last=find)
     assert result is not None
     expected = x.detach().clone()
     for row, place in enumerate(index.tolist()):
@@ -177,13 +183,40 @@ def test_the_last_of_several_rows_counts(device: str) -> None:
 
 
 @NEEDS_CUDA
+@pytest.mark.parametrize("width", [1, 3, 8, 100, 3000])
+@pytest.mark.parametrize("entries", [0, 1, 63, 64, 65, 1000, 5000])
+def test_rows_at_random_places(entries: int, width: int) -> None:
+    """Many of them more than once: set, the last counts, and added, all do."""
+    torch.manual_seed(entries)
+    index = torch.randint(-50, 50, (entries,))
+    x, v = torch.randn(50, width, requires_grad=True), torch.randn(entries, width, requires_grad=True)
+    weights = torch.randn(50, width)
+    set_, added = x.detach().clone(), x.detach().double()
+    to_x, to_v = weights.clone(), torch.zeros(entries, width)
+    row_of = {place % 50: row for row, place in enumerate(index.tolist())}
+    for place, row in row_of.items():
+        set_[place], to_x[place], to_v[row] = v.detach()[row], 0, weights[place]
+    added.index_add_(0, index % 50, v.detach().double())
+    there = [t.detach().cuda().requires_grad_() for t in (x, v)]
+    result = at(there[0])[index.cuda()].set(there[1])
+    assert torch.equal(result.cpu(), set_)
+    for ours, theirs in zip(torch.autograd.grad(result, there, weights.cuda()), (to_x, to_v), strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+    result = at(there[0])[index.cuda()].add(there[1])
+    assert torch.allclose(result.cpu().double(), added, atol=1e-3)
+    for ours, theirs in zip(torch.autograd.grad(result, there, weights.cuda()), (weights, weights[index]), strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+
+
+@NEEDS_CUDA
 @pytest.mark.parametrize("index", [50, -51])
-def test_an_index_out_of_range_stops_the_device(index: int) -> None:
+@pytest.mark.parametrize("add, width", [(False, 16), (True, 16), (True, 9000)])
+def test_an_index_out_of_range_stops_the_device(index: int, add: bool, width: int) -> None:
     program = (
         "import torch\n"
-        "from outplace.updates.kernels.on_cuda import put_rows\n"
-        f"put_rows(torch.zeros(50, 16, device='cuda'), torch.tensor([0, {index}], device='cuda'),"
-        " torch.ones(2, 16, device='cuda'), False, None)\n"
+        "from outplace.updates.kernels.on_cuda import with_rows\n"
+        f"with_rows(torch.zeros(50, {width}, device='cuda'), torch.tensor([0, {index}], device='cuda'),"
+        f" torch.ones(2, {width}, device='cuda'), {add})\n"
         "torch.cuda.synchronize()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -196,7 +229,7 @@ def test_rows_that_are_named_twice_are_added_twice() -> None:
     index = torch.tensor([3, -1, 3, 3], device="cuda")
     v = torch.ones(4, 1 << 11, device="cuda", requires_grad=True)
     result = at(x)[index].add(v)
-    assert kernels.is_large(x) and result[3].eq(3).all() and result[-1].eq(1).all() and result.sum() == 4 << 11
+    assert result[3].eq(3).all() and result[-1].eq(1).all() and result.sum() == 4 << 11
 
 
 def test_modes_and_transforms_see_the_operation() -> None:

@@ -14,6 +14,7 @@ _PROXY = torch._C._TorchDispatchModeKey.PROXY
 _transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _tracing_state: Callable[[], object] = torch._C._get_tracing_state
+_has_storage: Callable[[Tensor], bool] = torch._C._has_storage
 
 
 def transformed() -> bool:
@@ -41,16 +42,29 @@ def looks_at_values(*tensors: Tensor) -> bool:
     return not any(tensor.is_cuda for tensor in tensors) or not torch.cuda.is_current_stream_capturing()
 
 
-def seen_only_by_autograd(tensor: Tensor) -> bool:
+def only_autograd() -> bool:
     """No compiler, transform, mode or tracer is watching: a kernel that is no ATen operation may do the work."""
+    return not (
+        is_compiling()
+        or _transforms_active()
+        or _dispatch_modes()
+        or forward_ad._current_level >= 0
+        or _tracing_state() is not None
+    )
+
+
+def is_memory(tensor: Tensor) -> bool:
+    """Is what it stands for in its memory, as it is?"""
     return (
         type(tensor) in PLAIN
-        and eager()
-        and forward_ad._current_level < 0
-        and _dispatch_modes() == 0
-        and torch._C._has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
+        and _has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
         and not tensor.is_neg()  # whose memory has the other sign
     )
+
+
+def seen_only_by_autograd(tensor: Tensor) -> bool:
+    """A kernel that is no ATen operation may do the work, and work on this tensor."""
+    return only_autograd() and is_memory(tensor)
 
 
 def may_carry_gradient(tensor: Tensor) -> bool:

@@ -5,6 +5,7 @@ By a kernel where there is one, elsewhere of the first dimension only: what is b
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from outplace.updates import kernels, mode
 from outplace.updates.index import extent
+from outplace.updates.kernels.function import applying
 
 FROM_BYTES = {"cpu": 1 << 22, "cuda": 1 << 26}
 FROM_BYTES_BY_KERNEL = 1 << 22
@@ -25,68 +27,75 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
     """A copy of x with `item`, an int or slice of `dim`, replaced by the part, or None where another way is as good."""
     if not is_large(x) or not mode.seen_only_by_autograd(x) or not x.is_contiguous():
         return None
-    size = x.shape[dim]
+    of_part = [*x.shape]
+    size = of_part[dim]
     if type(item) is slice:
         start, stop, step = extent(item, size)
-    elif type(item) is int and -size <= item < size:
-        start, stop, step = item % size, item % size + 1, 1
+        if step != 1 or stop - start < size * FROM_SHARE:
+            return None
+        of_part[dim] = stop - start
+    elif type(item) is int and -size <= item < size and size * FROM_SHARE <= 1:
+        start = item % size
+        stop = start + 1
+        del of_part[dim]
     else:
         return None
-    if step != 1 or stop - start < size * FROM_SHARE:
-        return None
-    if x.shape[:dim].numel() != 1 and not kernels.sets_parts(x):
+    if not kernels.sets_parts(x) and math.prod(of_part[:dim]) != 1:
         return None
     if isinstance(part, Tensor):
-        if not mode.seen_only_by_autograd(part):
+        if not mode.is_memory(part):
             return None
-        if type(item) is int:
-            part = part.expand(x.shape[:dim] + x.shape[dim + 1 :]).unsqueeze(dim)
-        else:
-            part = part.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
-    return cast(Tensor, _Replaced.apply(x, part, dim, start, stop))
+        if [*part.shape] != of_part:
+            part = part.expand(of_part)
+    return cast(Tensor, _replaced(x, part, dim, start, stop, type(item) is int))
 
 
 def is_large(x: Tensor) -> bool:
     """May it pay to look further?"""
     nbytes = x.numel() * x.element_size()
-    if nbytes >= FROM_BYTES.get(x.device.type, 1 << 62):
+    if x.is_cuda and nbytes >= FROM_BYTES_BY_KERNEL and kernels.sets_parts(x):
         return True
-    return nbytes >= FROM_BYTES_BY_KERNEL and kernels.sets_parts(x)
+    return bool(nbytes >= FROM_BYTES.get(x.device.type, 1 << 62))
 
 
 class _Replaced(torch.autograd.Function):  # type: ignore[misc]
     # without setup_context, which is slow; transforms do not come here
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
-        ctx.cut = dim, start, stop
-        return _put_together(x, part, dim, start, stop)
+    def forward(ctx: Any, x: Tensor, part: Any, dim: int, start: int, stop: int, one: bool) -> Tensor:
+        ctx.cut = dim, start, stop, one
+        return _put_together(x, part, dim, start, stop, one)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        dim, start, stop = ctx.cut
-        to_part = grad.narrow(dim, start, stop - start) if ctx.needs_input_grad[1] else None
-        to_x = None
-        if ctx.needs_input_grad[0]:
+        dim, start, stop, one = ctx.cut
+        of_x, of_part, *_ = ctx.needs_input_grad
+        to_x = to_part = None
+        if of_part:
+            to_part = grad.select(dim, start) if one else grad.narrow(dim, start, stop - start)
+        if of_x:
             if not mode.seen_only_by_autograd(grad):
-                to_x = torch.slice_scatter(
-                    grad, torch.zeros_like(grad.narrow(dim, start, stop - start)), dim, start, stop
-                )
-            elif torch.is_grad_enabled() and grad.requires_grad:
-                to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop)
+                zeros = torch.zeros_like(grad.narrow(dim, start, stop - start))
+                to_x = torch.slice_scatter(grad, zeros, dim, start, stop)
+            elif grad.requires_grad and torch.is_grad_enabled():
+                to_x = _Replaced.apply(grad.contiguous(), 0, dim, start, stop, one)
             else:
-                to_x = _put_together(grad.contiguous(), 0, dim, start, stop)
-        return to_x, to_part, None, None, None
+                to_x = _put_together(grad.contiguous(), 0, dim, start, stop, one)
+        return to_x, to_part, None, None, None, None
 
 
-def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int) -> Tensor:
+_replaced = applying(_Replaced)
+
+
+def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int, one: bool) -> Tensor:
     if kernels.sets_parts(x):
         return kernels.part_set(x, dim, start, stop, part)
     size = x.shape[dim]
     before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
     result = torch.empty_like(x)
     result.narrow(dim, 0, start).copy_(before)
-    result.narrow(dim, start, stop - start)[...] = part  # fill_ would refuse what is too large for float16
+    middle = result.select(dim, start) if one else result.narrow(dim, start, stop - start)
+    middle[...] = part  # fill_ would refuse what is too large for float16
     result.narrow(dim, stop, size - stop).copy_(after)
     return result

@@ -17,7 +17,9 @@ NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 FULL = slice(None)
 _INT64 = torch.int64
-FAILURES = (IndexError, OverflowError, RuntimeError, TypeError, ValueError)
+FEW_ENTRIES = 1024
+"""So many are compared quicker by Python than by ATen's operations."""
+FAILURES = (ZeroDivisionError, IndexError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 def set_small(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
@@ -86,10 +88,11 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
                 places = constants.part(x.size(dim), item, x) if x.requires_grad else None
                 if places is not None:
                     return torch.index_fill(x, dim, places, v)
-            elif type(item) is slice and v.dim() == x.dim() and (x.requires_grad or v.requires_grad):
-                places = constants.part(x.size(dim), item, x)
+            elif x.requires_grad or v.requires_grad:
+                one = type(item) is int
+                places = constants.part(x.size(dim), item, x) if v.dim() + one == x.dim() else None
                 if places is not None:
-                    return torch.index_copy(x, dim, places, v)
+                    return torch.index_copy(x, dim, places, v.unsqueeze(dim) if one else v)
         return _assigned(x, (FULL,) * dim + (item,), v)
     except FAILURES:
         return None
@@ -135,11 +138,13 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
             return None
         unique = unique or not mode.may_carry_gradient(v)
         if x.is_cpu:
+            if not unique and index.dim() == 1 and index.size(0) <= FEW_ENTRIES:
+                unique = _named_once(index.tolist(), x.size(0))
             # quicker; negative indices are an error, tried again elsewhere
             if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0):
                 return torch.index_copy(x, 0, index, v)
         else:
-            done = kernels.rows_put(x, index, v, unique=unique)
+            done = kernels.rows_put(x, index, v, unique=unique) if x.is_cuda else None
             if done is None and not unique:
                 done = last_rows(x, index, v)
             if done is not None:
@@ -147,6 +152,10 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
         return torch.index_put(x, (index,), v) if unique else None
     except FAILURES:
         return None
+
+
+def _named_once(index: list[int], size: int) -> bool:
+    return len({place % size for place in index}) == len(index)
 
 
 def last_rows(x: Tensor, index: Tensor, v: Tensor) -> Tensor | None:
@@ -175,17 +184,19 @@ def _range(size: int, like: Tensor) -> Tensor:
 
 def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
     """One index tensor; a tensor of x's dtype with an entry for each index."""
-    if type(v) is not Tensor or index.dtype is not _INT64 or not mode.eager():
+    if type(v) is not Tensor:
         return None
     dims = x.dim()
-    if v.dim() != dims or dims == 0 or x.numel() == 0:  # in empty tensors ATen lets wrong indices pass
-        return None
     try:
+        if dims > 1 and x.is_cuda:
+            done = kernels.rows_put(x, index, v, add=True)
+            if done is not None:
+                return done
+        if index.dtype is not _INT64 or v.dim() != dims or dims == 0 or not mode.eager():
+            return None
+        if x.numel() == 0:  # there ATen lets wrong indices pass
+            return None
         if x.is_cuda:  # where negative indices would kill the process
-            if x.numel() >= kernels.LEAST_ELEMENTS:
-                done = kernels.rows_put(x, index, v, add=True)
-                if done is not None:
-                    return done
             if dims == 1 and index.shape == v.shape and not torch.are_deterministic_algorithms_enabled():
                 return torch.put(x, index, v, accumulate=True)
             index = _from_front(index, x.size(0))

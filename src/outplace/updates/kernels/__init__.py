@@ -8,6 +8,7 @@ torch.func's transforms the ATen operation is what they understand, and Inductor
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from outplace.updates import constants, mode, repeats
 from outplace.updates.kernels import on_cpu
-from outplace.updates.kernels.function import Engine, PutRows, with_rows
+from outplace.updates.kernels.function import Engine, WithRows, with_rows
 from outplace.updates.kernels.function import masked_set as by_engine
 
 CPU_ELEMENTS = 1 << 14
@@ -25,8 +26,14 @@ LEAST_ELEMENTS = CUDA_BYTES // 16
 """A tensor of fewer elements is smaller, whatever its dtype."""
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 """What Triton's kernels are for."""
-_ROW_ELEMENTS, _MOST_ROW_ELEMENTS = 16, 65_535 << 10
-"""Below this a row is too short for a kernel that takes rows one by one, and above it has too many blocks for CUDA."""
+ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
+"""From so many bytes on rows are set, or added to, quicker by our kernel than by ATen's, and up to so many added to."""
+_MOST_ROW_ELEMENTS = 65_535 << 10
+"""A row that is longer has too many blocks for CUDA."""
+_FEW_ENTRIES = 1 << 13
+"""Up to so many entries the last for each place are found quicker by comparing all of them with each other."""
+_INT64 = torch.int64
+_is_deterministic: Callable[[], bool] = torch.are_deterministic_algorithms_enabled
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 _FILL_ELEMENTS = 1 << 22
 """From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
@@ -58,27 +65,34 @@ def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
 
 
 def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, unique: bool = True) -> Tensor | None:
-    """`x[index] = value`, or `+=`, by one kernel for a large x on CUDA, else None; the value has a row an index.
+    """`x[index] = value`, or `+=`, by a kernel on CUDA where that is quicker, else None; the value has a row an index.
 
     Where the index may not be unique the last of the rows for a place counts: that waits for nothing.
     """
-    if not is_large(x) or x.dtype not in _FLOATS:
+    elements, dtype = x.numel(), x.dtype
+    if not (elements <= ADD_ELEMENTS if add else not unique) and elements * x.element_size() < ROWS_BYTES:
         return None
-    if not _ROW_ELEMENTS <= x.numel() // x.size(0) <= _MOST_ROW_ELEMENTS:
+    if dtype not in _FLOATS or value.dtype is not dtype or index.dtype is not _INT64 or index.dim() != 1:
         return None
-    if index.dtype is not torch.int64 or index.shape != value.shape[:1] or index.device != x.device:
+    if not elements or not x.dim() or not value.dim():
         return None
-    if value.dtype is not x.dtype or value.shape[1:] != x.shape[1:] or value.device != x.device:
+    size, *of_row = x.shape
+    entries, *of_value = value.shape  # a slice of a shape takes longer
+    if index.size(0) != entries or of_value != of_row or elements > size * _MOST_ROW_ELEMENTS:
         return None
-    if torch.version.hip or torch.are_deterministic_algorithms_enabled():
+    device = x.get_device()
+    if index.get_device() != device or value.get_device() != device:
         return None
-    if not (mode.seen_only_by_autograd(x) and mode.seen_only_by_autograd(value)):
+    if not mode.only_autograd() or not mode.is_memory(x) or not mode.is_memory(value) or _is_deterministic():
         return None
-    put = _rows_kernel(x.dtype, add)
-    if put is None:
+    kernel = _rows_kernel(dtype, add)
+    if kernel is None:
         return None
-    last = None if unique or add else repeats.last_of_each(*repeats.flat((index,), x.shape))
-    return with_rows(x, index, value, put, add, last)
+    if unique or add:
+        return with_rows(kernel, x, index, value, add)
+    if entries <= _FEW_ENTRIES:
+        return with_rows(kernel, x, index, value, last=index.new_empty(entries, dtype=torch.bool), find_last=True)
+    return with_rows(kernel, x, index, value, last=repeats.last_of_each(*repeats.flat((index,), x.shape)))
 
 
 def is_large(x: Tensor) -> bool:
@@ -106,14 +120,19 @@ def _triton() -> Any:
 
 
 @functools.cache
-def _rows_kernel(dtype: torch.dtype, add: bool) -> PutRows | None:
+def _rows_kernel(dtype: torch.dtype, add: bool) -> WithRows | None:
     """The kernel for rows, or None where it does not work: Triton knows atomic additions in bfloat16 since lately."""
+    if torch.version.hip:
+        return None
     try:
-        x = torch.zeros(1, _ROW_ELEMENTS, dtype=dtype, device="cuda")
-        _triton().put_rows(x, torch.zeros(1, dtype=torch.int64, device="cuda"), x, add, None)
+        kernel = cast(WithRows, _triton().with_rows)
+        x, index = torch.zeros(1, 16, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
+        kernel(x, index, x, add, None, False)
+        if not add:
+            kernel(x, index, x, False, index == 0, True)
     except Exception:
         return None
-    return cast(PutRows, _triton().put_rows)
+    return kernel
 
 
 def _fills_quicker(x: Tensor, value: Any) -> bool:

@@ -1,6 +1,6 @@
 """Autograd for the kernels: what is not made of ATen's operations has to bring its own derivatives.
 
-An engine has `set_number`, `set_tensor` and `split`, for operands of one shape, and that for CUDA has `put_rows`. The
+An engine has `set_number`, `set_tensor` and `split`, for operands of one shape, and that for CUDA has `with_rows`. The
 Functions do without `setup_context`, which costs more than they do; under torch.func's transforms ATen does the work.
 """
 
@@ -30,8 +30,13 @@ class Engine(Protocol):
         """The gradient outside the mask and inside it, with zeros elsewhere."""
 
 
-PutRows = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None], None]
-"""Writes rows of a value to rows of a tensor, in place: the tensor, the index, the value, add them?, which count."""
+WithRows = Callable[[Tensor, Tensor, Tensor, bool, Tensor | None, bool], Tensor]
+"""A copy of a tensor with rows of a value: the tensor, the index, the value, add them?, which count, find these?"""
+
+
+def applying(function: Any) -> Callable[..., Any]:
+    """`function.apply` without its part in Python, which is for torch.func's transforms and takes half of its time."""
+    return cast(Callable[..., Any], super(torch.autograd.Function, function).apply)
 
 
 def masked_set(engine: Engine, x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
@@ -45,10 +50,10 @@ def masked_set(engine: Engine, x: Tensor, mask: Tensor, value: Any) -> Tensor | 
             return None
         value = _expanded(value, x)
         if differentiable or (value.requires_grad and torch.is_grad_enabled()):
-            return cast(Tensor, _SetTensor.apply(engine, x, mask, value))
+            return cast(Tensor, _set_tensor(engine, x, mask, value))
         return engine.set_tensor(x, mask, value)
     if differentiable:
-        return cast(Tensor, _SetNumber.apply(engine, x, mask, value))
+        return cast(Tensor, _set_number(engine, x, mask, value))
     return engine.set_number(x, mask, value)
 
 
@@ -106,32 +111,32 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
 
 
 def with_rows(
-    x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool = False, last: Tensor | None = None
+    make: WithRows,
+    x: Tensor,
+    index: Tensor,
+    value: Tensor,
+    add: bool = False,
+    last: Tensor | None = None,
+    find_last: bool = False,
 ) -> Tensor | None:
     """A copy of x with the value's rows at the index, or added there; None where one has gaps.
 
-    `last` says of each row of the value whether it counts, where several are for one row of x.
+    `last` says of each row of the value whether it counts, where several are for one row of x; or it is to be found.
     """
     if not (x.is_contiguous() and value.is_contiguous() and index.is_contiguous()):
         return None
-    if not torch.is_grad_enabled() or not (x.requires_grad or value.requires_grad):
-        return _with_rows(x, index, value, put, add, last)
+    if not (x.requires_grad or value.requires_grad) or not torch.is_grad_enabled():
+        return make(x, index, value, add, last, find_last)
     if add:
-        return cast(Tensor, _AddRows.apply(x, value, index, put))
-    return cast(Tensor, _SetRows.apply(x, value, index, put, last))
-
-
-def _with_rows(x: Tensor, index: Tensor, value: Tensor, put: PutRows, add: bool, last: Tensor | None) -> Tensor:
-    copy = x.clone()
-    put(copy, index, value, add, last)
-    return copy
+        return cast(Tensor, _add_rows(x, value, index, make))
+    return cast(Tensor, _set_rows(x, value, index, make, last, find_last))
 
 
 class _AddRows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor, index: Tensor, put: PutRows) -> Tensor:
+    def forward(ctx: Any, x: Tensor, value: Tensor, index: Tensor, make: WithRows) -> Tensor:
         ctx.save_for_backward(index)
-        return _with_rows(x, index, value, put, True, None)
+        return make(x, index, value, True, None, False)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -141,9 +146,11 @@ class _AddRows(torch.autograd.Function):  # type: ignore[misc]
 
 class _SetRows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor, index: Tensor, put: PutRows, last: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, value: Tensor, index: Tensor, make: WithRows, last: Tensor | None, find_last: bool
+    ) -> Tensor:
         ctx.save_for_backward(index, last)
-        return _with_rows(x, index, value, put, False, last)
+        return make(x, index, value, False, last, find_last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -153,7 +160,10 @@ class _SetRows(torch.autograd.Function):  # type: ignore[misc]
         to_value = grad[index] if of_value else None
         if to_value is not None and last is not None:
             to_value = torch.where(last.reshape(-1, *(1,) * (grad.dim() - 1)), to_value, 0.0)
-        return torch.index_fill(grad, 0, index, 0.0) if of_x else None, to_value, None, None, None
+        return torch.index_fill(grad, 0, index, 0.0) if of_x else None, to_value, None, None, None, None
+
+
+_set_number, _set_tensor, _add_rows, _set_rows = map(applying, (_SetNumber, _SetTensor, _AddRows, _SetRows))
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

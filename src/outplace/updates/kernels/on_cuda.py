@@ -6,6 +6,7 @@ launch takes time for every argument.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from outplace.updates.kernels.layout import Dim, collapsed, span
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 MAX_DIMS = 4
 BLOCK, WARPS = 1024, 4
+MOST_IN_ONE_BLOCK, ENTRIES_IN_ONE_BLOCK = 8 * BLOCK, 128
+"""So many elements are as quickly copied and written to by one block, which can do the one after the other."""
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
@@ -61,29 +64,42 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 def set_part(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
     """A copy of x, which is contiguous, with the part from start to stop of a dimension replaced by the value."""
     out = torch.empty_like(x)
-    elements, inner = x.numel(), x.shape[dim + 1 :].numel()
+    elements, shape = x.numel(), [*x.shape]
+    inner = math.prod(shape[dim + 1 :])
     first, last = start * inner, stop * inner
     number = not isinstance(value, Tensor)
     # What is not needed is left out where it is wide; elsewhere it lies in the same sectors of memory anyway.
     wide = (last - first) * x.element_size() >= 128
     of_value, number_value = (x, float(value)) if number else (value.contiguous(), 0.0)
-    rest = (elements, x.shape[dim] * inner, first, last, number, wide, elements >= LARGE, BLOCK)
+    rest = (elements, shape[dim] * inner, first, last, number, wide, elements >= LARGE, BLOCK)
     _launch(_set_part, _blocks(elements), (out, x, of_value), (number_value,), rest)
     return out
 
 
-def put_rows(out: Tensor, index: Tensor, value: Tensor, add: bool, last: Tensor | None) -> None:
-    """Writes the rows of the value, or those that count, to the rows of `out` that the index names, or adds them.
+def with_rows(
+    x: Tensor, index: Tensor, value: Tensor, add: bool, last: Tensor | None = None, find_last: bool = False
+) -> Tensor:
+    """A copy of x with the rows of the value, or those that count, at the rows that the index names, or added to them.
 
-    All are contiguous.
+    All are contiguous. Which rows count is in `last`, or is to be found and written there: every entry of the index is
+    compared with all others, which is quick as long as they are few.
     """
-    entries, size = index.numel(), len(out)
-    width = out.numel() // size
+    entries, elements, size = index.numel(), x.numel(), x.size(0)
+    width = elements // size
+    small = elements <= MOST_IN_ONE_BLOCK and entries * width <= MOST_IN_ONE_BLOCK
+    if small and (add or (find_last and entries <= ENTRIES_IN_ONE_BLOCK)):
+        out = torch.empty_like(x)
+        tensors = (out, x, index, value, index if last is None else last)
+        sizes = (entries, elements, size, width)
+        _launch(_in_one_block, (1, 1), tensors, sizes, (add, ENTRIES_IN_ONE_BLOCK, BLOCK))
+        return out
+    out = x.clone()
     block = min(1 << (width - 1).bit_length(), BLOCK)
-    rows = BLOCK // block
+    rows = min(BLOCK // block, 16) if find_last else BLOCK // block
     grid = -(-entries // rows), -(-width // block)
-    rest = (entries, size, width, add, last is not None, rows, block)
-    _launch(_put_rows, grid, (out, index, value, index if last is None else last), (), rest)
+    rest = (size, width, add, last is not None and not find_last, find_last, rows, block)
+    _launch(_put_rows, grid, (out, index, value, index if last is None else last), (entries,), rest)
+    return out
 
 
 # -- starting a kernel ----------------------------------------------------------------------------------------------
@@ -94,9 +110,9 @@ def _blocks(elements: int) -> tuple[int, int]:
 
 
 def _launch(
-    kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], number: tuple[float, ...], rest: tuple[int, ...]
+    kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], numbers: tuple[float, ...], rest: tuple[int, ...]
 ) -> None:
-    """Starts the kernel; its arguments are the tensors, the number if it takes one, and the rest (sizes and constants).
+    """Starts the kernel; its arguments are the tensors, numbers of any value, and the rest (sizes and constants).
 
     Triton compiles anew for other dtypes, alignments, sizes and constants, and looks all of that up at every launch,
     which takes longer than the launch. What it has once started for the same of these is started again directly.
@@ -104,22 +120,24 @@ def _launch(
     device = tensors[0].get_device()
     if device != torch._C._cuda_getDevice():
         with torch.cuda.device(device):
-            return _launch(kernel, grid, tensors, number, rest)
-    addresses = 0
-    for tensor in tensors:
-        addresses |= tensor.data_ptr()
-    aligned: Any = addresses & 15 == 0
+            return _launch(kernel, grid, tensors, numbers, rest)
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    together = 0
+    for address in addresses:
+        together |= address
+    aligned: Any = together & 15 == 0
     if not aligned:  # then it counts which of them are not
-        aligned = tuple(tensor.data_ptr() & 15 == 0 for tensor in tensors)
+        aligned = tuple(address & 15 == 0 for address in addresses)
     key = id(kernel), device, tensors[0].dtype, aligned, rest  # to hash a kernel takes long
     start = _started.get(key)
     if start is None:
-        compiled = kernel[grid](*tensors, *number, *rest, num_warps=WARPS)
+        compiled = kernel[grid](*tensors, *numbers, *rest, num_warps=WARPS)
         _remember(key, compiled)
     else:
         run, function, metadata = start
         stream = torch._C._cuda_getCurrentRawStream(device)
-        run(*grid, 1, stream, function, metadata, None, None, None, *tensors, *number, *rest)
+        # an address is taken as it is, while of a tensor Triton asks for it and then asks CUDA about it
+        run(*grid, 1, stream, function, metadata, None, None, None, *addresses, *numbers, *rest)
     return None
 
 
@@ -142,7 +160,7 @@ def probe() -> None:
     try:
         for _ in range(2):
             set_number(x, x == 0, 1.0)
-    except (AttributeError, TypeError):  # a Triton that starts its kernels in another way
+    except (AttributeError, TypeError, ValueError):  # a Triton that starts its kernels in another way
         _most_started = 0
         _started.clear()
         set_number(x, x == 0, 1.0)
@@ -254,10 +272,10 @@ def _set_part(  # type: ignore[no-untyped-def]
     tl.store(out + place, tl.where(chosen, new, old), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["entries"])  # type: ignore[untyped-decorator]
 def _put_rows(  # type: ignore[no-untyped-def]
     out, index, value, last, entries, size, width,
-    ADD: tl.constexpr, SOME: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ADD: tl.constexpr, SOME: tl.constexpr, FIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = tl.load(index + entry, mask=entry < entries, other=0)
@@ -267,6 +285,17 @@ def _put_rows(  # type: ignore[no-untyped-def]
     counts = entry < entries
     if SOME:
         counts = tl.load(last + entry, mask=counts, other=0) != 0
+    if FIND:
+        later = tl.zeros((ROWS,), tl.int32)
+        for start in range(tl.program_id(0) * ROWS, entries, 512):
+            other = start + tl.arange(0, 512)
+            same_row = tl.load(index + other, mask=other < entries, other=0)
+            same_row = tl.where(same_row < 0, same_row + size, same_row)[None, :] == row[:, None]
+            after = (other[None, :] > entry[:, None]) & (other < entries)[None, :]
+            later = tl.maximum(later, tl.max((same_row & after).to(tl.int32), axis=1))
+        if tl.program_id(1) == 0:
+            tl.store(last + entry, later == 0, mask=counts)
+        counts = counts & (later == 0)
     inside = counts[:, None] & (column < width)[None, :]
     new = tl.load(value + entry[:, None] * width + column[None, :], mask=inside)
     target = out + row[:, None] * width + column[None, :]
@@ -274,6 +303,37 @@ def _put_rows(  # type: ignore[no-untyped-def]
         tl.atomic_add(target, new, mask=inside, sem="relaxed")
     else:
         tl.store(target, new, mask=inside)
+
+
+@triton.jit(do_not_specialize=["entries", "elements", "size", "width"])  # type: ignore[untyped-decorator]
+def _in_one_block(  # type: ignore[no-untyped-def]
+    out, x, index, value, last, entries, elements, size, width,
+    ADD: tl.constexpr, ENTRIES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A copy of x with rows of the value added, or set where they are the last for their place: this is found first."""
+    for start in range(0, elements, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        tl.store(out + place, tl.load(x + place, mask=place < elements), mask=place < elements)
+    if not ADD:
+        each = tl.arange(0, ENTRIES)
+        its_row = tl.load(index + each, mask=each < entries, other=0)
+        its_row = tl.where(its_row < 0, its_row + size, its_row)
+        later = (each[None, :] > each[:, None]) & (each < entries)[None, :] & (its_row[None, :] == its_row[:, None])
+        tl.store(last + each, tl.max(later.to(tl.int32), axis=1) == 0, mask=each < entries)
+    tl.debug_barrier()
+    for start in range(0, entries * width, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        inside = place < entries * width
+        entry = place // width
+        row = tl.load(index + entry, mask=inside, other=0)
+        row = tl.where(row < 0, row + size, row)
+        _stop_unless((row >= 0) & (row < size))
+        new = tl.load(value + place, mask=inside)
+        target = out + row * width + (place - entry * width)
+        if ADD:
+            tl.atomic_add(target, new, mask=inside, sem="relaxed")
+        else:
+            tl.store(target, new, mask=inside & (tl.load(last + entry, mask=inside, other=0) != 0))
 
 
 @triton.jit
