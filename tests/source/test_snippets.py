@@ -746,7 +746,7 @@ def test_a_program_is_followed_into_other_files(tmp_path) -> None:
 def test_a_syntax_error_is_said() -> None:
     checked = check_file("broken.py", "import torch\nx += (\n", Project())
     assert checked.error is not None
-    assert checked.error.startswith("SyntaxError")
+    assert checked.error.message.startswith("SyntaxError")
 
 
 @pytest.mark.parametrize("head", ["with around():", "for _ in around():"])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from outplace.model import Safety, Site
 from outplace.repair.aliases import may_rebind, only_name, shared_names
 from outplace.repair.bug import Bug, Candidate
+from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, read_later
@@ -40,6 +41,7 @@ def propose(files: Files, bug: Bug, style: Style = "auto", neighbours: tuple[Bug
     """The candidates for a bug. `neighbours` are further bugs of the file, which one edit may mend together."""
     if bug.kind == "stepped":
         yield from _stepped(files, bug)
+        yield from _kept_weights(files, bug)
         return
     for site in bug.writes[:1] if bug.kind not in ("saved", "silent-data") else bug.writes:
         place = place_at(files, bug, site, style)
@@ -224,7 +226,7 @@ def _copies(place: Place) -> Iterator[Candidate]:
             safe = sure and given.sure
             edits_here = {place.code.path: given.edits}
             yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe)
-        clones = saver.operand_clones(code, node, names)
+        clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names)
         ways += [
             (f"Let backward keep a copy of `{_short(one.text)}`", [one.edit], sure and one.named) for one in clones
         ]
@@ -242,6 +244,12 @@ def _copies(place: Place) -> Iterator[Candidate]:
     if len(place.bug.savers) > 1:
         together = {path: tuple(edits) for path, edits in firsts.items()}
         yield Candidate("Let backward keep copies", "safe" if sure else "unsafe", together, not sure)
+
+
+def _in_doubt(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
+    """A run knows what keeps a tensor no better than by the call before it: in `f(x) @ w` it may be the product."""
+    statement = code.statement(node) if isinstance(node, ast.Call) else None
+    return statement if isinstance(statement, ast.Assign | ast.Return | ast.Expr | ast.AnnAssign) else node
 
 
 def _writes_unseen(place: Place, site: Site) -> bool:
@@ -327,6 +335,9 @@ def _several_views(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candid
         edits = several_views.by_index(place.code, place.statement, name)
         if edits is not None:
             yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)
+        if several_views.handed_out_here(place.files, place.code, place.statement, name):
+            yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+            return
     yield from _out_of_place(place, trusting=True)
 
 
@@ -433,6 +444,24 @@ def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
             provable = bug.raised_at is not None
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+
+
+def _kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
+    """Weights that are averaged, scaled or swapped by hand: backward may keep copies of the old ones.
+
+    An update by gradients is a step of a training, whose order is what is wrong.
+    """
+    places = [place_at(files, bug, site) for site in bug.writes]
+    by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
+    if bug.raised_at is None or not places or len(by_hand) < len(places):
+        return
+    for candidate in _copies(by_hand[0]):
+        yield replace(candidate, safety="unsafe", provable=True)
+
+
+def _takes_gradients(place: Place) -> bool:
+    function = place.code.function(place.statement)
+    return backward_first.takes_gradients(place.code, function if isinstance(function, ast.stmt) else place.statement)
 
 
 def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

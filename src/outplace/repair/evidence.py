@@ -25,6 +25,8 @@ class Evidence:
     files: list[str] = field(default_factory=list)
     moment: dict[str, Any] | None = None
     """Where the backward that failed stands after the last step of an optimizer."""
+    came_into_freed: bool = False
+    """Did a backward come into a freed graph? That is mended by another training only, so no run can prove it."""
     stopped: bool = False
     """Was it still running when its time was up?"""
 

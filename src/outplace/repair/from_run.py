@@ -24,6 +24,7 @@ MOST_ROUNDS = 8
 MOST_TRIES = 8
 """Runs that one round may take."""
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
+_OF_FREED = "where to cut the graph is for you to say: a detach changes what is trained, and no run can prove it right"
 _SAVED = ("saved", "stepped", "silent-data", "detached")
 """Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
 
@@ -77,6 +78,7 @@ class Repair:
         if not outcome.proofs:
             settled = self._silent(files, evidence) if evidence.good else None
             if settled is None:
+                outcome.trouble = _OF_FREED if evidence.came_into_freed and evidence.code else ""
                 return outcome
             files, evidence, output, proof = settled
             outcome.proofs.append(proof)

@@ -89,7 +89,8 @@ class _Repair:
             waiting = [one for one in findings if self._to_do(one) and one.site.function not in unsound]
             if any(not _silent(one) for one in waiting):
                 waiting += [one for one in findings if self.wanted(one) and _doubtful(one)]
-            waiting = [one for one in waiting if _key(one) not in given_up]
+            refused = {_line(one) for one in findings if one.code.startswith("OUT1") and one.severity == "error"}
+            waiting = [one for one in waiting if _key(one) not in given_up and not _is_idle(one, refused)]
             finding = min(waiting, key=lambda one: not _silent(one), default=None)
             if finding is None:
                 break
@@ -162,6 +163,15 @@ def _doubtful(finding: Finding) -> bool:
 
 def _silent(finding: Finding) -> bool:
     return finding.code.startswith("OUT3")
+
+
+def _line(finding: Finding) -> tuple[str, int]:
+    return finding.site.file, finding.site.line
+
+
+def _is_idle(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
+    """Would it overwrite something if PyTorch did not refuse it? First it has to be a write that runs."""
+    return finding.code.startswith("OUT2") and _line(finding) in refused
 
 
 def _same_write(finding: Finding, other: Finding) -> bool:

@@ -71,7 +71,10 @@ class Runs:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
-        return read(str(folder / "evidence"), Evidence(code, _diagnoses(folder / "report"), stopped=stopped)), output
+        found = _diagnoses(folder / "report")
+        mendable = [diagnosis for diagnosis in found if diagnosis["kind"] != "freed"]
+        evidence = Evidence(code, mendable, stopped=stopped, came_into_freed=mendable != found)
+        return read(str(folder / "evidence"), evidence), output
 
 
 def _diagnoses(report: Path) -> list[dict[str, Any]]:

@@ -39,7 +39,12 @@ def into_a_name(files: Files, code: Code, call: ast.Call, statement: ast.stmt) -
         return None
     name, path = held.attr, ast.unparse(held)
     later = [node for node in ast.walk(function) if _reads(node, path) and node.lineno > (statement.end_lineno or 0)]
-    everywhere = [node for home in files.codes(name) for node in ast.walk(home.tree) if _reads(node, path, name)]
+    everywhere = [
+        node
+        for home in files.codes(name)
+        for node in ast.walk(home.tree)
+        if _reads(node, path, name) and (node in later or not _asks_for_its_size(home, node))
+    ]
     if not later or len(everywhere) != len(later) + 1 or name in code.names(function) or code.loops(statement):
         return None
     start = code.span(call)[0]
@@ -51,6 +56,14 @@ def _reads(node: ast.AST, path: str, name: str = "") -> TypeGuard[ast.Attribute]
     """Is it this attribute, or one of that name on whatever object?"""
     loads = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     return loads and (node.attr == name or ast.unparse(node) == path)  # type: ignore[attr-defined]
+
+
+def _asks_for_its_size(code: Code, node: ast.Attribute) -> bool:
+    """`len(self.scratch)`, `self.scratch.shape`: whatever is written, it answers the same."""
+    parent = code.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("shape", "size", "dtype", "device", "ndim")
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
 
 
 def without_keyword(code: Code, call: ast.Call, keyword: ast.keyword) -> Edit:

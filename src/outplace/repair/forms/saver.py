@@ -38,7 +38,14 @@ def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
         found = [operand for operand in found if operand is not written]  # a copy would not be the tensor that is meant
     else:
         return []
-    return [operand for operand in found if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript)]
+    return [
+        operand for operand in found if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript) or _asks(operand)
+    ]
+
+
+def _asks(node: ast.expr) -> bool:
+    """`self.memory.get()`: a method without arguments may hand out what somebody keeps."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords)
 
 
 def _calls_module(function: ast.Attribute) -> bool:
@@ -77,6 +84,8 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     attributes = {name.rpartition(".")[2] for name in roots if "." in name}
 
     def distance(operand: ast.expr) -> int:
+        if isinstance(operand, ast.Call):
+            return 3
         text = ast.unparse(operand)
         root = root_of(operand)
         same = isinstance(root, ast.Attribute) and root.attr in attributes  # `self.queue.bank`, written as `self.bank`

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from outplace.repair.code import Code
+from outplace.repair.aliases import is_parting, sole_reader
+from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
-from outplace.repair.flow import binds
+from outplace.repair.files import Files
+from outplace.repair.flow import binds, reads
+from outplace.repair.origins import FRESH, origins
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,42 @@ def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
     return None
 
 
+def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
+    """`for part in x.split(2): part *= 2`, where nobody but the loop has the parts, and nobody reads `x` afterwards."""
+    for loop in code.loops(statement):
+        if not isinstance(loop, ast.For) or not binds(loop, name):
+            continue
+        position = _position(loop.target, name)
+        iterable = _find(loop, position)[1] if position is not None else None
+        if not isinstance(iterable, ast.Call) or not is_parting(iterable):
+            return False
+        before = loop.body[: loop.body.index(statement)] if statement in loop.body else loop.body
+        if any(reads(one, name) or binds(node, name) for one in before for node in ast.walk(one)):
+            return False
+        tensor = _parted(iterable)
+        if isinstance(tensor, ast.Name):
+            within = any(reads(one, tensor.id) for one in loop.body)
+            return not within and sole_reader(files, code, loop, tensor.id)
+        return isinstance(tensor, ast.Call) and origins(files, code, tensor) == {FRESH}
+    return False
+
+
+def _parted(call: ast.Call) -> ast.expr | None:
+    """`x` of `x.split(2)` and of `torch.split(x, 2)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and not is_library(function.value):
+        return function.value
+    return call.args[0] if call.args else None
+
+
 def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
     if loop.orelse or not loop.body or not code.begins_line(loop.body[0]) or loop.body[0].lineno == loop.lineno:
         return None
     position = _position(loop.target, name)
     if position is None:
         return None
-    target, source = _find(code, loop, position)
+    target, iterable = _find(loop, position)
+    source = _source(iterable) if iterable is not None else None
     if target is None or source is None:
         return None
     held = source.tensor.value if isinstance(source.tensor, ast.Subscript) else source.tensor
@@ -64,7 +96,7 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
     return None
 
 
-def _find(code: Code, loop: ast.For, position: tuple[int, ...]) -> tuple[ast.expr | None, _Source | None]:
+def _find(loop: ast.For, position: tuple[int, ...]) -> tuple[ast.expr | None, ast.expr | None]:
     """The part of the target and of the iterable that belong together, through `zip` and `enumerate`."""
     target, iterable = loop.target, loop.iter
     for index in position:
@@ -77,7 +109,7 @@ def _find(code: Code, loop: ast.For, position: tuple[int, ...]) -> tuple[ast.exp
         else:
             return None, None
         target = target.elts[index]
-    return target, _source(iterable)
+    return target, iterable
 
 
 def _source(iterable: ast.expr) -> _Source | None:
