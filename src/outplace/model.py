@@ -119,6 +119,10 @@ class Diagnosis:
     mutations: tuple[Mutation, ...] = ()
     made_at: Site | None = None
     """Where the leaf or the view was made, for the kinds that are raised where the operation stands."""
+    kept_at: Site | None = None
+    """Where a tensor was kept beyond its step, and so its graph, which backward has freed."""
+    used_at: Site | None = None
+    """Where it was used again after that."""
     fixes: tuple[Fix, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What a reader should know about this evidence: disjoint regions, a write nobody saw, a compiled region."""

@@ -144,6 +144,15 @@ def test_other_errors_are_none_of_its_business(file, tmp_path):
     assert (done.returncode, done.stdout) == (3, "here\n")
 
 
+def test_where_to_cut_a_graph_is_not_its_to_decide(file, tmp_path):
+    carried = BUG.replace("h += 1\n", "").replace("loss.backward()", "for _ in range(2):\n    loss.backward()")
+    file.write_text(carried)
+    done = run("--fix", "train.py", cwd=tmp_path)
+    assert (done.returncode, file.read_text()) == (1, carried)
+    assert "OUT207 freed" in done.stderr
+    assert "Not repaired: where to cut the graph is for you to say: a detach changes what" in done.stderr
+
+
 def test_a_program_that_is_killed(file, tmp_path):
     file.write_text("import os, signal\nprint('begun', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
     done = run("--fix", "train.py", cwd=tmp_path)

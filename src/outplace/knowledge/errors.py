@@ -901,7 +901,7 @@ ENTRIES: tuple[ErrorEntry, ...] = (
     ),
     ErrorEntry(
         "second-backward",
-        "stepped",
+        "freed",
         r"Trying to backward through the graph a second time",
         "backward",
         "Backward went through a part of the graph that an earlier backward has freed. It is no in-place error by "

@@ -40,6 +40,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("OUT204", "replaced", "a gradient is asked for a tensor that an in-place operation has replaced in the graph"),
     Kind("OUT205", "underivable", "an in-place operation has no derivative that backward could use"),
     Kind("OUT206", "recomputed", "a checkpointed region recomputes other values than its forward had"),
+    Kind("OUT207", "freed", "backward comes into a part of the graph that an earlier backward has freed"),
     # OUT3xx: raised nowhere
     Kind("OUT301", "silent-data", "a write through .data or a detached alias changes what backward needs, silently"),
     Kind("OUT302", "silent-alias", "memory shared with numpy and the like changes under autograd, silently"),

@@ -33,7 +33,7 @@ def sites(diagnosis: Diagnosis) -> Iterator[Site]:
 
 
 def _all(diagnosis: Diagnosis) -> Iterable[Site | None]:
-    yield diagnosis.made_at
+    yield from (diagnosis.made_at, diagnosis.kept_at, diagnosis.used_at)
     for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
         yield saved.site if saved else None
     for mutation in diagnosis.mutations:

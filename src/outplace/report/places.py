@@ -22,11 +22,13 @@ _RAISED = {
     "stepped": "raised here: backward needs the values before the update",
     "replaced": "raised here: the gradient is asked for",
     "recomputed": "raised here: the forward is run again",
+    "freed": "raised here: backward needs it again",
 }
 
 _SAID = {"rebound": "replaced", "grad =": "assigned", "repeated index": "added"}
 """What is done by these operations, in a word."""
-_VERBS = {"stepped": "updated", "detached": "detached"}
+_VERBS = {"stepped": "updated", "detached": "detached", "freed": "freed"}
+_FREED_HERE = "raised here: this backward needs it again, the one before has freed it"
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Place:
 
 
 def places(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Place]:
-    """The places of a diagnosis in the order of the story: made, saved, overwritten, raised."""
-    return [*_origins(diagnosis), *_changes(diagnosis, glyphs), *_end(diagnosis)]
+    """The places of a diagnosis in the order of the story: made, saved, kept, overwritten, used again, raised."""
+    return [*_origins(diagnosis), *_changes(diagnosis, glyphs), *_used(diagnosis), *_end(diagnosis)]
 
 
 def _origins(diagnosis: Diagnosis) -> Iterator[Place]:
@@ -51,10 +53,19 @@ def _origins(diagnosis: Diagnosis) -> Iterator[Place]:
     if saved:
         fact = nodes.describe_saved(saved.node, saved.saved_as)
         yield Place("saved", f"saved here: {fact}" if saved.site else f"saved at an unknown line: {fact}", saved.site)
+    if diagnosis.kept_at:
+        yield Place("overwritten", "kept here, with its graph, for the next step", diagnosis.kept_at)
+
+
+def _used(diagnosis: Diagnosis) -> Iterator[Place]:
+    if diagnosis.used_at:
+        yield Place("raised", "used again here", diagnosis.used_at)
 
 
 def _changes(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Place]:
     for change in diagnosis.mutations[:MOST_MUTATIONS]:
+        if _freed_here(diagnosis, change):
+            continue  # told where it is raised
         yield Place("overwritten", _change(diagnosis, change, glyphs), change.site, change.chain)
     rest = diagnosis.mutations[MOST_MUTATIONS:]
     if rest:
@@ -82,6 +93,8 @@ def _end(diagnosis: Diagnosis) -> Iterator[Place]:
         label = "refused here"
     elif _silent(diagnosis):
         label = "used here: backward reads the changed values"
+    elif any(_freed_here(diagnosis, change) for change in diagnosis.mutations):
+        label = _FREED_HERE
     else:
         label = _RAISED.get(diagnosis.kind, "raised here")
     yield Place("raised", label, diagnosis.raised_at)
@@ -93,6 +106,11 @@ def _refused(diagnosis: Diagnosis, change: Mutation) -> bool:
     if not diagnosis.code.startswith("OUT1") or site is None:
         return False
     return raised is None or (raised.file, raised.line) == (site.file, site.line)
+
+
+def _freed_here(diagnosis: Diagnosis, change: Mutation) -> bool:
+    """Is it the very backward that fails, a round before?"""
+    return diagnosis.kind == "freed" and change.site is not None and change.site == diagnosis.raised_at
 
 
 def _silent(diagnosis: Diagnosis) -> bool:

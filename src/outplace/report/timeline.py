@@ -22,6 +22,9 @@ def timeline(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> list[Text]:
     before = [step for step in diagnosis.mutations if _precedes(step, saved.version)]
     after = [words.since(step, saved) for step in diagnosis.mutations if not _precedes(step, saved.version)]
     kept = Text(glyphs.clean(f"{_version(saved.version)}saved by {words.node(saved.node)}"), style=STYLES["saved"])
+    if diagnosis.kind == "freed":
+        steps = [Text("freed by backward", style=STYLES["overwritten"])]
+        return _joined([kept, *steps, Text("backward wants it again", style=STYLES["raised"])], width, glyphs)
     return _joined([*_steps(before, glyphs), kept, *_steps(after, glyphs), _wanted(diagnosis)], width, glyphs)
 
 

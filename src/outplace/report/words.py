@@ -47,6 +47,7 @@ _HEADLINES = {
     "replaced": "{tensor} was replaced in the graph by {op}, and its gradient is asked for",
     "underivable": "{tensor} was changed by {op}, which has no derivative that backward could use",
     "recomputed": "{tensor} was recomputed with other values than its forward had",
+    "freed": "{tensor} leads into a graph that an earlier backward has freed",
     "silent-data": "{tensor} was changed, unseen by autograd, after {node} kept it for backward",
     "silent-alias": "{tensor} was changed through shared memory after {node} kept it for backward",
     "silent-other": "{tensor} was changed by {op}, and what it held before is still needed",

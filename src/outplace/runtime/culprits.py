@@ -191,12 +191,15 @@ def place_of(node: Any) -> Place:
     if tag is not None:
         return tag.place
     number = graph.number_of(node)
-    if number is None:
+    if number is None or is_ambiguous(node):
         return None
-    mine, *others = record.all_threads()
-    if any(_could_be(other, number) for other in others):
-        return None  # several threads number their nodes from zero: better no line than a wrong one
-    return mine.place_of(number)
+    return record.current().place_of(number)
+
+
+def is_ambiguous(node: Any) -> bool:
+    """Several threads number their nodes from zero: could its number be another one's? Better no line than a wrong."""
+    number = graph.number_of(node)
+    return number is not None and any(_could_be(other, number) for other in record.all_threads()[1:])
 
 
 def _could_be(thread: ThreadRecord, number: int) -> bool:

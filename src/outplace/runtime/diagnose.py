@@ -95,7 +95,7 @@ def examine(error: BaseException, engine_frame: FrameType | None = None) -> tupl
     if _QUOTED in text:
         return ()
     match = recognise(text)
-    if match is None or not match.entry.certain:
+    if match is None or not (match.entry.certain or match.entry.kind == "freed"):
         return ()
     if match.raised == "backward":
         engine_frame = engine_frame or _engine_frame(error.__traceback__)
@@ -140,10 +140,12 @@ def _engine_frame(traceback: TracebackType | None) -> FrameType | None:
 
 
 def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None) -> list[Diagnosis]:
-    from outplace.runtime import cached, expanded, postmortem, refused  # they need torch
+    from outplace.runtime import cached, expanded, freed, postmortem, refused  # they need torch
 
     if match.entry.name == "saved-cached" and engine_frame is not None:
         return cached.diagnose(error, match, engine_frame)
+    if match.entry.kind == "freed" and engine_frame is not None:
+        return freed.diagnose(error, match, engine_frame)
     if match.raised == "backward" and engine_frame is not None:
         return postmortem.diagnose(error, match, engine_frame)
     engine_frame = engine_frame or _engine_frame(error.__traceback__)

@@ -136,6 +136,28 @@ def stale_slots(node: Any) -> list[Slot]:
     return slots
 
 
+def freed_slots(node: Any) -> list[str]:
+    """What this node has saved and an earlier run of it has freed, by what it was to the node."""
+    found = []
+    for name in _saved_names(node):
+        raw = _raw(node, "_raw" + name)
+        if getattr(raw, "unpack_hook", None) is None and _is_freed(partial(getattr, node, name)):
+            found.append(name[len("_saved_") :])
+    if isinstance(node, torch.autograd.function.BackwardCFunction) and _is_freed(lambda: node.saved_tensors):
+        found.append("saved_tensors")
+    return found
+
+
+def _is_freed(unpack: Any) -> bool:
+    try:
+        unpack()
+    except RuntimeError as error:
+        return "a second time" in str(error)
+    except Exception:  # a hook of an older torch, which cannot be asked
+        return False
+    return False
+
+
 def detached_slots(node: Any) -> list[Slot]:
     """The inputs this node saved that `detach_()` may have cut off since; its getters do not tell, unpacking does.
 

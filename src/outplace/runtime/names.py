@@ -56,7 +56,7 @@ def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bo
     storage = storage_of(wanted)
     alias: str | None = None
     for frame in frames:
-        for path, tensor in _tensors(frame):
+        for path, tensor in tensors(frame):
             if tensor is wanted:
                 return path
             if (
@@ -74,7 +74,7 @@ def _whole(tensor: torch.Tensor) -> bool:
     return tensor._base is None
 
 
-def _tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that can be reached from a frame's names, nearest first."""
     names = dict(frame.f_globals) if frame.f_code.co_name == "<module>" else {**frame.f_locals}
     level = [(name, value) for name, value in names.items() if not name.startswith("__")]

@@ -30,7 +30,7 @@ _STEPS_OVER = {"embedding_renorm_"}
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
     """All diagnoses of a failed backward; `frame` is torch's own, with the roots and inputs in its arguments."""
-    outputs, inputs = _arguments(frame)
+    outputs, inputs = arguments(frame)
     roots = graph.roots_of(outputs)
     needed = graph.needed_for(roots, inputs)
     nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
@@ -54,7 +54,7 @@ def _is_the_one(diagnosis: Diagnosis, error: VersionError | None) -> bool:
     return error is not None and diagnosis.tensor.shape == error.sizes
 
 
-def _arguments(frame: FrameType) -> tuple[list[Any], list[Any]]:
+def arguments(frame: FrameType) -> tuple[list[Any], list[Any]]:
     """The outputs and inputs that torch's `_engine_run_backward` was called with."""
     outputs = frame.f_locals.get("t_outputs", ())
     args = frame.f_locals.get("args", ())

@@ -45,6 +45,10 @@ def tell(diagnosis: Diagnosis) -> list[Event]:
     for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
         if saved is not None:
             _keep(events, saved, is_first=saved is diagnosis.saved_by)
+    if diagnosis.kept_at and diagnosis.saved_by is not None:
+        moment = -0.4 if diagnosis.saved_by.number is None else diagnosis.saved_by.number + 0.6
+        name = diagnosis.tensor.name or "the tensor"
+        events.append(Event("overwritten", name, "kept, with its graph, for the next step", diagnosis.kept_at, moment))
     for change in diagnosis.mutations[-MOST_WRITES:]:
         _write(events, words.since(change, diagnosis.saved_by), diagnosis)
     earlier = len(diagnosis.mutations) - MOST_WRITES
@@ -130,6 +134,8 @@ def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
         detail = f"{detail} × {change.count}"
     if diagnosis.kind == "detached":
         detail, left = "cuts it out of the graph", ""
+    if diagnosis.kind == "freed":
+        detail = "frees what it has used"
     for place, event in enumerate(events):
         if event.role == "node" and _is_node_of(event, change):
             written = Event("overwritten", title, detail, change.site, event.moment, "writes", left)
@@ -160,5 +166,5 @@ def _end(diagnosis: Diagnosis) -> Iterator[Event]:
         yield Event("raised", "refused", "by PyTorch, where it is used", raised, _LAST, "wants")
     elif raised is not None or diagnosis.saved_by is not None:
         wanted = version(diagnosis.saved_by.version) if diagnosis.saved_by else ""
-        old = "its history" if diagnosis.kind == "detached" else "the old values"
+        old = {"detached": "its history", "freed": "what is freed"}.get(diagnosis.kind, "the old values")
         yield Event("raised", "backward", f"needs {wanted or old}", raised, _LAST, "wants", wanted)
