@@ -89,3 +89,75 @@ for number in range(3):
 def test_a_state_is_detached_where_its_object_steps(tmp_path):
     _, texts = repaired(tmp_path, main=ROUNDS, trainer=TRAINER)
     assert texts == {"main": ROUNDS, "trainer": TRAINER + "        self.h = self.h.detach()\n"}
+
+
+MEMORY = """import torch
+from torch import nn
+
+
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Parameter(torch.zeros(4, 3), requires_grad=False)
+
+    def get(self):
+        return self.rows
+
+    def set(self, places, values):
+        self.rows[places] = values
+"""
+MODEL = """import torch
+from memory import Memory
+from torch import nn
+
+torch.manual_seed(0)
+memory, embed = Memory(), nn.Linear(3, 2)
+loss = 0.0
+for places in ([0, 1], [1, 2]):
+    table = embed(memory.get())
+    loss = loss + table.pow(2).sum()
+    memory.set(places, torch.rand(2, 3))
+loss.backward()
+"""
+
+
+def test_what_a_getter_hands_out_is_copied_for_the_backward(tmp_path):
+    done, texts = repaired(tmp_path, main=MODEL, memory=MEMORY)
+    assert texts == {"main": MODEL.replace("embed(memory.get())", "embed(memory.get().clone())"), "memory": MEMORY}
+    assert "gradients: those of the original program" in done.stderr
+
+
+HEAD = """import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(1, 3))
+
+    def squash(self, x):
+        return torch.tanh(x)
+
+    def forward(self, x):
+        return self.squash(x) @ self.weight.T
+
+    @torch.no_grad()
+    def rescale(self):
+        self.weight.mul_(0.5)
+"""
+SCALED = """import torch
+from head import Head
+
+torch.manual_seed(0)
+body, head = torch.nn.Linear(2, 3), Head()
+values = head(body(torch.rand(4, 2)))
+head.rescale()
+loss = (values - head.weight.detach().mean()).pow(2).sum()
+loss.backward()
+"""
+
+
+def test_weights_that_are_scaled_by_hand_are_kept_as_they_were(tmp_path):
+    _, texts = repaired(tmp_path, main=SCALED, head=HEAD)
+    assert texts == {"main": SCALED, "head": HEAD.replace("self.weight.T", "self.weight.T.clone()")}

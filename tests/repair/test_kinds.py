@@ -450,6 +450,67 @@ def test_memory_that_is_kept_for_a_result_gives_way_to_a_name(fixed):
     assert fixed(kept) == textwrap.dedent(kept)
 
 
+def test_memory_whose_size_is_asked_for_gives_way_too(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+            self.register_buffer("rows", torch.empty(3, 2))
+
+        def forward(self):
+            made = [self.weight * t for t in range(len(self.rows))]
+            torch.stack(made, out=self.rows)
+            return self.rows
+
+
+    Rows()().sum().backward()
+    """
+    text = fixed(source)
+    assert "        rows = torch.stack(made)\n        return rows\n" in text
+    read = source.replace("range(len(self.rows))", "self.rows[:, 0]")
+    assert fixed(read) == textwrap.dedent(read)
+
+
+PARTS = """import torch
+
+x = torch.linspace(0.2, 1.4, 6, dtype=torch.float64).requires_grad_()
+leaves = [x]
+flat = x * 2
+made = []
+for part, power in zip(torch.split(flat, [2, 4]), (1, 2)):
+    part /= part.norm()
+    made.append(part.pow(power))
+loss = torch.cat(made).sum()
+loss.backward()
+"""
+
+
+def test_parts_that_only_a_loop_has_are_bound_anew(fixed):
+    text = fixed(PARTS)
+    assert text == PARTS.replace("part /= part.norm()", "part = part / part.norm()")
+    assert verdict(PARTS, text) == "mended"
+    direct = PARTS.replace("flat, [2, 4]", "x * 2, [2, 4]")
+    assert verdict(direct, fixed(direct)) == "mended"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("torch.cat(made)", "(torch.cat(made) + flat)"),  # what holds all parts is read afterwards
+        ("    part /=", "    made.append(part)\n    part /="),  # the part has been kept
+        ("part.pow(power)", "flat[0] * part"),
+    ],
+)
+def test_parts_that_others_see_stay_written(fixed, change):
+    source = PARTS.replace(*change)
+    assert fixed(source) == source  # not even half of it: the write itself is refused
+
+
 def test_overlapping_memory_is_read_from_a_copy(fixed):
     source = "import torch\n\nx = torch.arange(6.0)\nx[1:] += x[:-1]\n"
     assert fixed(source) == source.replace("x[:-1]", "x[:-1].clone()")

@@ -46,7 +46,7 @@ def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) ->
         if isinstance(tensor, ast.Name):
             within = any(reads(one, tensor.id) for one in loop.body)
             return not within and sole_reader(files, code, loop, tensor.id)
-        return isinstance(tensor, ast.Call) and origins(files, code, tensor) == {FRESH}
+        return tensor is not None and origins(files, code, tensor) == {FRESH}
     return False
 
 
