@@ -121,6 +121,14 @@ def test_a_file_that_is_no_python(file, tmp_path):
     assert (done.returncode, done.stderr) == (2, "outplace: train.py:2: not utf-8: byte 0xe9 cannot be decoded\n")
 
 
+def test_a_file_too_large_for_a_person_is_passed_over(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("outplace.checking.reading.LARGEST", len(BUG) - 1)
+    assert main(["fix"]) == 0
+    assert file.read_text() == BUG
+    assert capsys.readouterr().err.startswith("outplace: train.py: skipped: 0.0 MB is too large for source")
+
+
 def test_a_file_that_cannot_be_written(file, tmp_path, monkeypatch, capsys):
     def refuse(path, data):
         raise files.Unwritable("cannot be written: it is read-only")

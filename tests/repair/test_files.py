@@ -38,6 +38,13 @@ def test_lines_that_stay_keep_their_ends():
     assert document.encode("a = 1\nb = 9\nc = 3\n") == b"a = 1\nb = 9\r\nc = 3\r\n"
 
 
+def test_a_long_table_of_equal_lines_is_not_compared_line_by_line(monkeypatch):
+    monkeypatch.delattr("difflib.SequenceMatcher")  # takes the square of their number
+    table = "    0.0,\n" * 1000
+    written = Document(f"x = 1\nt = [\n{table}]\n".replace("\n", "\r\n").encode()).encode(f"x = 2\nt = [\n{table}]\n")
+    assert written == f"x = 2\nt = [\n{table}]\n".replace("\n", "\r\n").encode()
+
+
 def test_encoding_and_mark_are_kept():
     assert Document(b"\xef\xbb\xbfa = 1\n").encode("a = 2\n") == b"\xef\xbb\xbfa = 2\n"
     assert Document(b"# coding: latin-1\nx = '\xe9'\n").encode("# coding: latin-1\ny = 'é'\n").endswith(b"y = '\xe9'\n")

@@ -15,6 +15,13 @@ WORD = b"torch"
 """Files without it have no tensors of their own and are not even parsed."""
 
 
+def too_large(path: str, size: int) -> str | None:
+    """What to say of a file that is passed over for its size; None where it is not."""
+    if size <= (LARGEST_NOTEBOOK if path.endswith(".ipynb") else LARGEST):
+        return None
+    return f"skipped: {size / 1e6:.1f} MB is too large for source that a person wrote"
+
+
 class Unreadable(Exception):
     """A file is not what its name promises; `line` where that is known."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from outplace.checking import notebook, one, reading
+from outplace.checking import one, reading
 from outplace.checking.cache import Cache, digest
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note, Outcome
@@ -91,8 +91,8 @@ def _triage(path: str, cache: Cache | None) -> Work | Outcome | None:
     """What is to be done about a file: work, nothing (None), or an outcome that is known already."""
     try:
         size = os.stat(path).st_size
-        if size > (reading.LARGEST_NOTEBOOK if path.endswith(notebook.SUFFIX) else reading.LARGEST):
-            note = f"skipped: {size / 1e6:.1f} MB is too large for source that a person wrote"
+        note = reading.too_large(path, size)
+        if note is not None:
             return Outcome(path, notes=(Note(path, note),))
         with open(path, "rb") as stream:
             data = stream.read()

@@ -119,7 +119,7 @@ class _Fix:
 
     def _files(self) -> None:
         from outplace.checking import discovery
-        from outplace.checking.reading import WORD
+        from outplace.checking.reading import WORD, too_large
         from outplace.repair import files
 
         found = discovery.discover(self.paths, self.settings.excluded)
@@ -132,7 +132,10 @@ class _Fix:
         for path in (path for path in taken if path in self.editable):
             try:
                 document = files.read(path)
-                if WORD in document.data:
+                passed_over = too_large(path, len(document.data))
+                if passed_over is not None:
+                    click.echo(f"outplace: {_shown(path)}: {passed_over}", err=True)
+                elif WORD in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
             except files.Unwritable as error:
                 self.failures.append(f"{_place(path, error.line)}: {error}")

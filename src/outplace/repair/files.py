@@ -40,9 +40,15 @@ class Document:
         self.newline = "\r\n" if raw.count("\r\n") * 2 > raw.count("\n") else "\n"
         if "\r" in raw.replace("\r\n", ""):
             self.newline = "\r"
+        self._same_ends = self.text.replace("\n", self.newline) == raw
 
     def encode(self, text: str) -> bytes:
         """A new text as bytes: the same encoding, mark and line ends; lines that did not change stay to the byte."""
+        raw = text.replace("\n", self.newline) if self._same_ends else self._with_ends(text)
+        return (codecs.BOM_UTF8 if self.bom else b"") + raw.encode(self.encoding)
+
+    def _with_ends(self, text: str) -> str:
+        """A new text with the line ends of the old one, which has several."""
         old, new = _lines(self.text), _lines(text)
         made: list[str] = []
         for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -50,7 +56,7 @@ class Document:
                 made += self._raw_lines[start:end]
             else:
                 made += [line.replace("\n", self.newline) for line in new[first:last]]
-        return (codecs.BOM_UTF8 if self.bom else b"") + "".join(made).encode(self.encoding)
+        return "".join(made)
 
 
 def _lines(text: str) -> list[str]:
