@@ -57,6 +57,26 @@ def test_what_operations_keep(page):
     assert {name: may_not_be_written(call) for name, call, _ in shown} == {name: kept for name, _, kept in shown}
 
 
+def pytorchs_words(anomaly):
+    x = torch.ones(8, 6, 32, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(anomaly), pytest.raises(RuntimeError) as caught:
+        gate = x.sigmoid()
+        y = gate * x
+        gate[:, 0] = 0.0
+        y.sum().backward()
+    return str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection", "ignore:Error detected in")
+@pytest.mark.parametrize("name", ["README.md", "README.ja.md", "docs/index.md", "docs/ja/index.md"])
+def test_pytorch_is_quoted_word_for_word(name):
+    text = (ROOT / name).read_text("utf-8")
+    (quoted,) = re.findall(r"```text\nRuntimeError: (.*?)\n```", text, re.DOTALL)
+    assert " ".join(quoted.split()) == pytorchs_words(anomaly=False)
+    for wish in re.findall(r"[“「](The variable in question.*?)[”」]", text):
+        assert pytorchs_words(anomaly=True).endswith(wish)
+
+
 def test_architecture_names_what_there_is():
     package = ROOT / "src" / "outplace"
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
