@@ -34,6 +34,22 @@ class Code:
         """Each node's parent."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
+    @cached_property
+    def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def every(self, kind: type[_N]) -> list[_N]:
+        """All nodes of a kind. Repairs ask this so often that the tree is gone through only once."""
+        return self._nodes.get(kind, [])  # type: ignore[return-value]
+
+    @property
+    def functions(self) -> list[Function]:
+        """All functions, wherever they stand."""
+        return [*self.every(ast.FunctionDef), *self.every(ast.AsyncFunctionDef)]
+
     # -- positions ----------------------------------------------------------------------------------------------------
 
     def offset(self, line: int, column: int) -> int:
@@ -79,9 +95,7 @@ class Code:
     def at(self, site: Site) -> ast.expr | ast.stmt | None:
         """The node that a site stands for: the one with just its columns, else the innermost that holds its start."""
         best: ast.expr | ast.stmt | None = None
-        for node in ast.walk(self.tree):
-            if not isinstance(node, ast.expr | ast.stmt):
-                continue
+        for node in self._by_line.get(site.line, ()):
             start = (node.lineno, self._column(node.lineno, node.col_offset))
             end = (node.end_lineno or 0, self._column(node.end_lineno or 0, node.end_col_offset or 0))
             if (start, end) == ((site.line, site.column), (site.end_line, site.end_column)):
@@ -92,6 +106,16 @@ class Code:
             parent = self.parents.get(best)
             best = parent if isinstance(parent, ast.Call) and parent.func is best else best
         return best
+
+    @cached_property
+    def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
+        """The nodes that each line has a part of, outer ones first."""
+        found: dict[int, list[ast.expr | ast.stmt]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.expr | ast.stmt):
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    found.setdefault(line, []).append(node)
+        return found
 
     def _column(self, line: int, column: int) -> int:
         if not 0 < line <= len(self.lines) or self.lines[line - 1].isascii():

@@ -10,6 +10,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
+from typing import Any
 
 from outplace.checking import reading
 from outplace.repair.code import Code
@@ -103,10 +104,19 @@ def write(path: str, data: bytes) -> None:
 class Files:
     """Sources by path: those on disk, with the texts of repairs in progress over them."""
 
-    def __init__(self, texts: Mapping[str, str] | None = None, may_read: bool = True) -> None:
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, may_read: bool = True, like: Files | None = None
+    ) -> None:
+        """`like`: others, whose trees serve for the files that are the same there."""
         self._texts = dict(texts or {})
         self._codes: dict[str, Code | None] = {}
         self._may_read = may_read
+        self.found_out: dict[Any, Any] = {}
+        """Answers to questions that are asked again and again, by the question."""
+        if like is not None:
+            self._codes = {
+                path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)
+            }
 
     @property
     def paths(self) -> list[str]:

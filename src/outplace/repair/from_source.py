@@ -66,6 +66,7 @@ class _Repair:
     ) -> None:
         self.path, self.wanted, self.unsafe, self.style = path, wanted, unsafe, style
         self._check, self._others, self._editable = check, others, {path, *editable}
+        self._files: Files | None = None
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -142,7 +143,7 @@ class _Repair:
         return None
 
     def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
-        files = Files({**self.others, **texts}, may_read=False)
+        files = self._files = Files({**self.others, **texts}, may_read=False, like=self._files)
         neighbours = tuple(of_finding(other) for other in before if other is not finding)
         for candidate in propose(files, of_finding(finding), self.style, neighbours):
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")

@@ -165,23 +165,40 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     if short and all(origins(files, code, one.body, depth) == {FRESH} for one in short):
         return {FRESH}
     made = (code, function) if isinstance(function, ast.Call) else module_made_at(files, code, function)
-    if made is not None and _computes(made[1]):
-        return {FRESH}
-    kind = class_name(made[1]) if made is not None else ""
-    if isinstance(function, ast.Attribute) and name == "apply":
-        kind = ast.unparse(function.value).split(".")[-1]  # an autograd.Function; its forward's first argument is `ctx`
-    owner = class_named(files, kind) if kind and depth < _DEEPEST else None
-    forward = method_of(owner[1], "forward") if owner is not None else None
-    if owner is not None and forward is not None:
-        return _through(files, code, call, owner[0], forward, True, depth)
     computes = name == "deepcopy" or (isinstance(function, ast.Attribute) and ops.lookup(name) is not None)
-    return {FRESH} if computes or _is_imported(code, function) else _given(files, code, call, depth)
+    if _is_imported(code, function) or (computes and made is None):
+        return {FRESH}
+    from outplace.repair import keeping  # it asks where values come from, too
+
+    hooked = {Origin("held", "a hook")} if keeping.hooks_keep(files) else set()
+    if made is not None and _computes(made[1]):
+        return {FRESH} | hooked
+    forward = forward_of(files, code, call) if depth < _DEEPEST else None
+    if forward is not None:
+        return _through(files, code, call, *forward, True, depth) | hooked
+    return {FRESH} if computes else _given(files, code, call, depth) | hooked
+
+
+def forward_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function] | None:
+    """The `forward` that a call of a module, or of an autograd.Function's `apply`, runs, where the class is known."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "apply":
+        kind = ast.unparse(function.value).split(".")[-1]  # its forward's first argument is `ctx`
+    else:
+        made = (code, function) if isinstance(function, ast.Call) else module_made_at(files, code, function)
+        kind = class_name(made[1]) if made is not None else ""
+    owner = class_named(files, kind) if kind else None
+    if owner is None:
+        return None
+    run = method_of(owner[1], "__call__") or method_of(owner[1], "forward")
+    return None if run is None else (owner[0], run)
 
 
 def _is_imported(code: Code, function: ast.expr) -> bool:
     """`from torch import exp`"""
-    imports = [node for node in ast.walk(code.tree) if isinstance(node, ast.ImportFrom)]
-    items = [item for node in imports if (node.module or "").startswith("torch") for item in node.names]
+    items = [
+        item for node in code.every(ast.ImportFrom) if (node.module or "").startswith("torch") for item in node.names
+    ]
     return isinstance(function, ast.Name) and function.id in {item.asname or item.name for item in items}
 
 
@@ -189,7 +206,7 @@ def _lambdas(code: Code, function: ast.expr) -> list[ast.Lambda]:
     """What a name may stand for: `flat = lambda x: x.view(-1)`."""
     if not isinstance(function, ast.Name):
         return []
-    made = [node for node in ast.walk(code.tree) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)]
+    made = [node for node in code.every(ast.Assign) if isinstance(node.value, ast.Lambda)]
     return [node.value for node in made if binds(node, function.id) and isinstance(node.value, ast.Lambda)]
 
 
@@ -256,13 +273,9 @@ def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code,
     """`energy` of `losses.energy`, where `losses` is a module that the file imports."""
     if not isinstance(function.value, ast.Name):
         return None
-    given = [
-        item.name
-        for node in ast.walk(code.tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for item in node.names
-        if (item.asname or item.name) == function.value.id
-    ]
+    imported = [item for node in code.every(ast.Import) for item in node.names]
+    imported += [item for node in code.every(ast.ImportFrom) for item in node.names]
+    given = [item.name for item in imported if (item.asname or item.name) == function.value.id]
     ends = tuple(f"{os.sep}{name.split('.')[-1]}.py" for name in given)
     found = [
         (other, node)
@@ -276,12 +289,7 @@ def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code,
 
 def class_named(files: Files, name: str) -> tuple[Code, ast.ClassDef] | None:
     """The class of this name, where there is only one."""
-    found = [
-        (code, node)
-        for code in files.codes(name)
-        for node in ast.walk(code.tree)
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
+    found = [(code, node) for code in files.codes(name) for node in code.every(ast.ClassDef) if node.name == name]
     return found[0] if len(found) == 1 else None
 
 
@@ -299,19 +307,14 @@ def _functions(files: Files, code: Code, name: str) -> list[tuple[Code, Function
 
 
 def _top_functions(code: Code) -> Iterator[Function]:
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not isinstance(
-            code.parents[node], ast.ClassDef
-        ):
-            yield node
+    yield from (node for node in code.functions if not isinstance(code.parents[node], ast.ClassDef))
 
 
 def _methods(files: Files, name: str) -> list[tuple[Code, Function]]:
     found: list[tuple[Code, Function]] = []
     for code in files.codes(name):
-        for node in ast.walk(code.tree):
-            if isinstance(node, ast.ClassDef) and (method := method_of(node, name)) is not None:
-                found.append((code, method))
+        methods = (method_of(node, name) for node in code.every(ast.ClassDef))
+        found += [(code, method) for method in methods if method is not None]
     return found
 
 
@@ -323,6 +326,8 @@ def _through(
     files: Files, code: Code, call: ast.Call, home: Code, callee: Function, bound: bool, depth: int
 ) -> set[Origin]:
     """What a call of this function hands out: fresh values, its arguments, or what somebody holds."""
+    from outplace.repair import keeping  # it asks where values come from, too
+
     own = callee.args
     parameters = [arg.arg for arg in [*own.posonlyargs, *own.args]][1 if bound else 0 :]
     parameters += [arg.arg for arg in own.kwonlyargs]
@@ -330,8 +335,13 @@ def _through(
     found: set[Origin] = set()
     if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(callee)):
         return _given(files, code, call, depth)
+    if keeping.is_remembered(callee):
+        found.add(Origin("held", f"{callee.name}()"))
     for node in ast.walk(callee):
         if isinstance(node, ast.Return) and node.value is not None and home.function(node) is callee:
+            names = {one.path for one in origins(files, home, node.value, depth + 1) if one.kind == "name"}
+            if any(keeping.keeps(files, home, callee, name, depth + 1) for name in names):
+                found.add(Origin("held", f"{callee.name}()"))
             for origin in _followed(files, home, node, node.value, parameters, depth + 1):
                 if origin.kind == "name" and origin.path in parameters:
                     found |= _argument(files, code, call, parameters.index(origin.path), origin.path, depth)
@@ -383,11 +393,10 @@ def module_made_at(files: Files, code: Code, function: ast.expr) -> tuple[Code, 
     found: list[tuple[Code, ast.Call]] = []
     attribute = function.attr if isinstance(function, ast.Attribute) else None
     for home in files.codes(attribute or str(getattr(function, "id", ""))):
-        for node in ast.walk(home.tree):
-            if isinstance(node, ast.Assign):
-                found += [
-                    (home, value) for target, value in pairs(node) if _names(target, function, attribute, home is code)
-                ]
+        for node in home.every(ast.Assign):
+            found += [
+                (home, value) for target, value in pairs(node) if _names(target, function, attribute, home is code)
+            ]
     own = [item for item in found if item[0] is code]
     candidates = own or found
     return candidates[0] if len(candidates) == 1 else None

@@ -9,6 +9,8 @@ from outplace.repair.edits import Edit
 from outplace.repair.forms import silent
 from outplace.repair.place import Place
 
+_REGISTERS = "register_forward_hook"
+
 
 def returned_output(place: Place) -> list[Edit] | None:
     """The edits; None where the write does not stand in such a hook."""
@@ -45,10 +47,8 @@ def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
     if owner is not None and function.name == "__call__":
         objects = [
             target.id
-            for node in ast.walk(code.tree)
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and _name(node.value.func) == owner.name
+            for node in code.every(ast.Assign)
+            if isinstance(node.value, ast.Call) and _name(node.value.func) == owner.name
             for target in node.targets
             if isinstance(target, ast.Name)
         ]
@@ -65,13 +65,10 @@ def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
 
 def _hooked(code: Code, names: set[str]) -> bool:
     """Is it given to `register_forward_hook`, and called by nobody else?"""
-    given = called = False
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.Call):
-            registers = isinstance(node.func, ast.Attribute) and node.func.attr == "register_forward_hook"
-            given = given or (registers and bool(node.args) and _name(node.args[0]) in names)
-            called = called or _name(node.func) in names
-    return given and not called
+    calls = code.every(ast.Call)
+    to_hooks = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == _REGISTERS]
+    given = any(call.args and _name(call.args[0]) in names for call in to_hooks)
+    return given and not any(_name(call.func) in names for call in calls)
 
 
 def _name(node: ast.expr) -> str:
