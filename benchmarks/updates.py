@@ -36,7 +36,7 @@ from updates_picture import draw
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
-TURNS = 9
+TURNS = 7
 SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.02}
 MOST_QUEUED, SECONDS_QUEUED = 30, 0.005
 """How many calls of how long wait in the device's queue at once; it has room for about a thousand kernels."""

@@ -97,12 +97,34 @@ def table(records: list[Record], size: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def beside(records: list[Record]) -> str:
+    """In Markdown: small updates in calls of `torch.where`, larger ones beside the best by hand, by device time."""
+    small, *larger = dict.fromkeys(r["size"] for r in records)
+    sizes = " | ".join(f"{size} forward | backward" for size in larger)
+    lines = [
+        f"| update | dtype | {small}, in calls of `torch.where` | {sizes} |",
+        "|---|---|---|" + "---|---|" * len(larger),
+    ]
+    for dtype in dict.fromkeys(r["dtype"] for r in records):
+        for update, rows in panels(records, small, dtype).items():
+            for ours in (r for r in rows if r["route"].startswith("at")):
+                name = update + ours["route"].removeprefix("at")
+                cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
+                for size in larger:
+                    routes = {r["route"]: r for r in panels(records, size, dtype)[update]}
+                    others = [r for route, r in routes.items() if not route.startswith("at")]
+                    for key in ("forward_on_device", "backward_on_device"):
+                        cells.append(f"{routes[ours['route']][key] / min(r[key] for r in others):.2f}")
+                lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def draw(results: Path, target: Path, dtype: str = "float32") -> None:
-    """Draws the largest size in the results, and writes the same as a table next to it."""
+    """Draws the largest size in the results, and writes the same as a table next to it, and one for all sizes."""
     data = json.loads(results.read_text())
     size = data["records"][-1]["size"]
     target.write_text(drawn(data["about"], data["records"], size, dtype))
-    target.with_suffix(".md").write_text(table(data["records"], size))
+    target.with_suffix(".md").write_text(table(data["records"], size) + "\n" + beside(data["records"]))
 
 
 if __name__ == "__main__":

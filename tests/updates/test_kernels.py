@@ -327,7 +327,7 @@ def test_a_triton_that_starts_kernels_in_another_way(monkeypatch: pytest.MonkeyP
     def other(*_: Any) -> None:
         raise TypeError("another number of arguments")
 
-    monkeypatch.setattr(ours, "_most_started", 1024)
+    monkeypatch.setattr(ours, "_directly", True)
     monkeypatch.setattr(ours, "_started", _Always((other, None, None)))
     ours.probe()
     x = torch.randn(100, device="cuda")

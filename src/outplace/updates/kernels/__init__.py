@@ -20,7 +20,7 @@ from outplace.updates.kernels.function import Engine, WithRows, with_rows
 from outplace.updates.kernels.function import masked_set as by_engine
 
 CPU_ELEMENTS = 1 << 14
-CUDA_BYTES = 1 << 26
+CUDA_BYTES = 1 << 25
 """From here on the time on the device is longer than what Python needs to start a kernel of ours."""
 LEAST_ELEMENTS = CUDA_BYTES // 16
 """A tensor of fewer elements is smaller, whatever its dtype."""

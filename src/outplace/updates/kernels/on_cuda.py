@@ -14,13 +14,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from outplace.updates.kernels.layout import Dim, collapsed, span
+from outplace.updates.kernels.layout import collapsed, span
 
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 MAX_DIMS = 4
 BLOCK, WARPS = 1024, 4
 MOST_IN_ONE_BLOCK, ENTRIES_IN_ONE_BLOCK = 8 * BLOCK, 128
 """So many elements are as quickly copied and written to by one block, which can do the one after the other."""
+MOST_KEPT = 1024
+"""So many launches are remembered, and so many walks."""
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
@@ -32,10 +34,9 @@ def set_number(x: Tensor, mask: Tensor, value: float) -> Tensor:
     if mask.is_contiguous() and x.is_contiguous():
         _launch(_set_flat, _blocks(elements), (out, x, mask), (float(value),), (elements, elements >= LARGE, BLOCK))
     else:
-        dims = collapsed(out, [x, mask])
-        if len(dims) > MAX_DIMS:
+        rest = _walk(out, x, mask)
+        if rest is None:
             return torch.where(mask, value, x)
-        rest = (elements, *_walk(dims), len(dims), _wide(x, dims), BLOCK)
         _launch(_set_strided, _blocks(elements), (out, x, mask), (float(value),), rest)
     return out
 
@@ -50,13 +51,12 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     outside, inside = torch.empty_like(grad), torch.empty_like(grad)
     elements = grad.numel()
     if mask.is_contiguous() and grad.is_contiguous():
-        rest: tuple[int, ...] = (elements, elements >= LARGE, BLOCK)
-        _launch(_split_flat, _blocks(elements), (outside, inside, grad, mask), (), rest)
+        flat = (elements, elements >= LARGE, BLOCK)
+        _launch(_split_flat, _blocks(elements), (outside, inside, grad, mask), (), flat)
     else:
-        dims = collapsed(outside, [grad, mask])
-        if len(dims) > MAX_DIMS:
+        rest = _walk(outside, grad, mask)
+        if rest is None:
             return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
-        rest = (elements, *_walk(dims), len(dims), _wide(grad, dims), BLOCK)
         _launch(_split_strided, _blocks(elements), (outside, inside, grad, mask), (), rest)
     return outside, inside
 
@@ -143,40 +143,47 @@ def _launch(
 
 _started: dict[Any, tuple[Any, Any, Any]] = {}
 """What has been started, by what it was compiled for: the launcher, and what it is to be given first."""
-_most_started = 1024
+_directly = True
 
 
 def _remember(key: Any, compiled: Any) -> None:
-    if len(_started) >= _most_started:
+    if len(_started) >= MOST_KEPT:
         _started.clear()
-    if _most_started:
+    if _directly:
         _started[key] = compiled.run, compiled.function, compiled.packed_metadata
 
 
 def probe() -> None:
     """Runs a kernel as Triton would start it and directly; raises where neither works, and remembers what does."""
-    global _most_started
+    global _directly
     x = torch.zeros(1, device="cuda")
     try:
         for _ in range(2):
             set_number(x, x == 0, 1.0)
     except (AttributeError, TypeError, ValueError):  # a Triton that starts its kernels in another way
-        _most_started = 0
+        _directly = False
         _started.clear()
         set_number(x, x == 0, 1.0)
 
 
-def _walk(dims: list[Dim]) -> list[int]:
-    """The sizes but the outermost, then the strides of both operands; from the innermost dimension outwards."""
-    inwards = dims[::-1]
-    missing = MAX_DIMS - len(dims)
-    sizes = [size for size, _ in inwards] + [1] * missing
-    strides = [stride for _, both in inwards for stride in both] + [0] * 2 * missing
-    return sizes[: MAX_DIMS - 1] + strides
+def _walk(out: Tensor, x: Tensor, mask: Tensor) -> tuple[int, ...] | None:
+    """What the kernels need to walk both operands in the order of `out`, an empty_like of x; None for too many dims."""
+    key = x.shape, x.stride(), mask.stride()
+    if key not in _walks:
+        if len(_walks) >= MOST_KEPT:
+            _walks.clear()
+        dims = collapsed(out, [x, mask])
+        inwards, missing = dims[::-1], MAX_DIMS - len(dims)
+        sizes = [size for size, _ in inwards] + [1] * missing
+        strides = [stride for _, both in inwards for stride in both] + [0] * 2 * missing
+        wide = x.numel() >= LARGE or any(span(dims, operand) >= LARGE for operand in (0, 1))
+        walk = (x.numel(), *sizes[: MAX_DIMS - 1], *strides, len(dims), wide, BLOCK)
+        _walks[key] = walk if missing >= 0 else None
+    return _walks[key]
 
 
-def _wide(x: Tensor, dims: list[Dim]) -> bool:
-    return x.numel() >= LARGE or any(span(dims, operand) >= LARGE for operand in (0, 1))
+_walks: dict[Any, tuple[int, ...] | None] = {}
+"""By the shape and strides: to find them takes longer than to start the kernel."""
 
 
 # -- the kernels: one block of the dense output --------------------------------------------------------------------
