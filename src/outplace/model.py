@@ -11,6 +11,22 @@ from typing import Any, Literal, NamedTuple
 
 Safety = Literal["safe", "unsafe", "suggestion"]
 Severity = Literal["error", "warning"]
+Cause = Literal[
+    "",
+    "gradient",  # a hook writes the gradient it is given
+    "function gradient",  # the backward of a Function does
+    "shared gradient",  # one tensor is the gradient of two leaves
+    "kept",  # a list or dict keeps one tensor again and again
+    "kept gradient",
+    "many",  # a tensor stands in a list or dict many times
+    "state-dict",  # a state_dict() was kept that holds the parameters themselves
+    "copy",  # so do other references that were taken for copies
+    "ctx",  # a Function keeps a tensor where nothing is checked
+    "shallow",  # copy.copy of a network
+    "lost",  # a parameter was replaced behind its optimizer
+    "repeated",  # an index names a place twice
+]
+"""Which of the silent bugs it is (OUT303): what the repair goes by."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +135,9 @@ class Diagnosis:
     mutations: tuple[Mutation, ...] = ()
     made_at: Site | None = None
     """Where the leaf or the view was made, for the kinds that are raised where the operation stands."""
+    cause: Cause = ""
+    optimizer_at: Site | None = None
+    """Where the optimizer was made that steps what stood here before."""
     kept_at: Site | None = None
     """Where a tensor was kept beyond its step, and so its graph, which backward has freed."""
     used_at: Site | None = None
@@ -158,3 +177,5 @@ class Finding:
     saved_by: Site | None = None
     fix: Fix | None = None
     order: StepOrder | None = None
+    cause: str = ""
+    """Which of several causes of its kind; of a silent bug a `Cause`."""

@@ -49,6 +49,8 @@ def full():
         also_saved_by=(SavedTensor("MulBackward0", "self", None, None),),
         mutations=(Mutation("__iadd__", site(5), 1, 12, (site(7, "/lib/torch/nn/functional.py"),)),),
         made_at=site(2),
+        cause="kept",
+        optimizer_at=site(2),
         kept_at=site(6),
         used_at=site(8),
         fixes=(Fix("Write h = h + 1", "safe", "--- a\n+++ b\n"), Fix("Think", "suggestion")),
@@ -89,6 +91,8 @@ def test_report_follows_the_contract():
                     }
                 ],
                 "made_at": plain_site(2),
+                "cause": "kept",
+                "optimizer_at": plain_site(2),
                 "kept_at": plain_site(6),
                 "used_at": plain_site(8),
                 "why": "because",

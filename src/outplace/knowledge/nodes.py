@@ -313,6 +313,11 @@ def saved_phrase(node: str, saved_as: str) -> str:
     return _phrase(made, attribute) + (f" (number {int(item[2])})" if item and int(item[2]) else "")
 
 
+def keeps_result(node: str, saved_as: str) -> bool:
+    """Is it the node's own result, or a part of it?"""
+    return "its result" in saved_phrase(node, saved_as)
+
+
 def describe_saved(node: str, saved_as: str) -> str:
     """One clause on what a node keeps: "exp keeps its result", "* keeps its second operand"."""
     return f"{by_node(node).label} keeps {saved_phrase(node, saved_as)}"

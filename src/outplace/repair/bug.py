@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outplace.model import Diagnosis, Finding, Safety, Site
+from outplace.model import Finding, Safety, Site
 from outplace.repair.edits import Edit
 
 Keeps = Literal["all", "gradients", "earlier", "beginning"]
@@ -43,8 +43,14 @@ class Bug:
     """Each with what the tensor is to the node: `self`, `result`, `weight`; empty where that is not known."""
     tensor: str | None = None
     made_at: Site | None = None
-    about: str = ""
-    """The error or the message."""
+    error: str = ""
+    """PyTorch's own words, where a run has shown them."""
+    cause: str = ""
+    """Which of several causes of its kind: a `Cause` of a silent bug, or what a rule tells them apart by."""
+    optimizer_line: int | None = None
+    """Where the optimizer was made that does not step this parameter, in the same file."""
+    from_run: bool = False
+    """Has a run shown it? Else it was found in the source."""
     raised_at: Site | None = None
     """The backward that failed."""
     moment: Moment | None = None
@@ -72,12 +78,4 @@ def of_finding(finding: Finding) -> Bug:
     savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
     order = finding.order
     moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
-    return Bug(finding.kind, (finding.site,), savers, about=finding.message, moment=moment)
-
-
-def of_diagnosis(diagnosis: Diagnosis) -> Bug:
-    """The bug of a diagnosis of `outplace run`."""
-    writes = tuple(dict.fromkeys(mutation.site for mutation in diagnosis.mutations if mutation.site is not None))
-    saved = [diagnosis.saved_by, *diagnosis.also_saved_by]
-    savers = tuple(dict.fromkeys((one.site, one.saved_as) for one in saved if one is not None and one.site is not None))
-    return Bug(diagnosis.kind, writes, savers, diagnosis.tensor.name, diagnosis.made_at, diagnosis.error)
+    return Bug(finding.kind, (finding.site,), savers, cause=finding.cause, moment=moment)

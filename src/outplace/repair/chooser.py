@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -216,7 +215,7 @@ def _copies(place: Place) -> Iterator[Candidate]:
             return
         ways: list[tuple[Title, list[Edit], bool]] = []
         result = saver.result_clone(code, node)
-        keeps_result = saved_as in saver.RESULTS or "its result" in place.bug.about
+        keeps_result = saved_as in saver.RESULTS or place.bug.cause == "result"
         if result is not None and keeps_result:
             title = f"Let backward keep `{_short(code.segment(node))}` itself, and go on with a copy"
             ways.append((title, result, sure))
@@ -418,7 +417,7 @@ def _shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
     bounds = _is_bounding(place.node)
     if not bounds:
         yield from _out_of_place(place)
-    if place.target is not None and ("cast" in place.bug.about or "integer" in place.bug.about):
+    if place.target is not None and (place.bug.cause == "dtype" or "can't be cast" in place.bug.error):
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
             yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
@@ -482,11 +481,11 @@ def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
 
 
 def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    if "hook" in place.bug.about or "gradient is written" in place.bug.about:
+    if place.bug.cause == "gradient":
         edits = silent.returned_gradient(place.code, place.node, place.statement)
         if edits is not None:
             yield place.candidate("Return a new gradient from the hook", "safe", edits)
-    if "state_dict" in place.bug.about:
+    if place.bug.cause == "state-dict":
         for edits in silent.kept_state(place.code):
             yield place.candidate("Keep a deep copy of the state", "safe", edits)
     yield from _kept(place)
@@ -495,48 +494,47 @@ def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
 
 def _lost(place: Place) -> Iterator[Candidate]:
     """Gradients that nobody uses, or that two leaves share."""
-    about, code, statement = place.bug.about, place.code, place.statement
-    if "one tensor the gradient of two" in about:
+    bug, code, statement = place.bug, place.code, place.statement
+    if bug.cause == "shared gradient":
         edits = silent.own_gradient(code, statement)
         if edits is not None:
             yield place.candidate("Assign a copy of the gradient", "safe", edits)
-    if "copy.copy" in about:
-        for edits in silent.deep_copies(code):
-            surely = "does nothing" in about  # else one may be meant to follow the other
-            yield place.candidate("Make a deep copy", "safe" if surely else "unsafe", edits)
-    seen = re.search(r"optimizer made at line (\d+)", about)
-    if seen is not None or "an optimizer still holds" in about:
+    if bug.cause == "shallow":
+        for edits in silent.deep_copies(code):  # one may be meant to follow the other: only a run shows that
+            yield place.candidate("Make a deep copy", "safe" if bug.from_run else "unsafe", edits)
+    if bug.cause == "lost":
         edits = silent.changed_parameter(code, statement)
         if edits is not None:  # only a run has shown that the new one has the shape of the old one
-            yield place.candidate("Change the parameter itself", "safe" if seen else "unsafe", edits)
-        edits = silent.optimizer_later(code, statement, int(seen[1])) if seen is not None else None
+            yield place.candidate("Change the parameter itself", "safe" if bug.from_run else "unsafe", edits)
+        line = bug.optimizer_line
+        edits = silent.optimizer_later(code, statement, line) if line is not None else None
         if edits is not None:
             yield place.candidate("Make the optimizer afterwards", "safe", edits)
 
 
 def _kept(place: Place) -> Iterator[Candidate]:
-    """What is kept by reference: a copy of it, where the words of the bug say what that is."""
-    about, code = place.bug.about, place.code
+    """What is kept by reference: a copy of it."""
+    cause, code = place.bug.cause, place.code
     name = place.bug.tensor or place.path or ""
-    if "many times" in about:
+    if cause == "many":
         for edits in silent.own_entries(code):
             yield place.candidate("Make a tensor for each entry", "safe", edits)
-    if "keeps references" in about or "by reference" in about:
+    if cause in ("kept", "kept gradient"):
         for edits in silent.kept_copies(code, name):
             yield place.candidate("Append copies", "safe", edits)
-    if "own memory" in about or "state_dict" in about:
+    if cause in ("copy", "state-dict"):
         for edits in silent.kept_parameters(code):
             yield place.candidate("Keep copies of the parameters", "safe", edits)
-    if "ctx" in about:
+    if cause == "ctx":
         for edits in silent.copied_in_ctx(code):
             yield place.candidate("Keep a copy for the backward", "safe", edits)
     written = place.target
     while isinstance(written, ast.Subscript):
         written = written.value
-    if "backward of this Function" in about and isinstance(written, ast.Name):
+    if cause == "function gradient" and isinstance(written, ast.Name):
         edits = silent.copied_gradient(code, place.statement, written.id)
         yield place.candidate("Write a copy of the gradient", "safe", edits)
-    if "occur again" in about or "occurs again" in about or "names a place twice" in about:
+    if cause == "repeated":
         added = silent.accumulated(code, place.statement)
         if added is not None:
             yield place.candidate("Add for each index", "safe", added)
@@ -544,7 +542,7 @@ def _kept(place: Place) -> Iterator[Candidate]:
 
 def _inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
-    if "saved for backward" in place.bug.about or place.target is None:
+    if place.bug.cause == "saved" or "saved for backward" in place.bug.error or place.target is None:
         clones = saver.operand_clones(place.code, place.node, names)
         for one in [clone for clone in clones if clone.named][:1] or clones[:3]:
             yield place.candidate(

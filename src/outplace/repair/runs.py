@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
 from outplace.repair.bug import Bug
 from outplace.repair.evidence import Evidence, read
@@ -93,10 +94,23 @@ def bug_of(diagnosis: dict[str, Any]) -> Bug:
         if site is not None and (site, saved["saved_as"]) not in savers:
             savers.append((site, saved["saved_as"] or ""))
     made = _site(diagnosis.get("made_at"))
-    about = f"{diagnosis['error']} {diagnosis['why']}"
-    written = tuple(dict.fromkeys(writes))
-    name, raised = diagnosis["tensor"]["name"], _site(diagnosis["raised_at"])
-    return Bug(diagnosis["kind"], written, tuple(savers), name, made, about, raised)
+    optimizer = _site(diagnosis["optimizer_at"])
+    return Bug(
+        diagnosis["kind"],
+        tuple(dict.fromkeys(writes)),
+        tuple(savers),
+        diagnosis["tensor"]["name"],
+        made,
+        error=diagnosis["error"],
+        cause=diagnosis["cause"] or _cause(diagnosis["saved_by"]),
+        optimizer_line=optimizer.line if optimizer is not None else None,
+        from_run=True,
+        raised_at=_site(diagnosis["raised_at"]),
+    )
+
+
+def _cause(saved: dict[str, Any] | None) -> str:
+    return "result" if saved and keeps_result(saved["node"], saved["saved_as"] or "") else ""
 
 
 def _site(data: dict[str, Any] | None) -> Site | None:

@@ -109,7 +109,8 @@ def _tell(tensor: torch.Tensor, written: list[Write]) -> None:
         name = silent.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
         remedy = f"Keep copies: `history.append({copied})`."
-        verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of(written), remedy)
+        found = silent.described(tensor, name)
+        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="kept")
 
 
 def _gradient_of(tensor: torch.Tensor) -> str | None:

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.model import Cause
 from outplace.runtime import names, record, silent, verdict, writes
+
+_HOOK = "The hook"
 
 
 class _Gradients:
@@ -64,8 +67,9 @@ def _tell(gradient: torch.Tensor, written: list[record.Write], by: str) -> None:
         "which now gets the changed gradient too."
     )
     remedy = "Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`."
-    name = silent.target_of(written[-1])
-    verdict.tell("silent-other", silent.described(gradient, name), why, silent.mutations_of(written), remedy)
+    found = silent.described(gradient, silent.target_of(written[-1]))
+    cause: Cause = "gradient" if by == _HOOK else "function gradient"
+    verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause=cause)
 
 
 class _Alone(NamedTuple):
@@ -136,7 +140,7 @@ def _watched_hook(hook: Any) -> Any:
             return hook(gradient)
         given = _Gradients((gradient,), _alone().hook)
         made = hook(gradient)
-        given.look("The hook")
+        given.look(_HOOK)
         return made
 
     return watched
@@ -164,8 +168,8 @@ class _ModuleHook:
         given = _Gradients(outputs, _alone().passed if passed else _alone().module)
         also = _Gradients(inputs[0] if inputs else (), _alone().module)
         made = self._hook(module, *gradients)
-        given.look("The hook")
-        also.look("The hook")
+        given.look(_HOOK)
+        also.look(_HOOK)
         return made
 
     def __reduce__(self) -> Any:

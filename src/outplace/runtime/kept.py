@@ -85,7 +85,8 @@ def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType
     )
     mutations = paired.changes_of(own, taken)
     if mutations:
-        verdict.tell("silent-other", Tensor(name), why, mutations, "Keep a copy: `copy.deepcopy(model.state_dict())`.")
+        remedy = "Keep a copy: `copy.deepcopy(model.state_dict())`."
+        verdict.tell("silent-other", Tensor(name), why, mutations, remedy, cause="state-dict")
 
 
 _receivers: deque[tuple[int, Callable[[], Any]]] = deque(maxlen=16)
@@ -134,7 +135,7 @@ def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
             f"since, so copying it back at line {located.site.line} does nothing."
         )
         remedy = "Keep a copy: `[p.detach().clone() for p in model.parameters()]`."
-        verdict.tell("silent-other", silent.described(tensor, name), why, mutations, remedy)
+        verdict.tell("silent-other", silent.described(tensor, name), why, mutations, remedy, cause="copy")
 
 
 # -- what marked code shows us ---------------------------------------------------------------------------------------
@@ -192,8 +193,8 @@ def _report_many(write: Write, tensor: torch.Tensor) -> None:
         "to one of its entries is a write to all of them."
     )
     remedy = "Make one tensor for each entry: `[torch.zeros(3) for _ in range(n)]`."
-    name = silent.target_of(write)
-    verdict.tell("silent-other", silent.described(tensor, name), why, silent.mutations_of([write]), remedy)
+    found = silent.described(tensor, silent.target_of(write))
+    verdict.tell("silent-other", found, why, silent.mutations_of([write]), remedy, cause="many")
 
 
 def _stands_many_times(tensor: torch.Tensor) -> bool:
@@ -253,7 +254,7 @@ def _report_in_ctx(node: Any, kept: torch.Tensor, moment: int, place: Instructio
         name = silent.target_of(written[-1])
         remedy = "Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place."
         found = silent.described(kept, name)
-        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, saved_by=saver)
+        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="ctx", saved_by=saver)
 
 
 _WAYS: dict[str, Any] = {
@@ -308,7 +309,8 @@ def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
         "one place only one is added, and only that one has a gradient."
     )
     remedy = "Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`."
-    verdict.tell("silent-other", Tensor(name), why, (Mutation("repeated index", located.site),), remedy)
+    mutations = (Mutation("repeated index", located.site),)
+    verdict.tell("silent-other", Tensor(name), why, mutations, remedy, cause="repeated")
 
 
 def install() -> None:

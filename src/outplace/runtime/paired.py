@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from outplace.model import Mutation, Tensor
+from outplace.model import Cause, Mutation, Tensor
 from outplace.runtime import names, record, silent, sites, verdict
 
 _first: deque[tuple[int, weakref.ref[Any]]] = deque(maxlen=16)
@@ -58,7 +58,8 @@ def report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: Fra
             "steps one steps both, and updating one from the other does nothing of use."
         )
         remedy = "Give it parameters of its own: `copy.deepcopy(model)`."
-        verdict.tell("silent-other", Tensor(name), why, mutations, remedy)
+        cause: Cause = "shallow" if network is not other else ""
+        verdict.tell("silent-other", Tensor(name), why, mutations, remedy, cause=cause)
 
 
 def changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:

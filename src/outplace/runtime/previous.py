@@ -83,7 +83,7 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
         )
         remedy = f"Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`."
         found = silent.described(gradient, name)
-        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy)
+        verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="kept gradient")
 
 
 def forget() -> None:

@@ -56,7 +56,7 @@ def fixes_for(
     error: str = "",
 ) -> tuple[Fix, ...]:
     """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
-    bug = Bug(kind, (), tensor=tensor, about=error)
+    bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
     fixes: dict[Any, Fix] = {}
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outplace.knowledge.kinds import BY_NAME
-from outplace.model import Diagnosis, Fix, Graph, Mutation, SavedTensor, Tensor
+from outplace.model import Cause, Diagnosis, Fix, Graph, Mutation, SavedTensor, Site, Tensor
 from outplace.runtime import diagnose
 
 NO_ERROR = "no error is raised: the gradient is silently wrong"
@@ -30,6 +30,8 @@ def tell(
     mutations: tuple[Mutation, ...],
     remedy: str,
     *,
+    cause: Cause = "",
+    optimizer_at: Site | None = None,
     saved_by: SavedTensor | None = None,
     also_saved_by: tuple[SavedTensor, ...] = (),
     notes: tuple[str, ...] = (),
@@ -45,6 +47,8 @@ def tell(
             NO_ERROR,
             tensor,
             why,
+            cause=cause,
+            optimizer_at=optimizer_at,
             saved_by=saved_by,
             also_saved_by=also_saved_by,
             mutations=mutations,

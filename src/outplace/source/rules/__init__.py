@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from outplace.knowledge.kinds import BY_NAME
+from outplace.knowledge.nodes import keeps_result
 from outplace.model import Finding, Site
 from outplace.source.tape import Hit, Place
 
@@ -19,7 +20,12 @@ def finding_for(hit: Hit) -> Finding:
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
     site, message = site_of(hit.place), _message(hit)
-    return Finding(kind.name, kind.code, severity, site, message, saved_by, order=hit.order)  # type: ignore[arg-type]
+    return Finding(kind.name, kind.code, severity, site, message, saved_by, None, hit.order, _cause(hit))  # type: ignore[arg-type]
+
+
+def _cause(hit: Hit) -> str:
+    kept = hit.node is not None and hit.save is not None and keeps_result(hit.node.operation, hit.save.saved_as)
+    return hit.detail or ("result" if kept else "")
 
 
 def _message(hit: Hit) -> str:

@@ -1,0 +1,38 @@
+"""What the two analyses tell the repair of a bug, beyond its kind."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from outplace.model import Cause, Site
+from outplace.repair.bug import Bug
+from outplace.repair.chooser import propose
+from outplace.repair.files import Files
+from outplace.source.rules import silent_other
+
+SOURCE = "import torch\n\ncounts = torch.zeros(3, dtype=torch.long)\ncounts += torch.rand(3)\n"
+
+
+def titles(**facts: str) -> list[str]:
+    site = Site("a.py", 4, 4, 0, 23, "<module>", "counts += torch.rand(3)")
+    files = Files({"a.py": SOURCE}, may_read=False)
+    return [candidate.title for candidate in propose(files, Bug("shape-dtype", (site,), **facts))]
+
+
+@pytest.mark.parametrize(
+    "facts, casts",
+    [
+        ({"error": "result type Float can't be cast to the desired output type Long"}, True),
+        ({"cause": "dtype"}, True),
+        ({"error": "output with shape [3] doesn't match the broadcast shape [2, 3]"}, False),
+        ({"cause": "shape"}, False),
+    ],
+)
+def test_only_a_dtype_is_cast(facts, casts):
+    assert ("Cast the update to the dtype of its target" in titles(**facts)) is casts
+
+
+def test_the_source_names_the_causes_that_runs_name():
+    assert set(silent_other._MESSAGES) < set(get_args(Cause))
