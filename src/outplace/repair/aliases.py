@@ -10,16 +10,18 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from outplace.repair import keeping
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, earlier_statements, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, FRESH, Origin, origins
+from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, targets_of
+from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
 _KEEPERS = {
-    "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "insert", "push", "put", "register_buffer",
-    "register_parameter", "retain_grad", "save", "send", "set", "setattr", "setdefault", "store", "update",
+    "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
+    "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "retain_grad", "save", "send",
+    "set", "setattr", "setdefault", "store", "update",
 }  # fmt: skip
 """Methods and functions that may keep what they are given."""
 _MODULE_MAKERS = ("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter")
@@ -110,8 +112,22 @@ _INNER = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
 
 def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str] | None:
     """The names of the function that may stand for the same memory; None where something else holds it too."""
-    names = {path}
-    links = list(_links(files, code, statement))
+    earlier = list(earlier_statements(code, statement))
+    names = sharing(files, code, earlier, {path}, statement)
+    if names is None or keeping.given_away(files, code, [part for one in earlier for part in own_parts(one)], names):
+        return None
+    return names
+
+
+def sharing(
+    files: Files, code: Code, statements: Iterable[ast.stmt], names: set[str], rebinding: ast.stmt | None = None
+) -> set[str] | None:
+    """These names and all that these statements make to stand for the same memory; None where something else holds it.
+
+    What the `rebinding` statement binds anew holds it no longer.
+    """
+    names = set(names)
+    links = list(_links(files, code, statements))
     while True:
         size = len(names)
         for target, origin in links:
@@ -119,7 +135,8 @@ def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str
             if not names.intersection(ends):
                 continue
             names.update(ends)
-            if any(end.kind == "held" and not binds(statement, end.path) for end in (target, origin)):
+            held = [end.path for end in (target, origin) if end.kind == "held"]
+            if any(rebinding is None or not binds(rebinding, path) for path in held):
                 return None
         if len(names) == size:
             return names
@@ -151,15 +168,15 @@ def holds_alone(files: Files, code: Code, statement: ast.stmt, container: str) -
 
 def _names_for(files: Files, code: Code, statement: ast.stmt, name: str) -> set[str]:
     names = {name}
-    for target, origin in _links(files, code, statement):
+    for target, origin in _links(files, code, earlier_statements(code, statement)):
         if origin.kind == "name" and origin.path in names and target.kind == "name":
             names.add(target.path)
     return names
 
 
-def _links(files: Files, code: Code, statement: ast.stmt) -> Iterator[tuple[Origin, Origin]]:
-    """Pairs of holders that earlier statements have made to hold the same memory."""
-    for earlier in earlier_statements(code, statement):
+def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator[tuple[Origin, Origin]]:
+    """Pairs of holders that these statements have made to hold the same memory."""
+    for earlier in statements:
         if isinstance(earlier, ast.Assign | ast.AnnAssign) and earlier.value is not None:
             for target in targets_of(earlier):
                 yield from _paired(files, code, target, earlier.value)
@@ -182,6 +199,9 @@ def _links(files: Files, code: Code, statement: ast.stmt) -> Iterator[tuple[Orig
         for node in ast.walk(head) if head is not None else ():
             if isinstance(node, ast.NamedExpr):
                 yield from _paired(files, code, node.target, node.value)
+            elif isinstance(node, ast.comprehension):
+                for target in _flat([node.target]):
+                    yield from ((Origin("name", ast.unparse(target)), Origin("name", one)) for one in shown(node.iter))
 
 
 def _paired(files: Files, code: Code, target: ast.expr, value: ast.expr) -> Iterator[tuple[Origin, Origin]]:
@@ -242,22 +262,30 @@ def _handed_over(statement: ast.stmt) -> Iterator[str]:
             if isinstance(node.func, ast.Attribute) and node.func.attr == "retain_grad":
                 given.append(node.func.value)
         for argument in given:
-            yield from _shown(argument)
+            yield from shown(argument)
 
 
-def _shown(node: ast.expr) -> Iterator[str]:
-    """The name itself, or those in a display."""
-    if isinstance(node, ast.Tuple | ast.List | ast.Set):
-        for item in node.elts:
-            yield from _shown(item)
+def shown(node: ast.expr) -> Iterator[str]:
+    """The names whose memory a value shows as it stands: the name itself, a view of it, those in a display."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+        parts = node.elts
     elif isinstance(node, ast.Dict):
-        for item in node.values:
-            yield from _shown(item)
-    else:
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        if isinstance(node, ast.Name):
-            yield node.id
+        parts = node.values
+    elif isinstance(node, ast.IfExp):
+        parts = [node.body, node.orelse]
+    elif isinstance(node, ast.BoolOp):
+        parts = node.values
+    elif isinstance(node, ast.Starred | ast.NamedExpr | ast.Subscript | ast.Await):
+        parts = [node.value]
+    elif isinstance(node, ast.Attribute):
+        parts = [node.value] if node.attr in VIEW_ATTRIBUTES else []
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+        parts = [node.func.value, *node.args[:1]]  # `x.view(-1)`, `torch.flatten(x)`
+    for part in parts:
+        yield from shown(part)
 
 
 # -- where the tensor came from ---------------------------------------------------------------------------------------
@@ -281,8 +309,22 @@ def _from_callers(files: Files, code: Code, statement: ast.stmt, name: str, dept
         own = home.statement(call)
         if argument is None or own is None:
             return "unknown"
+        others = [other for other in _parameters(function) if other != name and read_later(code, statement, other)]
+        given = [value for other in others if (value := _argument(function, call, other, bound)) is not None]
+        if any(_show_the_same(files, home, own, argument, value) for value in given):
+            return "no"
         answers.append(_at_caller(files, home, own, argument, depth))
     return _worst(answers)
+
+
+def _show_the_same(files: Files, code: Code, statement: ast.stmt, one: ast.expr, other: ast.expr) -> bool:
+    """May two arguments of one call stand for the same memory, so that a write of one is seen in the other?"""
+    seen = set(shown(other))
+    for origin in origins(files, code, one):
+        names = (_shared(files, code, statement, origin.path) if origin.kind == "name" else None) or {origin.path}
+        if seen & (names - _other_parts(files, code, statement, origin.path) | {origin.path}):
+            return True
+    return False
 
 
 def _at_caller(files: Files, code: Code, statement: ast.stmt, argument: ast.expr, depth: int) -> Answer:

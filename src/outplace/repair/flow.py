@@ -151,6 +151,13 @@ def bindings(code: Code, statement: ast.stmt, path: str) -> Iterator[ast.AST | N
         here = parent
 
 
+def own_parts(statement: ast.stmt) -> list[ast.AST]:
+    """A statement without the blocks inside it: the statement itself, or the head of a loop, an `if`, a `with`."""
+    if not hasattr(statement, "body"):
+        return [statement]
+    return [node for node in ast.iter_child_nodes(statement) if not isinstance(node, ast.stmt | ast.ExceptHandler)]
+
+
 def earlier_statements(code: Code, statement: ast.stmt) -> Iterator[ast.stmt]:
     """All statements of its function that may have run before it, those of its loops included."""
     scope = code.scope(statement)

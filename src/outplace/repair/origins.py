@@ -25,7 +25,7 @@ VIEWS = {
 }  # fmt: skip
 """Methods and functions whose result shares memory with what they are given, or may."""
 
-_VIEW_ATTRIBUTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
+VIEW_ATTRIBUTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
 _HANDED_OUT = {
     "get",
     "pop",
@@ -72,7 +72,7 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
     if isinstance(value, ast.Name):
         return {Origin("name", value.id)}
     if isinstance(value, ast.Attribute):
-        if value.attr in _VIEW_ATTRIBUTES:
+        if value.attr in VIEW_ATTRIBUTES:
             return origins(files, code, value.value, depth)
         holder = value.value
         known = isinstance(holder, ast.Call) or (isinstance(holder, ast.Name) and holder.id not in ("self", "cls"))
