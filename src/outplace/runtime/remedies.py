@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import linecache
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 from outplace.knowledge.errors import recognise
@@ -15,7 +19,8 @@ from outplace.repair.chooser import propose
 from outplace.repair.files import Files
 from outplace.repair.patch import unified
 from outplace.report.words import under_cwd
-from outplace.runtime.sites import Located, source_tree
+from outplace.runtime.sites import Located, full_path, source_tree
+from outplace.runtime.usercode import own_files
 
 _ADVICE: dict[str, tuple[str, ...]] = {
     "saved": ("Keep what was saved: write into a copy (`y = x.clone()`), or compute the new value out of place.",),
@@ -58,10 +63,11 @@ def fixes_for(
     """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
     bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
     fixes: dict[Any, Fix] = {}
+    program = _Program()
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):
-        for fix in _fixes_at(bug, operation, located, through_view):
+        for fix in _fixes_at(bug, operation, located, through_view, program):
             # One copy at the first of a function's writes is enough.
             once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
             fixes.setdefault(once or fix.diff or fix.title, fix)
@@ -85,10 +91,27 @@ def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Locat
     return list({(located.filename, located.site): (op, located) for op, located in writes if located}.values())
 
 
-def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool) -> list[Fix]:
+class _Program:
+    """The program's own source, read when the first rewrite asks for it: other files say what a module returns."""
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The files of the modules that are loaded."""
+        loaded = [vars(one).get("__file__") for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+        own = {full_path(path) for path in loaded if isinstance(path, str) and own_files[path]}
+        paths = sorted(path for path in own if path.endswith(".py"))
+        return {path: "".join(linecache.getlines(path)) for path in paths[:_MOST_FILES]}
+
+    def files(self, located: Located) -> Files:
+        """All of them, with the file of this place as it was compiled."""
+        here = {located.site.file: "".join(source_tree(located.filename).lines)}
+        return Files({**self.sources, **here}, may_read=False)
+
+
+def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, program: _Program) -> list[Fix]:
     if located.statement is None or bug.kind == "stepped":
         return []
-    found = _rewrites(replace(bug, writes=(located.site,)), located, through_view)
+    found = _rewrites(replace(bug, writes=(located.site,)), program.files(located), through_view)
     if not found and operation == "__setitem__" and bug.kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
     if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
@@ -96,23 +119,22 @@ def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool) ->
     return found
 
 
-def _rewrites(bug: Bug, located: Located, through_view: bool) -> list[Fix]:
+def _rewrites(bug: Bug, files: Files, through_view: bool) -> list[Fix]:
     """What `--fix` would try first, as diffs."""
-    path, source = located.site.file, "".join(source_tree(located.filename).lines)
-    files = Files({path: source}, may_read=False)
     found: dict[str, Fix] = {}
     try:
         for candidate in islice(propose(files, bug), _MOST_REWRITES):
             edited = files.edited(candidate.edits)
             if edited is not None and candidate.title not in found:
-                diff = unified(under_cwd(path), source, edited.text(path), context=1)
+                diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
                 safety = "unsafe" if through_view else candidate.safety
-                found[candidate.title] = Fix(candidate.title, safety, diff)
+                found[candidate.title] = Fix(candidate.title, safety, "".join(diffs))
     except Exception:  # the diagnosis counts for more than its remedy
         return []
     return list(found.values())
 
 
+_MOST_FILES = 200
 _MOST_REWRITES = 3
 _ACTIVATIONS = {
     "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
