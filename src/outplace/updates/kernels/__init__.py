@@ -27,7 +27,7 @@ LEAST_ELEMENTS = CUDA_BYTES // 16
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 """What Triton's kernels are for."""
 ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
-"""From so many bytes on rows are set, or added to, quicker by our kernel than by ATen's, and up to so many added to."""
+"""From so many bytes on our kernel is quicker for rows than ATen's; to add to them also up to so many elements."""
 _MOST_ROW_ELEMENTS = 65_535 << 10
 """A row that is longer has too many blocks for CUDA."""
 _FEW_ENTRIES = 1 << 13
@@ -70,7 +70,8 @@ def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, uniq
     Where the index may not be unique the last of the rows for a place counts: that waits for nothing.
     """
     elements, dtype = x.numel(), x.dtype
-    if not (elements <= ADD_ELEMENTS if add else not unique) and elements * x.element_size() < ROWS_BYTES:
+    takes_aten_longer = elements <= ADD_ELEMENTS if add else not unique  # for it these are several operations
+    if not takes_aten_longer and elements * x.element_size() < ROWS_BYTES:
         return None
     if dtype not in _FLOATS or value.dtype is not dtype or index.dtype is not _INT64 or index.dim() != 1:
         return None
