@@ -158,8 +158,8 @@ class _Repair:
 
 
 def _doubtful(finding: Finding) -> bool:
-    """A write past autograd that may be a bug: once the errors are gone, nothing would tell."""
-    return finding.kind == "silent-data" and finding.severity == "warning"
+    """A write past autograd, or past what a list keeps, that may be a bug: once the errors are gone, nothing tells."""
+    return finding.severity == "warning" and (finding.kind == "silent-data" or finding.cause == "kept")
 
 
 def _silent(finding: Finding) -> bool:

@@ -17,7 +17,7 @@ import torch
 
 from outplace.runtime import names, record, silent, sites, verdict
 from outplace.runtime.aliases import Weak
-from outplace.runtime.memory import PLAIN
+from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction, Write
 
 _next_number = torch._C._autograd._get_sequence_nr
@@ -32,14 +32,44 @@ def note(tensor: torch.Tensor, frame: FrameType) -> None:
         return  # most of what is appended, in recurrent models at every step: new results that nobody has written
     line = (frame.f_code, frame.f_lasti)
     known = _kept.get(line)
-    if known is None or id(known[0]()) != id(tensor):
+    before = known[0]() if known is not None else None
+    if known is not None and before is not None and before is not tensor and _is_same_view(before, tensor):
+        if known[1] != tensor._version and silent.worth_a_look(line):
+            silent.guarded(lambda: _look_at_view(before, line, known[2]))
+            verdict.raise_if_strict()
+    elif known is None or before is None or before is not tensor:
         _kept[line] = Weak(tensor), tensor._version, _next_number()
+        _shown.pop(line, None)
         if silent.worth_a_look(line) and _stands_last(tensor, line, frame):  # appended before anybody had written it
             silent.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
             verdict.raise_if_strict()
     elif known[1] != tensor._version and silent.worth_a_look(line):
         silent.guarded(lambda: _report_if_listed(tensor, known[2]))
         verdict.raise_if_strict()
+
+
+_shown: dict[Instruction, torch.Tensor] = {}
+"""For a line that keeps a view again and again: what that view showed the second time."""
+_LARGEST_VIEW = 1 << 16
+
+
+def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """`outputs.append(state[0])`: two views of the same part of one tensor."""
+    with torch._C.DisableTorchFunction():  # not `is_set_to`, which dispatch modes see
+        views = one._is_view() and other._is_view() and one.dtype == other.dtype and one.shape == other.shape
+        return bool(views and one.stride() == other.stride() and one.data_ptr() == other.data_ptr())
+
+
+def _look_at_view(view: torch.Tensor, line: Instruction, since: int) -> None:
+    """Was this very part written, or another one of the same tensor? Only its contents tell."""
+    with unobserved():
+        if not copyable(view) or view.device.type != "cpu" or view.numel() > _LARGEST_VIEW:
+            return
+        before = _shown.get(line)
+        if before is None:
+            _shown[line] = view.detach().clone()
+        elif not torch.equal(bits(before), bits(view)):
+            _report_if_listed(view, since, _appended_at(line))
 
 
 def note_items(value: Any, frame: FrameType) -> None:
@@ -76,12 +106,12 @@ def _items_of(holder: Any) -> Iterable[Any]:
     return holder.values() if kind is dict else holder if kind in (list, tuple, deque) else ()
 
 
-def _report_if_listed(tensor: torch.Tensor, since: int) -> None:
+def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None) -> None:
     """Does a list still hold it, or an entry of a list?"""
     holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
     holders = [one for one in holders if any(item is tensor for item in _items_of(one))]
     if any(map(_is_list, holders)) or any(_is_list(outer) for one in holders for outer in _holders_of(one)):
-        _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since])
+        _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since], name)
 
 
 def _is_list(holder: Any) -> bool:
@@ -100,13 +130,13 @@ def _writes_of(tensor: torch.Tensor) -> list[Write]:
     return [one for one in record.current().writes if one.storage == storage and one.frames]
 
 
-def _tell(tensor: torch.Tensor, written: list[Write]) -> None:
+def _tell(tensor: torch.Tensor, written: list[Write], name: str | None = None) -> None:
     if written:
         why = (
             "A list keeps references, not copies, and so does a dict: each entry is this one tensor, which is changed "
             "in place between two of them. At the end all show its last values."
         )
-        name = silent.target_of(written[-1]) or _gradient_of(tensor)
+        name = name or silent.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
         remedy = f"Keep copies: `history.append({copied})`."
         found = silent.described(tensor, name)
@@ -139,6 +169,12 @@ def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> b
     if type(holder) not in (list, deque) or not holder:
         return False
     return holder[-1] is tensor or any(one is tensor for one in _items_of(holder[-1]))
+
+
+def _appended_at(line: Instruction) -> str | None:
+    """What the line appends, as it stands there."""
+    call = sites.at_instruction(line).node
+    return ast.unparse(call.args[0]) if isinstance(call, ast.Call) and len(call.args) == 1 else None
 
 
 def _list_at(line: Instruction) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outplace.model import StepOrder
     from outplace.source.project import Module
+    from outplace.source.torch_model.regions import Region
     from outplace.source.values import Tensor
 
 Path = tuple[tuple[int, int], ...]
@@ -77,6 +78,8 @@ class Write:
     group: Group = ()
     anchor: object | None = None
     """See `Tensor.anchor`."""
+    region: Region | None = ()
+    """Which part of the storage's first tensor it writes, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +159,14 @@ class Tape:
         step: bool = False,
         certain: bool = True,
         target: str = "",
+        region: Region | None = (),
     ) -> Write:
-        """Notes a write to a tensor's storage."""
+        """Notes a write to a tensor's storage; `region` where it is only a part of the tensor."""
         sure = certain and tensor.certain
         tracked = tracked and not tensor.untracked
         anchor = tensor.anchor if certain else None
-        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor)
+        part = region if region != () else tensor.region
+        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part)
         tensor.storage.writes.append(write)
         return write
 

@@ -260,7 +260,9 @@ def _at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
 def _another(value: Value) -> Value:
     """A further item like this one, and not the same object. (Leaves stay: their flags are set through any of them.)"""
     if isinstance(value, Tensor) and not value.leaf:
-        return copy.copy(value)
+        other = copy.copy(value)
+        other.anchor = object()  # and not the same memory
+        return other
     if isinstance(value, Items) and value.kind == "tuple":
         return Items([_another(item) for item in value.items], "tuple", value.rest)
     return value

@@ -114,10 +114,10 @@ def _set_tensor_item(
 ) -> None:
     values = list(tensors_in(value))
     advanced = _is_advanced(key)
+    written = tensor.region if advanced else regions.part(tensor, key)
     if not again:
         how = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}[advanced]
         check_write(interpreter, tensor, node, how, values)
-        written = tensor.region if advanced else regions.part(tensor, key)
         if advanced is False and not shapes.fits_into(
             shapes.item_shape(tensor.shape, key), [shapes.without_ones(item.shape) for item in values]
         ):
@@ -126,7 +126,8 @@ def _set_tensor_item(
             _check_expanded(interpreter, tensor, key, node)
         keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
         check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
-    interpreter.tape.write(tensor, interpreter.place(node), "item assignment", target=target_text(node))
+    place, name = interpreter.place(node), target_text(node)
+    interpreter.tape.write(tensor, place, "item assignment", target=name, region=written)
     grad = False if interpreter.grad in ("off", "inference") else any_grad([tensor, *values])
     if tensor.dtype in ("int", "bool"):
         grad = False

@@ -44,9 +44,11 @@ def run_module(
     interpreter: Interpreter, module: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Calls a module of the project: its forward, or that of the torch class it is built on."""
-    forward = module.cls.find("forward")
+    forward, own = module.cls.find("forward"), module.names.get("forward")
     args = before_forward(interpreter, module, args, node) if module.pre_hooks else args
-    if isinstance(forward, Function):
+    if isinstance(own, (Function, Bound)):  # `module.forward = patched`
+        made = interpreter.call(own, args, keywords, node)
+    elif isinstance(forward, Function):
         made = interpreter.call_function(forward, [module, *args], keywords, node)
     else:
         made = _base_forward(interpreter, module, args, keywords, node)
@@ -204,24 +206,31 @@ def _all_modules(module: Value) -> list[Value]:
 def _train(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    known = python_model.truth(args[0]) if args else True
-    _set_training(module, known)
+    given = args[0] if args else keywords.get("mode", Const(True))
+    known = python_model.truth(given)
+    if isinstance(module, Layer):
+        module.training = known
+    elif isinstance(module, Instance):
+        module.names["training"] = PLAIN if known is None else Const(known)
+    for child in children_of(module).values():
+        _set_training(interpreter, child, given, node)
     return module
 
 
 def _eval(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    _set_training(module, False)
+    _set_training(interpreter, module, Const(False), node)
     return module
 
 
-def _set_training(module: Value, on: bool | None) -> None:
-    for part in (module, *_all_modules(module)):
-        if isinstance(part, Layer):
-            part.training = on
-        elif isinstance(part, Instance):
-            part.names["training"] = PLAIN if on is None else Const(on)
+def _set_training(interpreter: Interpreter, module: Value, mode: Value, node: ast.AST) -> None:
+    """Runs the module's `train`, its own one where it has one: weights may be merged there."""
+    own = module.cls.find("train") if isinstance(module, Instance) else None
+    if isinstance(own, Function):
+        interpreter.call_function(own, [module, mode], {}, node)
+    else:
+        _train(interpreter, module, [mode], {}, node)
 
 
 def _module_requires_grad(

@@ -55,6 +55,11 @@ def turned(tensor: Tensor) -> Region | None:
     return None if tensor.region is None or TURNED in tensor.region else (TURNED, *tensor.region)
 
 
+def touches(written: Region | None, read: Region | None) -> bool:
+    """Does a write of one block surely change another?"""
+    return written is not None and (written == read or overlap(written, read))
+
+
 def overlap(written: Region | None, read: Region | None) -> bool:
     """Do two blocks of one tensor surely overlap without being the same?"""
     if written is None or read is None:

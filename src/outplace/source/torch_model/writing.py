@@ -146,15 +146,30 @@ def check_index(interpreter: Interpreter, index: Value, op: ast.operator, node: 
 
 
 def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> None:
-    """One tensor appended again and again, and written in between: all entries are its last state."""
+    """One tensor, or view of it, appended again and again, and written in between: all entries are its last state."""
     tape = interpreter.tape
     if not tensor.known:
         return  # numbers are counted up and appended everywhere
-    since, path = holder.appended.setdefault(id(tensor), (tape.tick(), tape.path))
-    if any(_is_or_holds(item, tensor) for item in holder.items) and compatible(path, tape.path):
+    same = next((one for item in holder.items for one in _tensors(item) if _is_same(one, tensor)), tensor)
+    since, path = holder.appended.setdefault(id(same), (tape.tick(), tape.path))
+    if any(_is_or_holds(item, same) for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
-            if write.time > since and write.operation != "detach_":
+            changed = same is tensor or regions.touches(write.region, tensor.region)
+            if changed and write.time > since and write.operation != "detach_":
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
+
+
+def _tensors(item: Value) -> list[Tensor]:
+    return [one for one in (item.items if isinstance(item, Items) else [item]) if isinstance(one, Tensor)]
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Are they surely one piece of memory: one tensor, or two views of the same part of one?"""
+    if one is other:
+        return True
+    views = one.view is not None and other.view is not None and one.storage is other.storage
+    known = one.certain and other.certain and None not in (one.region or (None,))
+    return views and known and one.anchor is other.anchor and one.region == other.region
 
 
 def _is_or_holds(item: Value, tensor: Tensor) -> bool:
