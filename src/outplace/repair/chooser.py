@@ -225,7 +225,7 @@ def _copies(place: Place) -> Iterator[Candidate]:
             safe = sure and given.sure
             edits_here = {place.code.path: given.edits}
             yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe)
-        clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names)
+        clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names, saved_as)
         ways += [
             (f"Let backward keep a copy of `{_short(one.text)}`", [one.edit], sure and one.named) for one in clones
         ]

@@ -124,7 +124,12 @@ def has_unknown_base(cls: Class) -> bool:
 
 
 def _is_object(base: Value) -> bool:
-    return isinstance(base, Outside) and base.name in ("builtins.object", "abc.ABC", "typing.Generic")
+    return isinstance(base, Outside) and base.name in (
+        "builtins.object",
+        "abc.ABC",
+        "typing.Generic",
+        "typing.NamedTuple",
+    )
 
 
 _ATTRIBUTES: dict[type[Value], Any] = {

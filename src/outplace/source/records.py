@@ -59,7 +59,16 @@ def record_method(record: Instance, name: str, args: list[Value], keywords: dict
         return args[0] if args else UNKNOWN
     if record.cls.name == _STACK and name == "enter_context" and args:
         return args[0]
+    if name == "_replace" and record.cls.fields is not None:
+        return replaced(record, keywords)
     return _parser_method(record, name, args, keywords)
+
+
+def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
+    """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another record, with the same values but these."""
+    made = Instance(record.cls)
+    made.names.update({**record.names, **changes})
+    return made
 
 
 def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:

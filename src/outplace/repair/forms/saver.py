@@ -73,8 +73,12 @@ class Clone:
     named: bool
 
 
-def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]) -> list[Clone]:
-    """For each operand a copy, those first that are named like the written tensor."""
+_FIRST, _SECOND = ("self", "input", "mat1"), ("other", "mat2", "vec")
+
+
+def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str], saved_as: str = "") -> list[Clone]:
+    """For each operand a copy, those first that are named like the written tensor, then the one that a run has seen
+    kept."""
     found: dict[tuple[int, int], ast.expr] = {}
     for operation in operations(code, node):
         for operand in operands(operation):
@@ -91,7 +95,9 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
         same = isinstance(root, ast.Attribute) and root.attr in attributes  # `self.queue.bank`, written as `self.bank`
         return 0 if text in names else 1 if text in roots else 2 if same or ast.unparse(root) in roots else 3
 
-    ordered = sorted(found.values(), key=lambda operand: (distance(operand), code.span(operand)))
+    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    kept = sides[:1] if saved_as in _FIRST else sides[1:] if saved_as in _SECOND else ()
+    ordered = sorted(found.values(), key=lambda operand: (distance(operand), operand not in kept, code.span(operand)))
     return [
         Clone(code.segment(one), _cloned(code, one), distance(one) < 3)
         for one in ordered

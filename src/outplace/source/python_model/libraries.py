@@ -71,6 +71,8 @@ def call_outside(
     if name == "dataclasses.field":
         made = keywords.get("default_factory")
         return keywords.get("default", UNKNOWN) if made is None else Bound(DEFAULT_FACTORY, made)
+    if name == "dataclasses.replace" and args and isinstance(args[0], Instance):
+        return records.replaced(args[0], keywords)
     if name == "contextlib.nullcontext":
         return args[0] if args else NONE
     if name == "functools.partial" and args:
