@@ -65,7 +65,7 @@ def record_method(record: Instance, name: str, args: list[Value], keywords: dict
 
 
 def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
-    """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another record, with the same values but these."""
+    """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another one, with the same values but these."""
     made = Instance(record.cls)
     made.names.update({**record.names, **changes})
     return made
