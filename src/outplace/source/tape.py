@@ -80,6 +80,8 @@ class Write:
     """See `Tensor.anchor`."""
     region: Region | None = ()
     """Which part of the storage's first tensor it writes, where that is known."""
+    moved: Tensor | None = None
+    """Of `x.data = y`: the tensor that lies elsewhere from then on. For all others its old memory stays as it was."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Save:
     parameter: bool = False
     anchor: object | None = None
     """See `Tensor.anchor`; None also where it is not certain that the node keeps it."""
+    itself: Tensor | None = None
+    """The tensor, where the node surely keeps that very object: no view of it, and not its own result."""
 
 
 class Node:
@@ -160,13 +164,17 @@ class Tape:
         certain: bool = True,
         target: str = "",
         region: Region | None = (),
+        moved: bool = False,
     ) -> Write:
         """Notes a write to a tensor's storage; `region` where it is only a part of the tensor."""
         sure = certain and tensor.certain
         tracked = tracked and not tensor.untracked
         anchor = tensor.anchor if certain else None
         part = region if region != () else tensor.region
-        write = Write(self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part)
+        write = Write(
+            self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part,
+            tensor if moved else None,
+        )  # fmt: skip
         tensor.storage.writes.append(write)
         return write
 
@@ -205,6 +213,8 @@ class Tape:
             run()
 
     def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
+        if write.moved is not None and write.moved is not save.itself:
+            return
         kind = "saved" if write.tracked else "silent-data"
         if write.tracked and (write.step or save.parameter):
             kind = "stepped"

@@ -66,11 +66,11 @@ def _apply_function(
         recorded.backward = _backward(interpreter, cls, context, made, node)
         for place, tensor in enumerate(tensors_in(kept)):
             label = f"saved_tensors[{place}]"
-            save = Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter, tensor.anchor)
+            save = Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter, tensor.anchor, tensor)
             recorded.saves.append(save)
         for name, value in context.names.items():
             if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
-                recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain))
+                recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain, itself=value))
     return _function_results(interpreter, made, recorded, grad, known)
 
 

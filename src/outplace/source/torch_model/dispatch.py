@@ -78,7 +78,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     if isinstance(holder, Tensor):
         if name == "data":
             check_own_copy(interpreter, holder, value)
-            interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False)
+            interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
         elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)
             if isinstance(value, Tensor) and (holder.grad is None or value.storage is not holder.grad.storage):

@@ -215,7 +215,8 @@ def _record(
             surely = bool(sure) and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
             parameter_like = tensor.leaf and tensor.requires_grad is True
             certain, anchor = surely and tensor.certain, tensor.anchor if surely else None
-            made.saves.append(Save(tensor.storage, made.time, _role(op, key), certain, parameter_like, anchor))
+            itself = tensor if _keeps_itself(op, key, tensor, inputs) else None
+            made.saves.append(Save(tensor.storage, made.time, _role(op, key), certain, parameter_like, anchor, itself))
     if layer is not None and layer.kind in _RECURRENT:
         _keep_state(made, layer, args, keywords)
     return made
@@ -241,6 +242,20 @@ def _keep_state(made: Node, layer: Layer, args: list[Value], keywords: dict[str,
 
 _FOLDING = {"matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot", "inner"}
 """They reshape their operands first, so what they keep is a copy where that cannot be a view."""
+
+
+_TURNING = {"einsum", "tensordot", "inner", "outer", "ger", "nn.functional.max_pool1d", "nn.MaxPool1d"}
+"""They keep views of their operands, whatever these are."""
+_COMPOSED = ("LSTM", "GRU", "RNN", "Attention", "Transformer")
+
+
+def _keeps_itself(op: ops.Op, key: str | int, tensor: Tensor, inputs: list[Tensor]) -> bool:
+    """Does the node keep this very tensor? `linear` keeps its weight turned, and folds an input that is no matrix."""
+    if op.name == "matmul":
+        return _is_plain_product(inputs)
+    if op.name in ("nn.functional.linear", "nn.Linear"):
+        return key not in ("weight", 1) and tensor.shape is not None and len(tensor.shape) == 2
+    return op.name not in _TURNING and not any(part in op.name for part in _COMPOSED)
 
 
 def _is_plain_product(inputs: list[Tensor]) -> bool:

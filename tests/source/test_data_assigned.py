@@ -1,0 +1,56 @@
+"""`x.data = y` moves one tensor to other memory: what was kept of its old memory stays right. Held to torch itself."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+
+from outplace.source.analysis import check_file
+from outplace.source.project import Project
+
+PROGRAM = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+a, b = torch.randn({a}, requires_grad=True), torch.randn({b}, requires_grad=True)
+loss = ({forward}).square().sum()
+{moved}.data = torch.zeros_like({moved})  # moved
+loss.backward()
+"""
+MATRICES = {"a": "4, 3", "b": "3, 2"}
+CASES = {
+    "a product": ("a * b", "a", {"a": "3", "b": "3"}),
+    "matrices": ("a @ b", "b", MATRICES),
+    "batches": ("a @ b", "a", {"a": "5, 4, 3", "b": "5, 3, 2"}),
+    "a matrix by batches": ("torch.bmm(a, b)", "a", {"a": "5, 4, 3", "b": "5, 3, 2"}),
+    "einsum": ("torch.einsum('ij,jk->ik', a, b)", "a", MATRICES),
+    "the input of linear": ("F.linear(a, b)", "a", {"a": "4, 3", "b": "2, 3"}),
+    "its input in batches": ("F.linear(a, b)", "a", {"a": "5, 4, 3", "b": "2, 3"}),
+    "its weight": ("F.linear(a, b)", "b", {"a": "4, 3", "b": "2, 3"}),
+    "the weight of conv": ("F.conv1d(a, b)", "b", {"a": "2, 3, 5", "b": "4, 3, 1"}),
+    "the weight of layer_norm": ("F.layer_norm(a, (3,), b)", "b", {"a": "4, 3", "b": "3"}),
+    "a result": ("(b := a.exp()) * 2", "b", MATRICES),
+    "an input": ("a.sin()", "a", MATRICES),
+    "a view of it": ("a.view(-1).sin()", "a", MATRICES),
+}
+
+
+def gradients(source):
+    names = {}
+    exec(source, names)
+    return [names[name].grad for name in "ab" if names[name].is_leaf and names[name].grad is not None]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_check_agrees_with_torch(name):
+    forward, moved, sizes = CASES[name]
+    source = textwrap.dedent(PROGRAM).format(forward=forward, moved=moved, **sizes)
+    left_alone = "\n".join(line for line in source.splitlines() if "# moved" not in line)
+    pairs = zip(gradients(source), gradients(left_alone), strict=True)
+    is_wrong = not all(torch.equal(one, other) for one, other in pairs)
+    found = [finding.kind for finding in check_file("a.py", source, Project([])).findings]
+    assert found == ["silent-data"] * is_wrong
