@@ -436,6 +436,73 @@ def test_the_report(zygote: Zygote, tmp_path: Path) -> None:
     assert -1 not in places and places == sorted(places), report
 
 
+def test_the_drawn_story(zygote: Zygote, tmp_path: Path) -> None:
+    from outplace.report.html.story import tell
+    from outplace.report.json import read_diagnosis
+
+    (found,) = started(zygote, tmp_path, program(CARRIED["memory written by copy_"][1])).report["diagnoses"]
+    told = [
+        f"{event.title} {event.detail}" for event in tell(read_diagnosis(found)) if event.role not in ("node", "leaf")
+    ]
+    assert told == [
+        "tanh keeps its result",
+        "mem kept, with its graph, for the next step",
+        "backward frees what it has used",
+        "backward needs what is freed",
+    ]
+
+
+WITHOUT_A_DIFF = {
+    "object": (
+        "state",
+        """
+        class State:
+            def __init__(self, h, c):
+                self.h, self.c = h, c
+
+
+        def advance(cell, x, state):
+            h, c = cell(x, (state.h, state.c))  # saves, uses
+            return State(h, c)
+
+
+        cell = nn.LSTMCell(3, 4)
+        state = State(torch.zeros(2, 4), torch.zeros(2, 4))
+        for _ in range(3):
+            state = advance(cell, torch.randn(2, 3), state)  # keeps
+            state.h.pow(2).mean().backward()  # frees, raises
+        """,
+    ),
+    "generator": (
+        "h",
+        """
+        cell = nn.GRUCell(4, 8)
+
+
+        def rollout(h):
+            while True:
+                h = cell(torch.randn(2, 4), h)  # saves, uses
+                yield h
+
+
+        steps = rollout(torch.zeros(2, 8))
+        for _ in range(3):
+            next(steps).pow(2).mean().backward()  # frees, raises
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_A_DIFF)
+def test_what_cannot_be_written_down_is_told_in_words(case: str, zygote: Zygote, tmp_path: Path) -> None:
+    name, body = WITHOUT_A_DIFF[case]
+    source = program(body)
+    (found,) = started(zygote, tmp_path, source).report["diagnoses"]
+    agrees(found, source, name)
+    (fix,) = found["fixes"]
+    assert fix["safety"] == "suggestion" and "`.detach()`" in fix["title"]
+
+
 def test_the_step_that_retain_graph_would_run_into(zygote: Zygote, tmp_path: Path) -> None:
     source = program(CARRIED["hidden state"][1])
     (found,) = started(zygote, tmp_path, source).report["diagnoses"]

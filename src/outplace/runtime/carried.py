@@ -24,7 +24,6 @@ from outplace.runtime.sites import Located
 _KEEPING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"}
 """Methods by which a container keeps what it is given."""
 _HOPS = 3
-_MOST_PARTS = 200
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,7 @@ def _holds(value: Any, kept: Any, nodes: set[Any], any_graph: bool, depth: int =
     if isinstance(value, torch.Tensor):
         node = _node_of(value)
         return node is not None and (any_graph or node in nodes) and _leads_to(node, kept)
-    parts = value.values() if isinstance(value, dict) else value
-    if depth == 0 or not isinstance(parts, list | tuple | set | type({}.values())):
-        return False
-    return any(_holds(part, kept, nodes, any_graph, depth - 1) for part in list(parts)[-_MOST_PARTS:])
+    return depth > 0 and any(_holds(part, kept, nodes, any_graph, depth - 1) for _, part in names.children("", value))
 
 
 def _leads_to(node: Any, wanted: Any) -> bool:

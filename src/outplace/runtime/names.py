@@ -93,9 +93,9 @@ def tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
                 yield from _gradient(path, value)
             elif isinstance(value, torch.nn.Module):
                 yield from _module_tensors(path, value)
-                deeper.extend(_children(path, value))
+                deeper.extend(children(path, value))
             else:
-                deeper.extend(_children(path, value))
+                deeper.extend(children(path, value))
         level = deeper
 
 
@@ -119,7 +119,8 @@ def _dotted(name: str) -> str:
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
 
 
-def _children(path: str, value: Any) -> list[tuple[str, Any]]:
+def children(path: str, value: Any) -> list[tuple[str, Any]]:
+    """What a container, or an object of a class of the user's, holds, each with its path."""
     if isinstance(value, list | tuple):
         return [(f"{path}[{index}]", item) for index, item in enumerate(value[:200])]
     if type(value) is dict:
