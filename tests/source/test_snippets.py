@@ -54,6 +54,71 @@ SNIPPETS = {
         q *= 2  # error: saved
         (scores + q.sum(-1, keepdim=True)).sum().backward()
     """,
+    "the data of a packed sequence is no `.data` of a tensor": """
+        from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+        rnn = nn.GRU(3, 4, batch_first=True)
+        packed = pack_padded_sequence(torch.randn(2, 5, 3), torch.tensor([5, 3]), batch_first=True)
+        packed.data.mul_(0.5)
+        hidden, _ = rnn(packed)
+        size = hidden.data.pow(2).mean()
+        hidden.data.mul_(0.5)  # error: saved
+        again = PackedSequence(hidden.data * 2, hidden.batch_sizes)
+        again.data.add_(1)
+        (pad_packed_sequence(again)[0].sum() + size).backward()
+    """,
+    "records with some of their values replaced": """
+        import dataclasses
+        from typing import NamedTuple
+
+        class Belief(NamedTuple):
+            mean: torch.Tensor
+            logvar: torch.Tensor
+
+        @dataclasses.dataclass
+        class State:
+            h: torch.Tensor
+            steps: int
+
+        w = torch.rand(3, requires_grad=True)
+        belief, loss = Belief(torch.zeros(3), w * 1.0), 0.0
+        state = State(w.exp(), 0)
+        for _ in range(3):
+            belief = belief._replace(mean=belief.mean + 1)
+            loss = loss + (belief.logvar ** 2).sum()
+            belief.logvar.mul_(0.9)  # error: saved
+            state = dataclasses.replace(state, steps=state.steps + 1)
+        other = dataclasses.replace(state, h=w * 2)
+        other.h += 1
+        state.h += 1  # error: saved
+        (loss + state.h + other.h).sum().backward()
+    """,
+    "what a module's own train merges": """
+        class Merged(nn.Linear):
+            def train(self, mode=True):
+                super().train(mode)
+                if not mode:
+                    self.weight.data += 1  # error: silent-data
+                return self
+
+        first, layers = nn.Linear(3, 3), nn.Sequential(Merged(3, 3))
+        loss = layers(first(torch.ones(2, 3))).sum()
+        layers.eval()
+        loss.backward()
+    """,
+    "a list of views of one place": """
+        state, last, kept, fine = torch.zeros(2, 3), torch.zeros(3), [], []
+        for t in range(4):
+            state[0] = torch.rand(3)  # warning: silent-other
+            kept.append(state[0])
+            fine.append(state[1])
+        rows, views = torch.zeros(4, 3), []
+        for t in range(4):
+            rows[t] = t
+            views.append(rows[t])
+        for other in input():
+            other[0] = 1
+            views.append(other[0])
+    """,
     "a dict by pairs": """
         w = torch.rand(2, requires_grad=True)
         messages = {}

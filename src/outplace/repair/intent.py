@@ -51,6 +51,8 @@ def intent_of(place: Place) -> Intent:
     name = getattr(function, "name", "")
     if name.lstrip("_").startswith(_UPDATES):
         return "update"
+    if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
+        return "value"  # it is what a module computes that counts
     if not read_later(place.code, place.statement, path):
         return "update"
     return "unknown" if name == "__init__" else "value"

@@ -47,13 +47,19 @@ class Place:
         node = self.target
         while node is not None:
             part = isinstance(node, ast.Subscript) and not self.in_container(node)
-            if part or (isinstance(node, ast.Attribute) and node.attr in _PARTS):
+            if part or (isinstance(node, ast.Attribute) and node.attr in self._parts):
                 node = node.value  # type: ignore[attr-defined]
             elif isinstance(node, ast.Call) and _is_view(node):
                 node = node.func.value  # type: ignore[attr-defined]
             else:
                 break
         return node if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
+
+    @property
+    def _parts(self) -> set[str]:
+        """Attributes that are the tensor itself in another guise. A write through a tensor's `.data` saves and breaks
+        nothing that autograd sees: where it does, that is the data of a PackedSequence."""
+        return _PARTS - {"data"} if self.bug.kind == "saved" else _PARTS
 
     def in_container(self, node: ast.Subscript) -> bool:
         """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""

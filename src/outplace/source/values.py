@@ -56,7 +56,8 @@ class Tensor(Value):
     __slots__ = (
         "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
         "inference", "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
-        "replaced", "requires_grad", "shallow", "shape", "since", "storage", "untracked", "view", "view_sure",
+        "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
+        "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +100,8 @@ class Tensor(Value):
         self.inference = False
         self.shape: tuple[int | None, ...] | None = None
         """Its sizes (see `shapes`); None where not even their number is known."""
+        self.sequence = False
+        """A PackedSequence: its `data` is a tensor like any other."""
         self.packed = True
         """Do its elements lie in one piece and in order? Then `reshape` does not copy."""
         self.gradient: bool | None = False

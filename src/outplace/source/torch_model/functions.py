@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -353,6 +354,24 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return Items(grids, "tuple")
 
 
+def _packed(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`pack_padded_sequence`: a copy of what is there, in a PackedSequence."""
+    made = _cat("packed")(interpreter, args[:1], {}, node)
+    if isinstance(made, Tensor):
+        made.sequence = True
+    return made if isinstance(made, Value) else UNKNOWN
+
+
+def _sequence(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`PackedSequence(data, batch_sizes)`: the data itself, no copy."""
+    data = args[0] if args else keywords.get("data", UNKNOWN)
+    if not isinstance(data, Tensor):
+        return UNKNOWN
+    made = copy.copy(data)
+    made.sequence = True
+    return made
+
+
 def _unpacked(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`pad_packed_sequence`: the sequence and its lengths."""
     whole = _cat("padded")(interpreter, args[:1], {}, node)
@@ -448,8 +467,9 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
     "torch.nn.utils.parametrizations.weight_norm": _parametrized,
     "torch.nn.utils.parametrizations.orthogonal": _parametrized, "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
-    "torch.nn.utils.rnn.pad_sequence": _cat("padded"), "torch.nn.utils.rnn.pack_padded_sequence": _cat("packed"),
-    "torch.nn.utils.rnn.pack_sequence": _cat("packed"), "torch.nn.utils.rnn.pad_packed_sequence": _unpacked,
+    "torch.nn.utils.rnn.pad_sequence": _cat("padded"), "torch.nn.utils.rnn.pack_padded_sequence": _packed,
+    "torch.nn.utils.rnn.pack_sequence": _packed, "torch.nn.utils.rnn.PackedSequence": _sequence,
+    "torch.nn.utils.rnn.pad_packed_sequence": _unpacked,
     "torch.nn.utils.parameters_to_vector": _cat("CatBackward0"), "torch.block_diag": _cat("CatBackward0"),
     "torch.column_stack": _cat("CatBackward0"), "torch.dstack": _cat("CatBackward0"),
     "torch.amp.GradScaler": _scaler, "torch.cuda.amp.GradScaler": _scaler, "torch.amp.grad_scaler.GradScaler": _scaler,

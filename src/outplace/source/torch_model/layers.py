@@ -131,6 +131,9 @@ def run_layer(
         _computed_weight(interpreter, layer, made, node)
     if layer.kind in _WITH_STATE:
         made = interpreter.each(made, lambda option: _with_state(interpreter, layer, option))
+        if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(made, Items):
+            for output in tensors_in(made.items[0]):
+                output.sequence = True
     return after_forward(interpreter, layer, args, made, node)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from typing import TYPE_CHECKING, Any
 
 from outplace.source.tape import Hit, Node
@@ -45,6 +46,10 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         return shapes.as_value(tensor.shape)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
         return run_op(interpreter, "t", [tensor], {}, node)
+    if name == "data" and tensor.sequence:
+        inside = copy.copy(tensor)
+        inside.sequence = False
+        return inside
     if name == "data":
         alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
         alias.view, alias.untracked, alias.since = "detached", True, interpreter.tape.tick()
