@@ -6,8 +6,8 @@ consumes them. Plain frozen dataclasses; nothing here imports torch.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 Safety = Literal["safe", "unsafe", "suggestion"]
 Severity = Literal["error", "warning"]
@@ -146,10 +146,6 @@ class Diagnosis:
     notes: tuple[str, ...] = field(default=())
     """What a reader should know about this evidence: disjoint regions, a write nobody saw, a compiled region."""
     graph: Graph | None = field(default=None, compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """The form outside tools rely on (`outplace run --json`)."""
-        return asdict(self)
 
 
 class StepOrder(NamedTuple):

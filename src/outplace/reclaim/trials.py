@@ -37,12 +37,8 @@ class Trial:
         """Did it come through?"""
         return self.code == 0 and not self.timed_out and self.recording is not None
 
-    def says_as(self, other: Trial) -> bool:
-        """Did both compute the same losses, gradients, parameters and buffers, to the bit?"""
-        return not self.differs_from(other)
-
     def differs_from(self, other: Trial) -> str:
-        """What this run did that the other did not, in a few words; empty where both did the same."""
+        """What this run did that the other did not, in a few words; empty where both did the same, to the bit."""
         if self.timed_out:
             return "it does not come to its end"
         if not self.good or self.testimony is None or other.testimony is None:
