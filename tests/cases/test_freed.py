@@ -577,6 +577,23 @@ LEGAL = {
 }
 
 
+def test_what_the_program_catches_it_does_not_die_of(zygote: Zygote, tmp_path: Path) -> None:
+    body = """
+    loss = (torch.ones(3, requires_grad=True) ** 2).sum()
+    loss.backward()
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        {handler}
+    """
+    quiet = started(zygote, tmp_path, program(body.format(handler="print('as expected', error)")))
+    assert (quiet.status, quiet.report["diagnoses"]) == (0, []) and "OUT207" not in quiet.output
+    for handler in ("raise", "raise ValueError('no') from error", "import traceback; traceback.print_exc()"):
+        run = started(zygote, tmp_path, program(body.format(handler=handler)))
+        assert [found["kind"] for found in run.report["diagnoses"]] == ["freed"], handler
+        assert run.output.count("OUT207 freed") == 1
+
+
 @pytest.mark.parametrize("case", LEGAL)
 def test_what_is_fine_is_not_spoken_of(case: str, zygote: Zygote, tmp_path: Path) -> None:
     run = started(zygote, tmp_path, program(LEGAL[case]))

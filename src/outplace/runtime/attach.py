@@ -189,7 +189,7 @@ def _caught() -> None:
         from outplace.runtime import writes
 
         writes.leave_step()  # a step that raised did not come to its end
-        diagnose.examine(error)
+        diagnose.examine(error, caught=True)
 
 
 # -- where errors surface -----------------------------------------------------------------------------------------

@@ -79,15 +79,16 @@ def of(error: BaseException | None) -> tuple[Diagnosis, ...]:
     return getattr(error, ATTRIBUTE, ())
 
 
-def examine(error: BaseException, engine_frame: FrameType | None = None) -> tuple[Diagnosis, ...]:
+def examine(error: BaseException, engine_frame: FrameType | None = None, caught: bool = False) -> tuple[Diagnosis, ...]:
     """Diagnoses an exception once and attaches the result; an unrelated exception is left as it is.
 
-    `engine_frame` is torch's own frame, given while a backward is failing: the graph can then still be read.
+    `engine_frame` is torch's own frame, given while a backward is failing: the graph can then still be read. `caught`
+    by the program itself, an exception is not yet one that it dies of.
     """
     if "torch" not in sys.modules or not isinstance(error, Exception):
         return of(error)
     if hasattr(error, ATTRIBUTE):
-        _keep(of(error))  # it may come from another process
+        _keep(_of_writes(of(error)) if caught else of(error))  # it may come from another process
         return of(error)
     for member in getattr(error, "exceptions", ()):
         examine(member)
@@ -170,7 +171,12 @@ def attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
     setattr(error, ATTRIBUTE, diagnoses)
     if hasattr(error, "add_note"):
         error.add_note(as_note(error))
-    _keep(diagnoses)
+    _keep(_of_writes(diagnoses))
+
+
+def _of_writes(diagnoses: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
+    """Without those that count only where the program dies of them: to come into a freed graph is no wrong write."""
+    return tuple(diagnosis for diagnosis in diagnoses if diagnosis.kind != "freed")
 
 
 def add(diagnosis: Diagnosis) -> None:
@@ -219,6 +225,7 @@ def take_out(error: BaseException) -> list[Diagnosis]:
     carried: list[Diagnosis] = []
     for link in chain(error):
         trim(link)
+        _keep(of(link))
         take_note_off(link)
         told(link)
         carried += [diagnosis for diagnosis in of(link) if diagnosis not in carried]
