@@ -5,8 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from outplace.cli.errors import OutplaceError
+from outplace.cli.main import main
+from outplace.cli.repairing import write_all
+from outplace.repair import files, from_run
 
 BUG = """import torch
 
@@ -164,3 +170,34 @@ def test_code_from_the_command_line_has_no_file(tmp_path):
     done = run("--fix", "-c", "print(1)", cwd=tmp_path)
     assert done.returncode != 0
     assert "--fix needs a program that is in a file" in done.stderr
+
+
+def test_interrupted(file, tmp_path, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(from_run.Repair, "run", interrupt)
+    assert main(["run", "--fix", "train.py"]) == 130
+    assert capsys.readouterr().err == "outplace: stopped; nothing was changed\n"
+    assert file.read_text() == BUG
+
+
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt(), files.Unwritable("cannot be written: it is read-only")])
+def test_all_files_are_written_or_none(trouble, tmp_path, monkeypatch):
+    paths = [str(tmp_path / name) for name in ("a.py", "b.py")]
+    for path in paths:
+        Path(path).write_text("old")
+    before = {path: files.read(path) for path in paths}
+    write = files.write
+
+    def refuse_new_b(path, data):
+        if path == paths[1] and data == b"new":
+            raise trouble
+        write(path, data)
+
+    monkeypatch.setattr(files, "write", refuse_new_b)
+    with pytest.raises((KeyboardInterrupt, OutplaceError)) as caught:
+        write_all(dict.fromkeys(paths, b"new"), before)
+    assert [files.read(path).text for path in paths] == ["old", "old"]
+    assert isinstance(caught.value, KeyboardInterrupt) or "b.py: cannot be written" in str(caught.value)

@@ -38,6 +38,8 @@ class Repairing:
         self._json_path, self._html_path, self._write = json_path, html_path, write
         self._runs = Runs(words, limit)
         self._repair = from_run.Repair(self._runs, style, unsafe)
+        self._left = "nothing was changed"
+        """What an interrupted run leaves behind."""
 
     def run(self) -> int:
         """Runs the program, repairs it, shows how it went; leaves with the program's own exit code."""
@@ -64,13 +66,18 @@ class Repairing:
                 html.write(self._html_path, json.loads(self._runs.report().read_text("utf-8")))
             _pass_on(outcome.output)
             return outcome.evidence.code if outcome.evidence.code >= 0 else 128 - outcome.evidence.code
+        except KeyboardInterrupt:
+            print(f"outplace: stopped; {self._left}", file=sys.stderr)
+            return 130
         finally:
             self._runs.close()
 
     def _changed(self, outcome: from_run.Outcome, console: Console) -> None:
         documents = {path: files.read(path) for path in outcome.texts}
+        where = ", ".join(shown(path) for path in outcome.texts)
         if self._write:
             write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+            self._left = f"{where} had been written"
         console.print()
         for path, text in outcome.texts.items():
             show_diff(unified(shown(path), documents[path].text, text), console)
@@ -79,7 +86,6 @@ class Repairing:
             _say(console, proof.title, "bold")
             _say(console, f"  loss: {proof.loss}")
             _say(console, f"  gradients: {proof.gradient}")
-        where = ", ".join(shown(path) for path in outcome.texts)
         ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
         done = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
         _say(console, f"{done}: no in-place error is left, and {ran}.", "green")
@@ -94,9 +100,11 @@ def write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None
                 raise files.Unwritable("it has been changed meanwhile")
             files.write(path, content)
             written.append(path)
-    except files.Unwritable as error:
-        for path in written:
-            files.write(path, before[path].data)
+    except BaseException as error:
+        for one in written:
+            files.write(one, before[one].data)
+        if not isinstance(error, files.Unwritable):
+            raise
         raise OutplaceError(f"{shown(path)}: {error}; nothing was changed") from error
 
 
