@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 import torch
 
@@ -45,12 +43,34 @@ def gradients(source):
     return [names[name].grad for name in "ab" if names[name].is_leaf and names[name].grad is not None]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_check_agrees_with_torch(name):
-    forward, moved, sizes = CASES[name]
-    source = textwrap.dedent(PROGRAM).format(forward=forward, moved=moved, **sizes)
+def agrees_with_torch(source):
     left_alone = "\n".join(line for line in source.splitlines() if "# moved" not in line)
     pairs = zip(gradients(source), gradients(left_alone), strict=True)
     is_wrong = not all(torch.equal(one, other) for one, other in pairs)
-    found = [finding.kind for finding in check_file("a.py", source, Project([])).findings]
+    found = [finding.kind for finding in check_file("a.py", source, Project()).findings]
     assert found == ["silent-data"] * is_wrong
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_assignment(name):
+    forward, moved, sizes = CASES[name]
+    agrees_with_torch(PROGRAM.format(forward=forward, moved=moved, **sizes))
+
+
+VECTOR = """
+import torch
+from torch import nn
+from torch.nn.utils import vector_to_parameters
+
+torch.manual_seed(0)
+net = nn.Sequential({layer}, nn.Tanh(), {layer})
+a, b = torch.randn(2, 4, 4, requires_grad=True), net[0].weight
+loss = net(a).square().sum()
+vector_to_parameters(torch.zeros(40), net.parameters())  # moved
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize("layer", ["nn.Linear(4, 4)", "nn.Conv1d(4, 4, 1)"])
+def test_vector_to_parameters(layer):
+    agrees_with_torch(VECTOR.format(layer=layer))

@@ -230,10 +230,9 @@ def _factory_repeats(short: str, args: list[Value]) -> bool | None:
 def _vector_to_parameters(
     interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """It gives each parameter other memory, unseen; a layer that keeps a view of its weight does not notice."""
+    """It gives each parameter other memory, unseen, as `p.data = part` does."""
     for tensor in tensors_in(args[1]) if len(args) > 1 else ():
-        write = interpreter.tape.write
-        write(tensor, interpreter.place(node), "vector_to_parameters", tracked=False, certain=False)
+        interpreter.tape.write(tensor, interpreter.place(node), "vector_to_parameters", tracked=False, moved=True)
     return NONE
 
 
