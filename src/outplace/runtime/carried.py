@@ -71,7 +71,7 @@ def find(kept: Any, user: Any, nodes: set[Any], stack: Sequence[FrameType]) -> K
     computed, used = (sites.at_place(culprits.place_of(node)) for node in (kept, user))
     alive = [path for frame in stack for path, tensor in names.tensors(frame) if _node_of(tensor) is kept]
     keeper = _in_loop(kept, nodes, computed, stack) or _beside(computed, used, alive)
-    name = keeper.name if keeper else _in_both(computed, used) or next(iter(alive), None)
+    name = keeper.name if keeper else next(iter(alive), None) or _in_both(computed, used)
     if keeper and keeper.frame:
         name = next((path for path in alive if path.startswith(f"{keeper.name}[")), name)
     return Kept(Tensor(name, *form(kept)), computed, used, made_at(culprits.place_of(user), user.name()), keeper)
