@@ -476,6 +476,22 @@ def test_memory_whose_size_is_asked_for_gives_way_too(fixed):
     assert fixed(read) == textwrap.dedent(read)
 
 
+def test_an_error_stays_where_a_list_would_then_keep_one_state_many_times(fixed):
+    source = """
+    import torch
+
+    weight = torch.rand(3, requires_grad=True)
+    hidden, outputs = torch.zeros(2, 3), []
+    for _ in range(4):
+        hidden[0] = torch.tanh(hidden[0] * weight)
+        outputs.append(hidden[0])
+    torch.stack(outputs).sum().backward()
+    """
+    assert fixed(source) == textwrap.dedent(source)
+    copied = source.replace("append(hidden[0])", "append(hidden[0].clone())")
+    assert "torch.tanh(hidden[0].clone() * weight)" in fixed(copied)
+
+
 PARTS = """import torch
 
 x = torch.linspace(0.2, 1.4, 6, dtype=torch.float64).requires_grad_()

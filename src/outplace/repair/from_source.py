@@ -158,8 +158,8 @@ class _Repair:
 
 
 def _doubtful(finding: Finding) -> bool:
-    """A write past autograd, or past what a list keeps, that may be a bug: once the errors are gone, nothing tells."""
-    return finding.severity == "warning" and (finding.kind == "silent-data" or finding.cause == "kept")
+    """A write past autograd, or to what a list keeps views of, that may be a bug: without the errors nothing tells."""
+    return finding.severity == "warning" and (finding.kind == "silent-data" or finding.cause == "kept view")
 
 
 def _silent(finding: Finding) -> bool:

@@ -19,6 +19,8 @@ _MESSAGES = {
     "repeated": "the index names a place twice, and `y[index] += v` adds there only once: use index_add",
     "kept": "a list keeps this tensor by reference, again and again, and each write changes all of its entries: "
     "append clones",
+    "kept view": "a list keeps views of this memory, again and again, and each write changes all of its entries: "
+    "append clones",
     "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
     "lost": "an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
     "kept gradient": "this changes a gradient that was kept by reference and is read again later: keep a clone of it",

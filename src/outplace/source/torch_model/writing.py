@@ -156,7 +156,8 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
         for write in tensor.storage.writes:
             changed = same is tensor or regions.touches(write.region, tensor.region)
             if changed and write.time > since and write.operation != "detach_":
-                interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept"))
+                detail = "kept" if same is tensor else "kept view"
+                interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail=detail))
 
 
 def _tensors(item: Value) -> list[Tensor]:
