@@ -187,6 +187,9 @@ def add(diagnosis: Diagnosis) -> None:
 def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
     new = [diagnosis for diagnosis in diagnoses if _essence(diagnosis) not in _known]
     _known.update(map(_essence, new))
+    for kept in [one for one in found if any(_is_behind(one, error) for error in new)]:
+        found.remove(kept)
+        untold[:] = [one for one in untold if one is not kept]
     found.extend(new)
     untold.extend(new)
     for collector in collectors:
@@ -194,6 +197,14 @@ def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
     for listener in listeners if new else ():
         with contextlib.suppress(Exception):  # a report that cannot be written now may not stop the program
             listener()
+
+
+def _is_behind(silent: Diagnosis, error: Diagnosis) -> bool:
+    """A list that keeps one state is heard of when the error about the writes of that state is gone."""
+    if silent.cause != "kept" or not error.raised_at:
+        return False
+    written = {mutation.site for mutation in error.mutations}
+    return any(mutation.site and mutation.site in written for mutation in silent.mutations)
 
 
 def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:

@@ -96,12 +96,6 @@ class ThreadRecord:
             return None
         return self.places[bisect_right(self.starts, number) - 1]
 
-    def nodes_at(self, number: int) -> tuple[int, int]:
-        """The numbers [first, last) of the nodes that were made by the same mark as this one."""
-        index = bisect_right(self.starts, number) - 1
-        after = self.starts[index + 1] if index + 1 < len(self.starts) else sys.maxsize
-        return self.starts[index], after
-
     def forget_old_marks(self) -> None:
         """Drops the older half of the marks."""
         half = len(self.starts) // 2
