@@ -4,7 +4,7 @@ In one run, for each kind of update, size and dtype: all routes are first checke
 gradients), then timed in turns, and each turn of a route is a few calls in a row. The figure is the best turn, as a
 multiple of a plain copy of x in the same turns (the floor for anything that makes a new tensor). Memory is the peak
 above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread, so a
-busy machine counts little. On CUDA there are two times: by the clock, with the device waited for at the ends of a turn,
+busy machine counts little, and the allocator keeps what is freed: page faults differ by chance. On CUDA there are two times: by the clock, with the device waited for at the ends of a turn,
 and on the device alone, whose queue is full from the start, as it is in a training step that keeps the device busy.
 
     python benchmarks/updates.py                      # the device at hand
@@ -14,6 +14,7 @@ and on the device alone, whose queue is full from the start, as it is in a train
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -390,6 +391,15 @@ def check(case: Case) -> None:
                 raise AssertionError(f"{name} differs by {worst:g}")
 
 
+def keep_freed_memory() -> None:
+    """Tells the allocator of the C library to give nothing back to the system, and to take no large block from it."""
+    if sys.platform == "linux":
+        trim_threshold, top_pad, mmap_max = -1, -2, -4
+        allocator = ctypes.CDLL(None)
+        for option, value in ((mmap_max, 0), (trim_threshold, (1 << 31) - 1), (top_pad, 1 << 29)):
+            allocator.mallopt(option, value)
+
+
 def run(device: str, sizes: dict[str, int], wanted: list[str]) -> list[dict[str, Any]]:
     records = []
     for size, elements in sizes.items():
@@ -471,6 +481,7 @@ def main() -> None:
         "python": platform.python_version(),
     }
     torch.set_num_threads(1)
+    keep_freed_memory()
     records = run(options.device, sizes, wanted)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

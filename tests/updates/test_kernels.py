@@ -274,7 +274,8 @@ def test_collapsed_dimensions_walk_every_element(x: torch.Tensor, data: st.DataO
 
 @pytest.mark.parametrize("index", [slice(1, 3), slice(None, 2), slice(2, None), slice(0, 4), slice(-2, -1), 1, -4])
 @pytest.mark.parametrize(
-    "device, dim", [("cpu", 0), *(pytest.param("cuda", dim, marks=NEEDS_CUDA) for dim in range(3))]
+    "device, dim",
+    [*(("cpu", dim) for dim in range(3)), *(pytest.param("cuda", dim, marks=NEEDS_CUDA) for dim in range(3))],
 )
 @pytest.mark.parametrize("size", [1, 40])
 def test_pieces_are_slices(

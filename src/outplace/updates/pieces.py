@@ -1,6 +1,7 @@
 """A large part of one dimension, replaced without being copied first: `clone` and then a write would move it twice.
 
-By a kernel where there is one, elsewhere of the first dimension only: what is before it, the part, and the rest.
+By a kernel where there is one; elsewhere a part of the first dimension is put between what is before and after it. That
+of another dimension is written to a copy, too, but the gradients of both cost less here than those of such a write.
 """
 
 from __future__ import annotations
@@ -39,8 +40,6 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any) -> Tensor | None:
         stop = start + 1
         del of_part[dim]
     else:
-        return None
-    if not kernels.sets_parts(x) and math.prod(of_part[:dim]) != 1:
         return None
     if isinstance(part, Tensor):
         if not mode.is_memory(part):
@@ -91,11 +90,12 @@ _replaced = applying(_Replaced)
 def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int, one: bool) -> Tensor:
     if kernels.sets_parts(x):
         return kernels.part_set(x, dim, start, stop, part)
-    size = x.shape[dim]
-    before, after = x.narrow(dim, 0, start), x.narrow(dim, stop, size - stop)
-    result = torch.empty_like(x)
-    result.narrow(dim, 0, start).copy_(before)
+    in_one_piece = math.prod([*x.shape][:dim]) == 1
+    result = torch.empty_like(x) if in_one_piece else x.clone()
     middle = result.select(dim, start) if one else result.narrow(dim, start, stop - start)
     middle[...] = part  # fill_ would refuse what is too large for float16
-    result.narrow(dim, stop, size - stop).copy_(after)
+    if in_one_piece:
+        rest = x.shape[dim] - stop
+        result.narrow(dim, 0, start).copy_(x.narrow(dim, 0, start))
+        result.narrow(dim, stop, rest).copy_(x.narrow(dim, stop, rest))
     return result
