@@ -4,8 +4,9 @@ In one run, for each kind of update, size and dtype: all routes are first checke
 gradients), then timed in turns, and each turn of a route is a few calls in a row. The figure is the best turn, as a
 multiple of a plain copy of x in the same turns (the floor for anything that makes a new tensor). Memory is the peak
 above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread, so a
-busy machine counts little, and the allocator keeps what is freed: page faults differ by chance. On CUDA there are two times: by the clock, with the device waited for at the ends of a turn,
-and on the device alone, whose queue is full from the start, as it is in a training step that keeps the device busy.
+busy machine counts little, and the allocator keeps what is freed, for page faults differ by chance. On CUDA there are
+two times: by the clock, with the device waited for at the ends of a turn, and on the device alone, whose queue is full
+from the start, as it is in a training step that keeps the device busy.
 
     python benchmarks/updates.py                      # the device at hand
     python benchmarks/updates.py --out build/updates  # results.json and one picture a device
