@@ -17,7 +17,7 @@ import torch
 
 from outplace.runtime import names, record, silent, sites, verdict
 from outplace.runtime.aliases import Weak
-from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
+from outplace.runtime.memory import PLAIN, bits, copyable, same_piece, unobserved
 from outplace.runtime.record import Instruction, Write
 
 _next_number = torch._C._autograd._get_sequence_nr
@@ -55,9 +55,9 @@ _LARGEST_VIEW = 1 << 16
 
 def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
     """`outputs.append(state[0])`: two views of the same part of one tensor."""
-    with torch._C.DisableTorchFunction():  # not `is_set_to`, which dispatch modes see
-        views = one._is_view() and other._is_view() and one.dtype == other.dtype and one.shape == other.shape
-        return bool(views and one.stride() == other.stride() and one.data_ptr() == other.data_ptr())
+    with torch._C.DisableTorchFunction():
+        views = one._is_view() and other._is_view()
+    return views and same_piece(one, other)
 
 
 def _look_at_view(view: torch.Tensor, line: Instruction, since: int) -> None:
@@ -139,7 +139,7 @@ def _tell(tensor: torch.Tensor, written: list[Write], name: str | None = None) -
         name = name or silent.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
         remedy = f"Keep copies: `history.append({copied})`."
-        found = silent.described(tensor, name)
+        found = names.described(tensor, name)
         verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="kept")
 
 

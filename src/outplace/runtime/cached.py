@@ -20,7 +20,7 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     kept, version = _kept(error.__traceback__)
     own = refused.innermost_own(error.__traceback__)
     writes = [] if kept is None else culprits.writes_between(names.storage_of(kept), version, kept._version)
-    tensor = Tensor(None) if kept is None else Tensor(None, tuple(kept.shape), str(kept.dtype).split(".")[1])
+    tensor = Tensor(None) if kept is None else names.described(kept, None)
     saved_by = SavedTensor("checkpoint", "result", version, sites.at_instruction(own[1]).site if own else None)
     return [written.diagnosis(error, match, frame, writes, tensor, "The line that wrote it is not known.", saved_by)]
 

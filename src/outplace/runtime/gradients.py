@@ -67,7 +67,7 @@ def _tell(gradient: torch.Tensor, written: list[record.Write], by: str) -> None:
         "which now gets the changed gradient too."
     )
     remedy = "Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`."
-    found = silent.described(gradient, silent.target_of(written[-1]))
+    found = names.described(gradient, silent.target_of(written[-1]))
     cause: Cause = "gradient" if by == _HOOK else "function gradient"
     verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause=cause)
 

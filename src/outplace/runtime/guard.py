@@ -152,11 +152,10 @@ def tell(hit: Hit, frame: FrameType) -> None:
     name = hit.node.name()
     base = hit.alias if hit.alias._base is None else hit.alias._base
     tensor_name = names.name_in_frames(base, names.own_frames(None, frame))
-    shape, dtype = tuple(hit.alias.shape), str(hit.alias.dtype).removeprefix("torch.")
     saver = SavedTensor(name, hit.saved_as, None, made_at(place, name), hit.number)
     keeps = describe_saved(name, hit.saved_as)
     writer = _writers.get(place)
-    report = partial(_report, Tensor(tensor_name, shape, dtype), keeps, saver, how_far([hit]))
+    report = partial(_report, names.described(hit.alias, tensor_name), keeps, saver, how_far([hit]))
     if writer is not None or verdict.strict or not _marks_run:
         report(writer)
         _untold.pop(place, None)

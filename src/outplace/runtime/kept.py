@@ -21,7 +21,7 @@ import torch
 from outplace.model import Mutation, SavedTensor, Tensor
 from outplace.runtime import aliases, appended, fast, graph, lost, names, paired, record, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
-from outplace.runtime.memory import PLAIN, unobserved
+from outplace.runtime.memory import PLAIN, same_piece, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
 
 _get_frame = sys._getframe
@@ -105,22 +105,16 @@ def _note_source(source: Any, frame: FrameType) -> None:
         target = receiver()
     if where != id(frame) or target is None or type(source) not in PLAIN:
         return
-    if target.numel() and _same_memory(source, target):
+    if same_piece(source, target):
         silent.guarded(lambda: _report_own_copy(target, frame))
         verdict.raise_if_strict()
 
 
 def note_given_back(tensor: torch.Tensor, value: torch.Tensor, frame: FrameType) -> None:
     """`p.data = value`, where the value is an alias that `.data` handed out before the last backward."""
-    if type(tensor) in PLAIN and tensor.numel() and _same_memory(value, tensor):
+    if type(tensor) in PLAIN and same_piece(value, tensor):
         silent.guarded(lambda: _report_own_copy(tensor, frame))
         verdict.raise_if_strict()
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    with torch._C.DisableTorchFunction():
-        strided = one.layout is torch.strided and other.layout is torch.strided
-        return strided and one.data_ptr() == other.data_ptr() != 0 and one.shape == other.shape
 
 
 def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
@@ -135,7 +129,7 @@ def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
             f"since, so copying it back at line {located.site.line} does nothing."
         )
         remedy = "Keep a copy: `[p.detach().clone() for p in model.parameters()]`."
-        verdict.tell("silent-other", silent.described(tensor, name), why, mutations, remedy, cause="copy")
+        verdict.tell("silent-other", names.described(tensor, name), why, mutations, remedy, cause="copy")
 
 
 # -- what marked code shows us ---------------------------------------------------------------------------------------
@@ -193,7 +187,7 @@ def _report_many(write: Write, tensor: torch.Tensor) -> None:
         "to one of its entries is a write to all of them."
     )
     remedy = "Make one tensor for each entry: `[torch.zeros(3) for _ in range(n)]`."
-    found = silent.described(tensor, silent.target_of(write))
+    found = names.described(tensor, silent.target_of(write))
     verdict.tell("silent-other", found, why, silent.mutations_of([write]), remedy, cause="many")
 
 
@@ -253,7 +247,7 @@ def _report_in_ctx(node: Any, kept: torch.Tensor, moment: int, place: Instructio
         saver = SavedTensor(node.name(), "ctx", None, sites.at_instruction(place).site, graph.number_of(node))
         name = silent.target_of(written[-1])
         remedy = "Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place."
-        found = silent.described(kept, name)
+        found = names.described(kept, name)
         verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="ctx", saved_by=saver)
 
 

@@ -314,7 +314,7 @@ def _tell(lost: _Lost) -> None:
         "after the last replacement, or hand it the new one by `add_param_group`."
     )
     mutations = () if lost.mutation is None else (lost.mutation,)
-    found = silent.described(lost.contents, lost.name)
+    found = names.described(lost.contents, lost.name)
     verdict.tell("silent-other", found, why, mutations, remedy, cause="lost", optimizer_at=lost.made)
 
 
@@ -373,7 +373,7 @@ def _report_shared(shared: _Shared, gradient: torch.Tensor) -> None:
     )
     site = located.site if statement is None else sites.site_of(located.filename, statement, located.site.function)
     remedy = "Give it a copy: `a.grad = b.grad.clone()`."
-    found, mutations = silent.described(gradient, name), (Mutation("grad =", site),)
+    found, mutations = names.described(gradient, name), (Mutation("grad =", site),)
     verdict.tell("silent-other", found, why, mutations, remedy, cause="shared gradient")
 
 

@@ -56,6 +56,17 @@ def copyable(tensor: torch.Tensor) -> bool:
     return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
 
 
+def same_piece(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Do both show the same elements, one at least, of the same memory?"""
+    try:
+        with torch._C.DisableTorchFunction():  # not `is_set_to`, which dispatch modes see
+            strided = one.layout is torch.strided and other.layout is torch.strided and one.dtype == other.dtype
+            alike = strided and one.shape == other.shape and one.stride() == other.stride()
+            return alike and one.numel() > 0 and one.data_ptr() == other.data_ptr() != 0
+    except RuntimeError:  # nested tensors have no shape, those of torch.func no address
+        return False
+
+
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """The addresses that a tensor reaches from, and up to."""
     if not tensor.numel():

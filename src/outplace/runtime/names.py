@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from outplace.model import Tensor
 from outplace.runtime.graph import unwrapped
 from outplace.runtime.usercode import own_files
 
@@ -48,6 +49,15 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return tensor.grad if tensor.is_leaf else None
     except RuntimeError:  # a view made under no_grad, whose base was written since: it may not be asked
         return None
+
+
+def described(tensor: torch.Tensor, name: str | None) -> Tensor:
+    """A tensor as the model has it."""
+    try:
+        shape = tuple(tensor.shape)
+    except RuntimeError:  # a nested one
+        shape = None
+    return Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
 
 
 def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:

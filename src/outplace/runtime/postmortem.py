@@ -205,7 +205,7 @@ def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
     if shown is None:
         error = hurt.slots[0].error
         return Tensor(name, error.sizes if error else None, None)
-    return Tensor(name, tuple(shown.shape), str(shown.dtype).removeprefix("torch."))
+    return names.described(shown, name)
 
 
 def _name_where_written(hurt: Hurt) -> str | None:

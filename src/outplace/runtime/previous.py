@@ -82,7 +82,7 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
             "added to in place, so what was kept is the gradient of the next step, not of the last one."
         )
         remedy = f"Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`."
-        found = silent.described(gradient, name)
+        found = names.described(gradient, name)
         verdict.tell("silent-other", found, why, silent.mutations_of(written), remedy, cause="kept gradient")
 
 

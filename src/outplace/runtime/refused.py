@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -208,8 +209,9 @@ def _diagnosis(
     described = Tensor(name)
     if tensor is not None:
         of_part = isinstance(target, ast.Subscript) and _value(target.value, frame) is tensor
-        shape = None if of_part else tuple(tensor.shape)  # `tensor` is then the whole of it
-        described = Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
+        described = names.described(tensor, name)
+        if of_part:  # `tensor` is then the whole of it
+            described = replace(described, shape=None)
     return Diagnosis(
         kind=kind.name,
         code=kind.code,
@@ -323,13 +325,11 @@ def _written_before(error: BaseException, match: Match, frame: FrameType, locate
         where = sites.at_instruction(culprit.frames[-1], culprit.operation)
         mutations = (Mutation(culprit.operation, where.site, (culprit.before or 0) + 1),)
         wrote = [(culprit.operation, where)]
-    shape = tuple(view.shape) if view is not None else None
-    dtype = str(view.dtype).removeprefix("torch.") if view is not None else None
     return Diagnosis(
         kind=kind.name,
         code=kind.code,
         error=str(error),
-        tensor=Tensor(name, shape, dtype),
+        tensor=Tensor(name) if view is None else names.described(view, name),
         why=match.cause,
         raised_at=located.site,
         mutations=mutations,

@@ -128,7 +128,7 @@ def _report(region: _Region) -> None:
     site = made_at(culprits.place_of(region.node), region.node.name())
     kept = "input" if any(tensor is one for one in region.arguments) else "block"
     saver = SavedTensor("checkpoint", kept, None, site, region.last)
-    kind, found = "silent-data" if unseen else "silent-other", silent.described(tensor, name)
+    kind, found = "silent-data" if unseen else "silent-other", names.described(tensor, name)
     remedy = "Run the backward first and write the weights after it, or write a copy of what the block was given."
     silent.tell_when_done(partial(verdict.tell, kind, found, why, mutations, remedy, saved_by=saver))
 

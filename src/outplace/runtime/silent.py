@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from outplace.knowledge.nodes import describe_saved
-from outplace.model import Mutation, SavedTensor, Tensor
+from outplace.model import Mutation, SavedTensor
 from outplace.runtime import culprits as culprits_of
 from outplace.runtime import diagnose, graph, guard, names, record, sites, verdict
 from outplace.runtime.harm import Hit, how_far
@@ -356,7 +356,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     around = Surroundings(graph.roots_of(frame.f_locals.get("t_outputs", ())), stack)
     verdict.tell(
         kind,
-        described(first.alias, tensor_name),
+        names.described(first.alias, tensor_name),
         why,
         mutations,
         _REMEDIES["broadcast" if any(map(_is_broadcast, written)) else kind],
@@ -381,11 +381,6 @@ def saved_by(hit: Hit) -> SavedTensor:
     """The node of a hit as the model has it."""
     name = hit.node.name()
     return SavedTensor(name, hit.saved_as, None, made_at(culprits_of.place_of(hit.node), name), hit.number)
-
-
-def described(tensor: torch.Tensor, name: str | None) -> Tensor:
-    """The tensor of a diagnosis."""
-    return Tensor(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
