@@ -19,6 +19,7 @@ from outplace.runtime import names, record, silent, sites, verdict
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, same_piece, unobserved
 from outplace.runtime.record import Instruction, Write
+from outplace.runtime.usercode import fields_of
 
 _next_number = torch._C._autograd._get_sequence_nr
 
@@ -165,7 +166,7 @@ def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> b
     first, *rest = _lists[line] or ("",)
     holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
     for attribute in rest:
-        holder = getattr(holder, "__dict__", {}).get(attribute)
+        holder = fields_of(holder).get(attribute)
     if type(holder) not in (list, deque) or not holder:
         return False
     return holder[-1] is tensor or any(one is tensor for one in _items_of(holder[-1]))

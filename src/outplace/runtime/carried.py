@@ -20,6 +20,7 @@ from outplace.runtime import culprits, graph, names, sites
 from outplace.runtime.makers import made_at
 from outplace.runtime.record import Backward, Instruction
 from outplace.runtime.sites import Located
+from outplace.runtime.usercode import fields_of
 
 _KEEPING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"}
 """Methods by which a container keeps what it is given."""
@@ -101,23 +102,29 @@ def value_of(target: ast.expr, frame: FrameType) -> Any:
     if isinstance(target, ast.Name):
         return frame.f_locals.get(target.id, frame.f_globals.get(target.id))
     if isinstance(target, ast.Attribute):
-        held = getattr(value_of(target.value, frame), "__dict__", {})
+        held = fields_of(value_of(target.value, frame))
         for part in (held, held.get("_buffers"), held.get("_modules")):
             if isinstance(part, dict) and target.attr in part:
                 return part[target.attr]
     return None
 
 
-def _holds(value: Any, kept: Any, nodes: set[Any], any_graph: bool, depth: int = 2) -> bool:
+def _holds(value: Any, kept: Any, nodes: set[Any], any_graph: bool) -> bool:
     """Does this value lead to the node: by a tensor of the failed graph, or (`any_graph`) by whatever tensor?"""
+    held = [_node_of(tensor) for tensor in _tensors_in(value)]
+    return _leads_to([node for node in held if any_graph or node in nodes], kept)
+
+
+def _tensors_in(value: Any, depth: int = 2) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        node = _node_of(value)
-        return node is not None and (any_graph or node in nodes) and _leads_to(node, kept)
-    return depth > 0 and any(_holds(part, kept, nodes, any_graph, depth - 1) for _, part in names.children("", value))
+        yield value
+    elif depth:
+        for _, part in names.children("", value):
+            yield from _tensors_in(part, depth - 1)
 
 
-def _leads_to(node: Any, wanted: Any) -> bool:
-    oldest, seen, waiting = graph.number_of(wanted) or 0, set(), [node]
+def _leads_to(waiting: list[Any], wanted: Any) -> bool:
+    oldest, seen = graph.number_of(wanted) or 0, set()
     while waiting:
         one = waiting.pop()
         if one is wanted:
@@ -227,19 +234,30 @@ def _in_loop(kept: Any, nodes: set[Any], computed: Located | None, stack: Iterab
         for loop in _around(here):
             if not isinstance(loop, ast.For | ast.While | ast.AsyncFor):
                 continue
+            first_read = _first_reads(loop)
             for statement in _statements(loop):
                 own = computed is not None and statement is computed.statement
                 for target in targets(statement):
                     value = value_of(base(target), frame)
-                    if _carries(loop, statement, target) and _holds(value, kept, nodes, any_graph=own):
+                    if _carries(statement, target, first_read) and _holds(value, kept, nodes, any_graph=own):
                         return Keeper(statement, target, here.filename, here.site.function, frame)
     return None
 
 
-def _carries(loop: ast.AST, statement: ast.stmt, target: ast.expr) -> bool:
+def _first_reads(loop: ast.AST) -> dict[str, int]:
+    """The first line of a loop that reads each name."""
+    lines: dict[str, int] = {}
+    for statement in _statements(loop):
+        for name in reads(statement):
+            lines[name] = min(statement.lineno, lines.get(name, statement.lineno))
+    return lines
+
+
+def _carries(statement: ast.stmt, target: ast.expr, first_read: dict[str, int]) -> bool:
+    """Is what this statement of a loop gives read before it, or by itself?"""
     name = ast.unparse(base(target))
-    before = (one for one in _statements(loop) if one is statement or one.lineno < statement.lineno)
-    return isinstance(target, ast.Subscript) or any(name in reads(one) for one in before)
+    read_before = first_read.get(name, statement.lineno) < statement.lineno
+    return isinstance(target, ast.Subscript) or read_before or name in reads(statement)
 
 
 def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]) -> Keeper | None:

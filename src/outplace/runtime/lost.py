@@ -27,6 +27,7 @@ from outplace.runtime import hooks, names, previous, silent, sites, verdict, wri
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction, frames_to_own_code
+from outplace.runtime.usercode import fields_of
 
 _get_frame = sys._getframe
 _STEPS = 3
@@ -92,10 +93,8 @@ def _names_in(frame: FrameType) -> list[_Name]:
     """Leaves that the user's function has names for, and those of the object whose method it is."""
     found = [_Name(frame.f_code, name, Weak(value)) for name, value in frame.f_locals.items() if _is_leaf(value)]
     owner = frame.f_locals.get("self")
-    attributes = getattr(owner, "__dict__", None)
-    if type(attributes) is dict:
-        with contextlib.suppress(TypeError):  # not all objects can be referred to weakly
-            found += [_Name(Weak(owner), name, Weak(value)) for name, value in attributes.items() if _is_leaf(value)]
+    with contextlib.suppress(TypeError):  # not all objects can be referred to weakly
+        found += [_Name(Weak(owner), name, Weak(value)) for name, value in fields_of(owner).items() if _is_leaf(value)]
     return found
 
 

@@ -15,7 +15,7 @@ import torch
 
 from outplace.model import Tensor
 from outplace.runtime.graph import unwrapped
-from outplace.runtime.usercode import own_files
+from outplace.runtime.usercode import fields_of, own_files
 
 _LOOKED_AT = 20_000
 _DEPTH = 4
@@ -137,10 +137,9 @@ def children(path: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{path}[{key!r}]", item) for key, item in list(value.items())[:200] if isinstance(key, str | int)]
     if isinstance(value, type) or type(value).__module__ in ("builtins", "types") or isinstance(value, FrameType):
         return []
-    attributes = getattr(value, "__dict__", None)
-    if type(attributes) is not dict or not _is_own(type(value)):
+    if not _is_own(type(value)):
         return []
-    return [(f"{path}.{name}", item) for name, item in attributes.items() if not name.startswith("__")]
+    return [(f"{path}.{name}", item) for name, item in fields_of(value).items() if not name.startswith("__")]
 
 
 def _is_own(kind: type) -> bool:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace.runtime import attach, instrument
-from outplace.runtime.usercode import own_files
+from outplace.runtime.usercode import fields_of, own_files
 
 EVIDENCE, OVERLAY, REFERENCE = "OUTPLACE_EVIDENCE", "OUTPLACE_OVERLAY", "OUTPLACE_REFERENCE"
 _MOST_BACKWARDS = 400
@@ -178,7 +178,7 @@ def _held(frame: FrameType) -> dict[str, Any]:
             found[name] = value
             continue
         for path, part in [("", value), *_modules(value)] if not isinstance(value, type) else ():
-            for attribute, inner in list(getattr(part, "__dict__", {}).items()):
+            for attribute, inner in list(fields_of(part).items()):
                 if _has_graph(inner):
                     found[".".join(filter(None, (name, path, attribute)))] = inner
     return found
@@ -189,7 +189,7 @@ def _optimizers(frame: FrameType) -> list[tuple[str, Any]]:
     import torch
 
     named = list(frame.f_locals.items())
-    inside = [(f"{name}.{key}", one) for name, value in named for key, one in getattr(value, "__dict__", {}).items()]
+    inside = [(f"{name}.{key}", one) for name, value in named for key, one in fields_of(value).items()]
     return [(path, value) for path, value in [*named, *inside] if isinstance(value, torch.optim.Optimizer)]
 
 

@@ -21,7 +21,7 @@ from outplace.runtime.instrument.syntax import hands_on
 from outplace.runtime.record import Instruction, Write
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
-from outplace.runtime.usercode import HANDING_ON, own_files
+from outplace.runtime.usercode import HANDING_ON, fields_of, own_files
 
 _USER_CODE = re.compile(r'from user code:\s*((?:\s*File "[^"\n]+", line \d+, in .+\n?(?:    .*\n)?)+)')
 _FILE_LINE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
@@ -163,9 +163,7 @@ def _evaluate(node: ast.expr, frame: FrameType) -> Any:
 def _attribute(holder: Any, name: str) -> Any:
     if isinstance(holder, torch.Tensor):
         return holder.data if name == "data" else names.gradient_of(holder) if name == "grad" else None
-    fields = getattr(holder, "__dict__", None)
-    if type(fields) is not dict:
-        return None
+    fields = fields_of(holder)
     for place in (fields, *(fields.get(kept) or {} for kept in ("_parameters", "_buffers", "_modules"))):
         if name in place:
             return place[name]

@@ -20,6 +20,7 @@ from outplace.runtime import aliases, appended, hooks, kept, names, record, sile
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
+from outplace.runtime.usercode import fields_of
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
@@ -88,8 +89,7 @@ _NO_ARRAYS = frozenset({int, float, complex, str, bytes, bool, list, dict, torch
 def note_attribute(owner: Any, name: str) -> None:
     """The same for `owner.name += v`, where that is a plain attribute."""
     if not writes.is_traced():
-        attributes = getattr(owner, "__dict__", None)
-        array = aliases.array_in_tensor(attributes.get(name)) if type(attributes) is dict else None
+        array = aliases.array_in_tensor(fields_of(owner).get(name))
         if array is not None:
             _note_array(array, _get_frame(1))
 

@@ -9,9 +9,19 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator
+from typing import Any
 
 HANDING_ON = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Functions of the user's that carry out operations which other code has called: that code's line is what counts."""
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The attributes that an object holds itself. A `__getattr__` of the user's, which may raise, is not asked."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return held if type(held) is dict else {}
 
 
 def _library_folders() -> tuple[str, ...]:

@@ -1,0 +1,45 @@
+"""Who has kept a freed graph alive: how much is read to find out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import outplace
+from outplace.runtime import carried
+
+LOOP = """
+import torch
+
+w = torch.ones(2, requires_grad=True)
+h, history = w * 1, []
+for _ in range(2):
+    {lines}
+    h = torch.tanh(h * w)
+    history.append(h)
+    torch.stack(history).sum().backward()
+    h = h.detach()
+"""
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ast.AST]]:
+    statements: list[ast.AST] = []
+    reads = carried.reads
+    monkeypatch.setattr(carried, "reads", lambda statement: [statements.append(statement), reads(statement)][1])
+    yield statements
+
+
+def test_each_statement_of_a_long_loop_is_read_a_few_times(read: list[ast.AST], tmp_path) -> None:
+    names = [f"a{number}" for number in range(60)]
+    program = tmp_path / "long_loop.py"
+    program.write_text(LOOP.format(lines="\n    ".join(f"{name} = w * 2" for name in names)))
+    code = compile(program.read_text(), str(program), "exec")
+    with outplace.watch(), pytest.raises(RuntimeError, match="a second time") as caught:
+        exec(code, {"torch": torch})
+    (found,) = caught.value.outplace_diagnoses  # type: ignore[attr-defined]
+    assert found.tensor.name == "history[0]"
+    assert len(read) < 6 * len(names)
