@@ -299,6 +299,19 @@ OTHERS = {
         second.backward()  # raises
         """,
     ),
+    "the first of three losses keeps the graph": (
+        "y",
+        "part of two losses",
+        """
+        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+        y = net(torch.randn(2, 4))  # saves
+        first, second = y.pow(2).sum(), y.sum()
+        third = y.exp().sum()  # uses
+        first.backward(retain_graph=True)
+        second.backward()  # frees
+        third.backward()  # raises
+        """,
+    ),
     "generator and critic": (
         "fake",
         "part of two losses",

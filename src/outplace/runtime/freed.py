@@ -10,6 +10,7 @@ those that have just run. Freed before are surely the oldest of them, and all th
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -60,7 +61,10 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     certain = _surely_before(nodes, freed, keeps_graph=_keeps_graph(frame))
     since = [backward for backward in earlier if backward.moment > _number(min(freed, key=_number))]
     same = [backward for backward in since if backward.frames == raised]
+    newest = max(map(_number, nodes))
     for moment in dict.fromkeys(backward.moment for backward in (*same[-1:], *reversed(since))):
+        if moment > newest:
+            continue  # nothing was computed since
         edges = _crossings(nodes, below, moment, set(freed))
         found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges]
         surely = set(_crossings(nodes, below, moment, certain))
@@ -83,7 +87,15 @@ def _earlier(raised: tuple[record.Instruction, ...]) -> list[Backward]:
     """The backwards before the one that has just failed, of this thread; those inside it come after it."""
     backwards = record.current().backwards
     own = next((index for index in reversed(range(len(backwards))) if backwards[index].frames == raised), None)
-    return backwards[: -1 if own is None else own]
+    return [backward for backward in backwards[: -1 if own is None else own] if not _says_to_keep(backward)]
+
+
+def _says_to_keep(backward: Backward) -> bool:
+    """Does the call say `retain_graph=True`, or `create_graph=True`, which means the same?"""
+    call = sites.at_instruction(backward.frames[-1]).node if backward.frames else None
+    said = call.keywords if isinstance(call, ast.Call) else []
+    values = {keyword.arg: keyword.value.value for keyword in said if isinstance(keyword.value, ast.Constant)}
+    return bool(values.get("retain_graph", values.get("create_graph")))
 
 
 def _keeps_graph(frame: FrameType) -> bool:
