@@ -43,12 +43,18 @@ def gradients(source):
     return [names[name].grad for name in "ab" if names[name].is_leaf and names[name].grad is not None]
 
 
-def agrees_with_torch(source):
+def is_wrong(source):
     left_alone = "\n".join(line for line in source.splitlines() if "# moved" not in line)
     pairs = zip(gradients(source), gradients(left_alone), strict=True)
-    is_wrong = not all(torch.equal(one, other) for one, other in pairs)
-    found = [finding.kind for finding in check_file("a.py", source, Project()).findings]
-    assert found == ["silent-data"] * is_wrong
+    return not all(torch.equal(one, other) for one, other in pairs)
+
+
+def kinds_found(source):
+    return [finding.kind for finding in check_file("a.py", source, Project()).findings]
+
+
+def agrees_with_torch(source):
+    assert kinds_found(source) == ["silent-data"] * is_wrong(source)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,3 +80,42 @@ loss.backward()
 @pytest.mark.parametrize("layer", ["nn.Linear(4, 4)", "nn.Conv1d(4, 4, 1)"])
 def test_vector_to_parameters(layer):
     agrees_with_torch(VECTOR.format(layer=layer))
+
+
+SWAPPED = """
+import torch
+
+torch.manual_seed(0)
+a, b = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+loss = (a * b).square().sum()
+old = {kept}  # moved
+{swapped}  # moved
+{between}
+{restored}  # moved
+loss.backward()
+"""
+SWAPS = {
+    "its own memory": ("a.data", "a.data = torch.zeros(3)", "", "a.data = old"),
+    "its own memory, by detach": ("a.detach()", "a.data = torch.zeros(3)", "", "a.data = old"),
+    "its own memory, written": ("a.data", "a.data = torch.zeros(3)", "old += 1  # moved", "a.data = old"),
+    "a clone": ("a.data.clone()", "a.data = torch.zeros(3)", "", "a.data = old"),
+    "a clone, copied back": ("a.detach().clone()", "a.data.copy_(torch.zeros(3))", "", "a.data.copy_(old)"),
+    "a clone, written": ("a.data.clone()", "a.data = torch.zeros(3)", "old += 1  # moved", "a.data = old"),
+    "a clone, after a change": ("(a.data.add_(1), a.data.clone())[1]", "a.data.zero_()", "", "a.data.copy_(old)"),
+    "something else": ("b.data.clone()", "a.data = torch.zeros(3)", "", "a.data = old"),
+    "not at all": ("a.data", "a.data = torch.zeros(3)", "", "a.data = old * 2"),
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+def test_what_was_there_is_put_back(swap):
+    kept, swapped, between, restored = SWAPS[swap]
+    source = SWAPPED.format(kept=kept, swapped=swapped, between=between, restored=restored)
+    assert bool(kinds_found(source)) == is_wrong(source)
+
+
+def test_what_is_kept_between_the_two_is_wrong_after_them():
+    source = SWAPPED.format(
+        kept="a.data", swapped="a.data = torch.zeros(3)", between="loss = (a * b).sum()", restored="a.data = old"
+    )
+    assert "silent-data" in kinds_found(source)

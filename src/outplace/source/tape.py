@@ -38,10 +38,13 @@ class Place:
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("writes",)
+    __slots__ = ("copied", "restored", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self.copied: tuple[Storage, int] | None = None
+        """Of a clone: what it was copied from, and when."""
+        self.restored: list[Restored] = []
 
 
 class Family:
@@ -82,6 +85,15 @@ class Write:
     """Which part of the storage's first tensor it writes, where that is known."""
     moved: Tensor | None = None
     """Of `x.data = y`: the tensor that lies elsewhere from then on. For all others its old memory stays as it was."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A moment at which a tensor was given back what it held at an earlier one."""
+
+    time: int
+    path: Path
+    earlier: int
 
 
 @dataclass(frozen=True)
@@ -178,6 +190,24 @@ class Tape:
         tensor.storage.writes.append(write)
         return write
 
+    def restore(self, tensor: Tensor, value: Tensor) -> None:
+        """After `x.data = value`, or a copy of it into `x.data`: is it what x held before?"""
+        storage, copied = tensor.storage, value.storage.copied
+        alias = value.storage is storage and not any(w.time > value.since and w.moved is None for w in storage.writes)
+        clone = copied is not None and copied[0] is storage and not value.storage.writes
+        earlier = value.since if alias else copied[1] if clone and copied is not None else None
+        if earlier is not None and tensor.certain and value.certain and tensor.region == value.region == ():
+            storage.restored.append(Restored(self.tick(), self.path, earlier))
+
+    def _is_undone(self, save: Save, write: Write) -> bool:
+        """Has the tensor got back what was saved since a write that moved no version?"""
+        return not write.tracked and any(
+            restored.time > write.time
+            and all(arm in write.path or arm in self.path for arm in restored.path)
+            and not any(_between(save.time, other.time, restored.earlier) for other in save.storage.writes)
+            for restored in save.storage.restored
+        )
+
     def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
         """`loss.backward()`: a backward that leaves gradients with the leaves."""
         self.went_backward |= bool(roots)
@@ -203,7 +233,8 @@ class Tape:
                 functions.append(node.backward)
             for save in node.saves:
                 for write in save.storage.writes:
-                    if write.time > save.time and compatible(write.path, node.path, self.path):
+                    later = write.time > save.time and compatible(write.path, node.path, self.path)
+                    if later and not self._is_undone(save, write):
                         self._hurt(node, save, write, certain)
             for storage in node.outputs:
                 for write in storage.writes:
@@ -267,6 +298,10 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
                 needed.add(id(user))
                 stack.append(id(user))
     return [node for node in nodes if id(node) in needed]
+
+
+def _between(one: int, time: int, other: int) -> bool:
+    return min(one, other) < time < max(one, other)
 
 
 def compatible(first: Path, *others: Path) -> bool:

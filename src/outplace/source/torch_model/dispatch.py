@@ -79,6 +79,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         if name == "data":
             check_own_copy(interpreter, holder, value)
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
+            if isinstance(value, Tensor):
+                interpreter.tape.restore(holder, value)
         elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)
             if isinstance(value, Tensor) and (holder.grad is None or value.storage is not holder.grad.storage):

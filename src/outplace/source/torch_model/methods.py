@@ -103,7 +103,12 @@ def tensor_method(
         return converted
     if not tensor.known and not name.endswith("_"):
         return _unknown_method(interpreter, tensor, name, args, keywords, node)
-    return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+    result = run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+    if name == "clone" and isinstance(result, Tensor):
+        result.storage.copied = tensor.storage, interpreter.tape.tick()
+    if name == "copy_" and tensor.untracked and args and isinstance(args[0], Tensor):
+        interpreter.tape.restore(tensor, args[0])
+    return result
 
 
 def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
