@@ -9,9 +9,9 @@ from typing import Literal
 from outplace.model import Finding, Safety, Site
 from outplace.repair.edits import Edit
 
-Keeps = Literal["all", "gradients", "earlier", "beginning"]
-"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses
-before the one that failed; the losses of the first rounds."""
+Keeps = Literal["all", "gradients", "steps", "earlier", "beginning"]
+"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses, and
+the gradients that each step takes; the losses before the one that failed; the losses of the first rounds."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Moment:
     backward_line: int
     held: Mapping[str, str] = field(default_factory=dict)
     """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
+    stale: Sequence[str] = ()
+    """Those of them whose backward needs weights of before the step."""
     for_the_step: Sequence[str] = ()
     """Those of them whose backward would reach nothing but the weights that have just been stepped."""
     optimizers: Mapping[str, bool] = field(default_factory=dict)

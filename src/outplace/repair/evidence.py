@@ -22,9 +22,11 @@ class Evidence:
     draws: list[int] = field(default_factory=list)
     """How far the random numbers were at each of them."""
     gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
+    steps: dict[int, list[Any]] = field(default_factory=dict)
+    """What each optimizer's steps took, one by one: the weights and their gradients."""
     files: list[str] = field(default_factory=list)
     moment: dict[str, Any] | None = None
-    """Where the backward that failed stands after the last step of an optimizer."""
+    """Where the backward that failed stands after the last step that it minds."""
     came_into_freed: bool = False
     """Did a backward come into a freed graph? That is mended by another training only, so no run can prove it."""
     stopped: bool = False
@@ -53,6 +55,8 @@ def read(path: str, evidence: Evidence) -> Evidence:
             evidence.draws.append(fact["draws"])
         elif "moment" in fact:
             evidence.moment = fact["moment"]
+        elif "step" in fact:
+            evidence.steps.setdefault(fact["step"], []).append(fact["taken"])
         elif "backward" in fact:
             evidence.gradients[fact["backward"]] = fact
         elif "files" in fact:
@@ -95,6 +99,24 @@ def same_gradients(one: Evidence, other: Evidence, same_weights: bool = True) ->
         if not all(_close(a, b) for a, b in zip(mine["returned"], theirs["returned"], strict=True)):
             return False, len(both)
     return True, len(both)
+
+
+def same_training(one: Evidence, other: Evidence) -> bool:
+    """Did all backwards start from the same values, and did every step of each optimizer take the same gradients?"""
+    if (
+        len(one.roots) != len(other.roots)
+        or alike(one, other) < len(one.roots)
+        or one.steps.keys() != other.steps.keys()
+    ):
+        return False
+    return all(_same_steps(one.steps[number], other.steps[number]) for number in one.steps)
+
+
+def _same_steps(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    if len(mine) != len(theirs) or any(len(a) != len(b) for a, b in zip(mine, theirs, strict=True)):
+        return False
+    pairs = [pair for a, b in zip(mine, theirs, strict=True) for pair in zip(a, b, strict=True)]
+    return all(_close(a[0], b[0]) and _close(a[1], b[1]) for a, b in pairs)
 
 
 def _matched(mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], same_weights: bool) -> bool:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from outplace.model import Safety
-from outplace.repair.bug import Bug, Candidate, Moment
+from outplace.repair.bug import Bug, Candidate, Keeps, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
-from outplace.repair.evidence import Evidence, alike, drew_alike, same_gradients, same_roots
+from outplace.repair.evidence import Evidence, alike, drew_alike, same_gradients, same_roots, same_training
 from outplace.repair.files import Files
 from outplace.repair.place import Style
 from outplace.repair.runs import Runs, bug_of, essence
@@ -25,6 +25,7 @@ MOST_TRIES = 8
 """Runs that one round may take."""
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
 _OF_FREED = "where to cut the graph is for you to say: a detach changes what is trained, and no run can prove it right"
+_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "steps", "gradients", "all")
 _SAVED = ("saved", "stepped", "silent-data", "detached")
 """Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
 
@@ -56,6 +57,9 @@ class Repair:
 
     def __init__(self, runs: Runs, style: Style = "auto", unsafe: bool = False) -> None:
         self._runs, self._style, self._unsafe = runs, style, unsafe
+        self._reference: Evidence | None = None
+        self._earlier: Evidence | None = None
+        """The reference run of this round, and that of the round before."""
 
     def run(self) -> Outcome:
         """Runs, repairs, proves."""
@@ -71,7 +75,7 @@ class Repair:
                 outcome.texts, outcome.proofs = {}, []
                 return outcome
             files, evidence, output, proof = settled
-            outcome.proofs.append(proof)
+            outcome.proofs = [*self._seen_again(outcome.proofs), proof]
         else:
             outcome.trouble = f"after {MOST_ROUNDS} rounds there is still an in-place error"
             return outcome
@@ -89,6 +93,14 @@ class Repair:
         outcome.evidence, outcome.output = evidence, output
         return outcome
 
+    def _seen_again(self, proofs: list[Proof]) -> list[Proof]:
+        """A round that left another error behind could not be compared to its end. The next reference run can be."""
+        if not proofs or self._earlier is None or self._reference is None:
+            return proofs
+        if not (self._reference.steps and same_training(self._earlier, self._reference)):
+            return proofs
+        return [*proofs[:-1], _of_training(proofs[-1].title, self._reference)]
+
     def _words_for(self, evidence: Evidence) -> str:
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
         if kinds == {"stepped"}:
@@ -101,9 +113,9 @@ class Repair:
 
     def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """The first candidate whose run shows less wrong than before, and nothing else changed."""
-        reference: Evidence | None = None
+        reference, self._reference, self._earlier = None, None, self._reference
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
-            reference, _ = self._runs.again(_changed(files), reference=True)
+            reference = self._reference = self._runs.again(_changed(files), reference=True)[0]
         redrawn: tuple[Files, Evidence, Path, Proof] | None = None
         for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
@@ -182,7 +194,7 @@ def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
     checking = _united(candidate.checking or candidate.edits for candidate in candidates)
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
     provable = any(candidate.safety != "safe" for candidate in candidates)
-    keeps = min((candidate.keeps for candidate in candidates), key=("beginning", "earlier", "gradients", "all").index)
+    keeps = min((candidate.keeps for candidate in candidates), key=_LEAST_FIRST.index)
     safety: Safety = "unsafe" if provable else "safe"
     return Candidate("; ".join(titles), safety, edits, provable, keeps, checking if checking != edits else None)
 
@@ -201,8 +213,13 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
     if not after.good and (not new or not _less(old, new) or len(after.roots) < len(before.roots)):
         return None
-    if candidate.keeps in ("earlier", "beginning"):
-        return _up_to_the_error(candidate, before, after)
+    if candidate.keeps in ("steps", "earlier", "beginning"):
+        as_meant = _as_meant(candidate, before, after, reference)
+        return (
+            as_meant
+            if as_meant is not None or candidate.keeps == "steps"
+            else _up_to_the_error(candidate, before, after)
+        )
     kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
     if kinds <= _CHANGED_VALUES:
         return _first_only(candidate, before, after)
@@ -251,6 +268,23 @@ def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
     left = [one for one in new if one in old]
     silent = [one for one in old if one[0].startswith("silent")]
     return not left or (len(silent) < len(old) and all(one in silent for one in left))
+
+
+def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Another order of steps, or a detach, that changes no step: each takes what it would have taken in the original
+    program, had that kept what was saved."""
+    if reference is None or not (after.good and reference.good and reference.steps):
+        return None
+    if not same_roots(before, reference) or not same_training(reference, after):
+        return None
+    return _of_training(candidate.title, after)
+
+
+def _of_training(title: str, run: Evidence) -> Proof:
+    count = sum(map(len, run.steps.values()))
+    steps = "1 step" if count == 1 else f"{count} steps"
+    gradient = f"each step takes those of the original program, whose saved values were kept, in {steps}"
+    return Proof(title, f"as it was, in {_times(len(run.roots))}", gradient)
 
 
 def _up_to_the_error(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:

@@ -14,6 +14,7 @@ import linecache
 import os
 import sys
 import zlib
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -52,7 +53,9 @@ def lay_over(texts: dict[str, str]) -> None:
 
 
 class _Step(NamedTuple):
-    """The last step of an optimizer. Its frames are kept, so that none of them is taken for a later one."""
+    """An optimizer's last step. Its frames are kept, so that none of them is taken for a later one."""
+
+    optimizer: Any
 
     frames: list[tuple[FrameType, int]]
     clock: int
@@ -66,7 +69,9 @@ class _Notes:
         self._path = path
         self._count = 0
         self._pid = os.getpid()
-        self._step: _Step | None = None
+        self._steps: dict[int, _Step] = {}
+        """By the optimizer's number, in the order in which they first step."""
+        self._stepped = 0
 
     def _write(self, **fact: Any) -> None:
         if os.getpid() == self._pid:
@@ -109,27 +114,41 @@ class _Notes:
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         import torch
 
+        found = [number for number, step in self._steps.items() if step.optimizer is optimizer]
+        number = found[0] if found else len(self._steps)
         clock = torch._C._autograd._get_sequence_nr()
-        self._step = _Step(_frames(sys._getframe(1)), clock, _weights(optimizer))
+        self._steps[number] = _Step(optimizer, _frames(sys._getframe(1)), clock, _weights(optimizer))
+        if self._stepped < _MOST_BACKWARDS:
+            taken = [
+                weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None
+            ]
+            self._write(step=number, taken=[[_digest(weight), _digest(weight.grad)] for weight in taken])
+        self._stepped += 1
 
     def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
-        """Where the last step and this backward stand, in the innermost function that has run both."""
-        step = self._step
-        if step is None:
+        """Where the last step that this backward minds and the backward itself stand, in the innermost function that
+        has run both."""
+        ends = _ends(roots)
+        minded = [step for step in self._steps.values() if _is_stale(ends, [step])]
+        steps = sorted(minded or self._steps.values(), key=lambda step: step.clock)
+        if not steps:
             return None
+        step = steps[-1]
         shared = [both for both in zip(step.frames, _frames(frame), strict=False) if both[0][0] is both[1][0]]
         if not shared:
             return None
         (common, step_line), (_, backward_line) = shared[-1]
         numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
         held = _held(common)
+        weights = {weight for one in steps for weight in one.weights} if minded else step.weights
         return {
             "file": os.path.realpath(common.f_code.co_filename),
             "step_line": step_line,
             "backward_line": backward_line,
             "held": {path: type(value).__name__.lower() for path, value in held.items()},
-            "for_the_step": [path for path, value in held.items() if _only_reaches(value, step.weights)],
-            "optimizers": {path: bool(_weights(one) & step.weights) for path, one in _optimizers(common)},
+            "stale": [path for path, value in held.items() if _is_stale(_ends(value), minded)],
+            "for_the_step": [path for path, value in held.items() if _only_reaches(value, weights)],
+            "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
             "root_is_older": bool(numbers) and max(numbers) < step.clock,
         }
 
@@ -244,17 +263,28 @@ def _digest(tensor: Any, shape: bool = False) -> list[Any]:
 
 def leaves(roots: Any) -> list[Any]:
     """The leaves that a backward from these roots would reach."""
+    return list({id(leaf): leaf for _, leaf in _ends(roots)}.values())
+
+
+def _ends(roots: Any) -> list[tuple[int, Any]]:
+    """The leaves that a backward from these roots would reach, each with the number of a node that leads to it."""
     import torch
 
-    waiting = [root.grad_fn for root in ([roots] if isinstance(roots, torch.Tensor) else roots or ())]
+    waiting = [(0, root.grad_fn) for root in ([roots] if isinstance(roots, torch.Tensor) else roots or ())]
     seen: set[Any] = set()
-    found: list[Any] = []
+    found: list[tuple[int, Any]] = []
     while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
+        number, node = waiting.pop()
+        if node is None:
             continue
-        seen.add(node)
         if hasattr(node, "variable"):
-            found.append(node.variable)
-        waiting += [following for following, _ in node.next_functions]
+            found.append((number, node.variable))
+        elif node not in seen:
+            seen.add(node)
+            waiting += [(node._sequence_nr(), following) for following, _ in node.next_functions]
     return found
+
+
+def _is_stale(ends: list[tuple[int, Any]], steps: Sequence[_Step]) -> bool:
+    """Does it lead to weights that have been stepped since they were used?"""
+    return any(number < step.clock and id(leaf) in step.weights for number, leaf in ends for step in steps)
