@@ -43,6 +43,25 @@ def test_it_tells_how_far_the_gradient_is_off():
     assert off(found) == pytest.approx(float((got - right).norm() / right.norm()), rel=0.02)
 
 
+def test_a_safe_rewrite_is_shown_as_a_diff():
+    with outplace.watch() as watched:
+        exp_then_written()
+    (fix,) = watched.diagnoses[0].fixes
+    assert fix.safety == "safe"
+    assert "-    y = x.exp()\n+    y = x.exp().clone()\n" in fix.diff
+
+
+def test_what_a_hook_of_a_module_returns_is_another_gradient_so_no_rewrite_is_shown():
+    def damp(module, grad_input, grad_output):
+        grad_output[0].mul_(0.1)
+
+    one, two, x = nn.Linear(4, 4), nn.Linear(4, 4), torch.randn(5, 4)
+    with outplace.watch() as watched:
+        two.register_full_backward_hook(damp)
+        (one(x) + two(x)).square().sum().backward()
+    assert [fix.diff for found in watched.diagnoses for fix in found.fixes] == [""]
+
+
 def test_the_name_is_that_of_the_writing_line():
     def masked(x: torch.Tensor) -> torch.Tensor:
         scores = x.softmax(-1)

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from outplace.knowledge.errors import recognise
-from outplace.model import Fix
+from outplace.knowledge.nodes import keeps_result
+from outplace.model import Diagnosis, Fix
 from outplace.repair.bug import Bug
 from outplace.repair.chooser import propose
 from outplace.repair.files import Files
@@ -47,6 +48,8 @@ _ADVICE: dict[str, tuple[str, ...]] = {
     "detached": ("Use `y = y.detach()`, which leaves the graph's own tensor alone.",),
 }
 
+_MOST_FILES = 200
+_MOST_REWRITES = 3
 _ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
 _STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the end."
 _FLAG_ADVICE = "Build the module with `inplace=False`."
@@ -79,6 +82,25 @@ def fixes_for(
     return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies) if match else tuple(fixes.values())
 
 
+def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
+    """What `--fix` would try first about a bug that no error tells of, if that is safe."""
+    writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
+    saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
+    of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
+    bug = Bug(
+        diagnosis.kind,
+        writes,
+        tuple((saved.site, saved.saved_as) for saved in saved_by if saved.site),
+        diagnosis.tensor.name,
+        cause=diagnosis.cause or ("result" if of_result else ""),
+        optimizer_line=diagnosis.optimizer_at.line if diagnosis.optimizer_at else None,
+        from_run=True,
+    )
+    sources = {site.file: site.file for site in (*writes, *(site for site, _ in bug.savers))}
+    found = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
+    return tuple(fix for fix in found if fix.safety == "safe")
+
+
 def _is_said(advice: str, fixes: list[Fix]) -> bool:
     """Does one of the fixes show already what the advice tells? Of the two ways with a leaf each counts by itself."""
     if not advice.startswith(("For a value", "For an update")):
@@ -102,16 +124,17 @@ class _Program:
         paths = sorted(path for path in own if path.endswith(".py"))
         return {path: "".join(linecache.getlines(path)) for path in paths[:_MOST_FILES]}
 
-    def files(self, located: Located) -> Files:
-        """All of them, with the file of this place as it was compiled."""
-        here = {located.site.file: "".join(source_tree(located.filename).lines)}
+    def files(self, compiled: dict[str, str]) -> Files:
+        """All of them, and some as they were compiled: those of these paths, each with the name that it has there."""
+        here = {path: "".join(source_tree(filename).lines) for path, filename in compiled.items()}
         return Files({**self.sources, **here}, may_read=False)
 
 
 def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, program: _Program) -> list[Fix]:
     if located.statement is None or bug.kind == "stepped":
         return []
-    found = _rewrites(replace(bug, writes=(located.site,)), program.files(located), through_view)
+    files = program.files({located.site.file: located.filename})
+    found = _rewrites(replace(bug, writes=(located.site,)), files, through_view)
     if not found and operation == "__setitem__" and bug.kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
     if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
@@ -119,11 +142,11 @@ def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, pr
     return found
 
 
-def _rewrites(bug: Bug, files: Files, through_view: bool) -> list[Fix]:
+def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWRITES) -> list[Fix]:
     """What `--fix` would try first, as diffs."""
     found: dict[str, Fix] = {}
     try:
-        for candidate in islice(propose(files, bug), _MOST_REWRITES):
+        for candidate in islice(propose(files, bug), most):
             edited = files.edited(candidate.edits)
             if edited is not None and candidate.title not in found:
                 diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
@@ -134,8 +157,6 @@ def _rewrites(bug: Bug, files: Files, through_view: bool) -> list[Fix]:
     return list(found.values())
 
 
-_MOST_FILES = 200
-_MOST_REWRITES = 3
 _ACTIVATIONS = {
     "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
     "rrelu", "rrelu_with_noise", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Cause, Diagnosis, Fix, Graph, Mutation, SavedTensor, Site, Tensor
-from outplace.runtime import diagnose
+from outplace.runtime import diagnose, remedies
 
 NO_ERROR = "no error is raised: the gradient is silently wrong"
 
@@ -41,7 +42,7 @@ def tell(
     lines = tuple((mutation.site.file, mutation.site.line) for mutation in mutations if mutation.site)
     key = (kind, lines or saved_by)
     if key not in _told:
-        _told[key] = Diagnosis(
+        found = Diagnosis(
             kind,
             BY_NAME[kind].code,
             NO_ERROR,
@@ -52,10 +53,11 @@ def tell(
             saved_by=saved_by,
             also_saved_by=also_saved_by,
             mutations=mutations,
-            fixes=(Fix(remedy, "suggestion"),),
             notes=notes,
             graph=drawn(),
         )
+        fixes = remedies.rewrite_for(found) or (Fix(remedy, "suggestion"),)
+        _told[key] = replace(found, fixes=fixes)
     diagnose.add(_told[key])
     if strict:
         to_raise.append(_told[key])
