@@ -193,7 +193,7 @@ class Model:
 
 
 def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
-    (text,) = ways(GAN_MODEL, held={"self.loss_g": "tensor"}, root_is_older=True).values()
+    text, *_ = ways(GAN_MODEL, held={"self.loss_g": "tensor"}, root_is_older=True).values()
     step, line = "        self.opt_d.step()  # step\n", "        self.loss_g = -self.disc(self.fake).mean()\n"
     assert text == GAN_MODEL.lstrip("\n").replace(line, "").replace(step, step + line)
 
@@ -207,7 +207,8 @@ def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
     ],
 )
 def test_a_kept_loss_that_is_needed_where_it_is(old, new):
-    assert ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True) == {}
+    found = ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True)
+    assert not any(title.startswith("Compute") for title in found)
 
 
 METHODS = """

@@ -117,17 +117,23 @@ class Repair:
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
             reference = self._reference = self._runs.again(_changed(files), reference=True)[0]
         redrawn: tuple[Files, Evidence, Path, Proof] | None = None
+        partly: tuple[Files, Evidence, Path, Proof] | None = None
         for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
                 break
             tried = files.edited(candidate.checking) if candidate.checking else edited
             after, output = self._runs.again(_changed(tried or edited))
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
-            if proof is not None and (candidate.keeps != "earlier" or drew_alike(evidence, after)):
-                return edited, after, output, proof
-            if proof is not None and redrawn is None:
-                redrawn = edited, after, output, proof  # it draws again at random: perhaps there is one that need not
-        return redrawn
+            if proof is None:
+                continue
+            settled = edited, after, output, proof
+            if candidate.keeps == "earlier" and not drew_alike(evidence, after):
+                redrawn = redrawn or settled  # it draws again at random: perhaps there is one that need not
+            elif candidate.keeps in ("earlier", "beginning") and not after.good:
+                partly = partly or settled  # a later backward minds a step, too: perhaps there is one for both
+            else:
+                return settled
+        return partly or redrawn
 
     def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""

@@ -5,6 +5,7 @@
 - `in_turn`: where several are trained in turn, each loss takes the others' part detached.
 - `anew`: a value that was made before the step, or before the loop, is made anew after it; or cut off.
 - `later`, `kept`: a loss that was computed before another loss's step is computed after it.
+- `together`: where all losses were computed before the first step, the steps wait for the last backward.
 - `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
   goes behind the loop.
 
@@ -26,6 +27,7 @@ from outplace.repair.forms.step_order.later import computed_later
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.moved import behind_the_backward, behind_the_loop
 from outplace.repair.forms.step_order.order import Reordering, order_of
+from outplace.repair.forms.step_order.together import steps_together
 
 __all__ = ["Reordering", "moments", "reorderings"]
 
@@ -52,7 +54,7 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
             yield from cut_off(order)
         yield from computed_later(order)
         called = called_later(order, files) if files is not None else None
-        yield from (one for one in (kept_loss(order), called) if one is not None)
+        yield from (one for one in (kept_loss(order), called, steps_together(order)) if one is not None)
     if order.in_one_round and moment.root_is_older is False:
         yield from used_again(order)
     if loop is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import pairwise
 
 from outplace.repair.code import Loop
 from outplace.repair.edits import Edit
-from outplace.repair.flow import bindings, binds, reads
-from outplace.repair.forms.step_order.forward import is_forward, makings
+from outplace.repair.flow import binds, reads
+from outplace.repair.forms.step_order.forward import makings, remade
 from outplace.repair.forms.step_order.lines import binds_within, lines_before, names_bound
 from outplace.repair.forms.step_order.order import Order, Reordering
 
@@ -32,48 +31,52 @@ def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 
 def used_again(order: Order) -> Iterator[Reordering]:
-    """`d_fake` goes into the loss of the step, and then into the next one: made anew; or cut off, where nothing but
-    what has just been stepped would be trained by it."""
-    code, moment = order.code, order.moment
-    block = code.block(order.outer_step)
-    first, last = block.index(order.outer_step), block.index(order.outer_backward)
-    after = block[first + 1 : last + 1]
-    for path, shape in moment.held.items():
-        user = next((one for one in after if reads(one, path)), None)
-        bound_after = any(binds_within(one, path) for one in after)
-        if "." in path or shape != "tensor" or user is None or bound_after:
-            continue
-        again = trains_again(order)
-        if path in moment.for_the_step and not again:
-            names = [n for n in ast.walk(user) if isinstance(n, ast.Name) and n.id == path]
-            ends = [code.span(name)[1] for name in names if isinstance(name.ctx, ast.Load)]
-            title = f"Detach `{path}`: this loss is not to train what has just been stepped"
-            yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends])
-            continue
-        if not again:
-            yield from _made_from_detached(order, user, path)
-        for made in makings(code, user, path):
-            edit = lines_before(code, user, made)
-            if edit is not None:
-                yield Reordering(f"Make `{path}` anew after the step, with the new weights", "earlier", [edit])
-
-
-def _made_from_detached(order: Order, user: ast.stmt, path: str) -> Iterator[Reordering]:
-    """`d_z = disc(z)` once more, with `z.detach()`: what made `z` has just been stepped, and is not trained by this."""
-    code, found = order.code, list(bindings(order.code, user, path))
-    made = found[0] if len(found) == 1 else None
-    if not isinstance(made, ast.Assign) or not is_forward(code, made):
+    """`d_fake` goes into the loss of the step, and then into the next one: cut off, where nothing but what has just
+    been stepped would be trained by it; else made anew."""
+    block = order.code.block(order.outer_step)
+    after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
+    used = [name for name in order.stale if any(reads(one, name) for one in after)]
+    names = [name for name in used if not any(binds_within(one, name) for one in after)]
+    if not names:
         return
-    names = [node for node in ast.walk(made.value) if isinstance(node, ast.Name)]
-    stepped = [node for node in names if node.id in order.moment.for_the_step]
-    text, start = code.segment(made), code.span(made)[0]
-    ends = sorted({code.span(node)[1] - start for node in stepped})
-    parts = [text[one:other] for one, other in pairwise([0, *ends, len(text)])]
-    edit = lines_before(code, user, [".detach()".join(parts)])
-    if edit is not None and ends:
-        given = ", ".join(f"`{name}`" for name in dict.fromkeys(node.id for node in stepped))
-        title = f"Make `{path}` anew from {given} detached: this loss is not to train what has just been stepped"
-        yield Reordering(title, "earlier", [edit])
+    cut = [] if trains_again(order) else [one for one in order.moment.for_the_step if "." not in one]
+    user = _first_reader(order, after, names)
+    if all(name in cut for name in names):
+        title = f"Detach {_listed(names)}: this loss is not to train what has just been stepped"
+        yield Reordering(title, "earlier", _detached(order, after, names))
+        return
+    if not any(name in cut for name in names):  # else some would be of the old weights, some of the new ones
+        made = remade(order.code, user, names, order.stale, cut)
+        edit = lines_before(order.code, user, made.lines) if made is not None else None
+        if made is not None and made.detached and edit is not None:
+            given = f"{_listed(made.detached)} detached"
+            title = f"Make {_listed(names)} anew from {given}: this loss is not to train what has just been stepped"
+            yield Reordering(title, "earlier", [edit])
+    made = remade(order.code, user, names, order.stale)
+    edit = lines_before(order.code, user, made.lines) if made is not None else None
+    if edit is not None:
+        yield Reordering(f"Make {_listed(names)} anew after the step, with the new weights", "earlier", [edit])
+
+
+def _detached(order: Order, after: list[ast.stmt], names: list[str]) -> list[Edit]:
+    found = [node for one in after for node in ast.walk(one) if isinstance(node, ast.Name) and node.id in names]
+    ends = [order.code.span(node)[1] for node in found if isinstance(node.ctx, ast.Load)]
+    return [Edit(end, end, ".detach()") for end in ends]
+
+
+def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
+    """The statement that reads one of them first, inside the `with` blocks that it stands in."""
+    first = next(one for one in after if any(reads(one, name) for name in names))
+    while isinstance(first, ast.With | ast.AsyncWith):
+        inside = [one for one in first.body if any(reads(one, name) for name in names)]
+        if not inside:
+            break
+        first = inside[0]
+    return first
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def cut_off(order: Order) -> Iterator[Reordering]:

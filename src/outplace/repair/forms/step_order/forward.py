@@ -3,27 +3,114 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
-from outplace.repair.code import Code
+from outplace.repair.code import Code, Function
 from outplace.repair.flow import bindings, binds, reads
-from outplace.repair.forms.step_order.lines import names_bound
+from outplace.repair.forms.step_order.lines import binds_within, names_bound
 
 _LONGEST = 4  # statements that a value is made anew with
+_DISTRIBUTIONS = {
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Independent",
+    "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "TransformedDistribution", "Uniform",
+}  # fmt: skip
 _RANDOM = ("rand", "sample", "multinomial", "bernoulli", "normal(")
 
 
-def making(code: Code, statement: ast.stmt, name: str) -> str | None:
-    """The assignment that makes a value, alone where it is one of several: `b = g()` of `a, b = f(), g()`."""
-    found = list(bindings(code, statement, name))
-    made = found[0] if len(found) == 1 else None
-    if not isinstance(made, ast.Assign) or not is_forward(code, made):
+@dataclass(frozen=True)
+class Remade:
+    """Statements that make values anew, as text, and the values that they detach."""
+
+    lines: list[str]
+    detached: list[str]
+
+
+def remade(
+    code: Code, at: ast.stmt, names: Iterable[str], stale: Collection[str], cut: Collection[str] = ()
+) -> Remade | None:
+    """What makes values anew at a statement, from the first that is stale on. Those in `cut` are taken as they are, and
+    detached. None where one of them cannot be made anew."""
+    waiting, wanted = list(names), set(names)
+    found: list[ast.Assign] = []
+    while waiting:
+        name = waiting.pop()
+        made = _made_last(code, at, name)
+        if made is None or not is_forward(code, made) or contexts(code, made) != contexts(code, at):
+            return None
+        if made not in found:
+            found.append(made)
+        inputs = {node.id for node in ast.walk(_part(made, {name})[1]) if isinstance(node, ast.Name)}
+        if any(_bound_between(code, one, made, at, found) for one in inputs):
+            return None
+        followed = {one for one in inputs if one in stale and one not in cut} - wanted
+        wanted |= followed
+        waiting += sorted(followed)
+    found.sort(key=lambda one: one.lineno)
+    detached = [one for made in found for one in cut if reads(made.value, one)]
+    return Remade([_making(code, made, wanted, cut) for made in found], list(dict.fromkeys(detached)))
+
+
+def _made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
+    """The assignment that a name has its value from, where that is sure: a loop is taken to run, an `if` is not."""
+    here: ast.AST | None = at
+    while isinstance(here, ast.stmt) and not isinstance(here, Function):
+        block = code.block(here)
+        for earlier in reversed(block[: block.index(here)]):
+            if binds_within(earlier, name):
+                return _only_one(earlier, name)
+        here = code.parents.get(here)
+    return None
+
+
+def _only_one(statement: ast.stmt, name: str) -> ast.Assign | None:
+    if isinstance(statement, ast.Assign):
+        return statement if binds(statement, name) else None
+    if not isinstance(statement, ast.With | ast.For | ast.While) or name in names_bound(statement):
         return None
+    inside = [one for one in statement.body if binds_within(one, name)]
+    return _only_one(inside[-1], name) if inside else None
+
+
+def contexts(code: Code, statement: ast.stmt) -> list[str]:
+    """The `with` blocks around it: autocast, no_grad."""
+    around = [one for one in code.above(statement) if isinstance(one, ast.With | ast.AsyncWith)]
+    return [ast.unparse(item) for one in around for item in one.items]
+
+
+def _part(made: ast.Assign, names: Collection[str]) -> tuple[str, ast.expr]:
+    """`b`, `g()` of `a, b = f(), g()`; `_, b` of `a, b = f()`, where the other is not wanted."""
     target, value = made.targets[0], made.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        one = next(number for number, item in enumerate(target.elts) if ast.unparse(item) == name)
-        return f"{name} = {code.segment(value.elts[one])}"
-    return code.segment(made)
+    if not isinstance(target, ast.Tuple) or len(made.targets) > 1:
+        return " = ".join(map(ast.unparse, made.targets)), value
+    items = [ast.unparse(item) for item in target.elts]
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(items):
+        numbers = [number for number, item in enumerate(items) if item in names]
+        if len(numbers) == 1:
+            return items[numbers[0]], value.elts[numbers[0]]
+        return ", ".join(items), value
+    return ", ".join(item if item in names else "_" for item in items), value
+
+
+def _making(code: Code, made: ast.Assign, names: Collection[str], cut: Collection[str]) -> str:
+    target, value = _part(made, names)
+    start, text = code.span(value)[0], code.segment(value)
+    inside = [node for node in ast.walk(value) if isinstance(node, ast.Name) and node.id in cut]
+    ends = sorted(code.span(node)[1] - start for node in inside)
+    parts = [text[one:other] for one, other in pairwise([0, *ends, len(text)])]
+    return f"{target} = {'.detach()'.join(parts)}"
+
+
+def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Collection[ast.stmt]) -> bool:
+    """Is a name bound to something else on the way?"""
+    inside = {id(node) for one in but for node in ast.walk(one)}
+    return any(
+        node.id == name and not isinstance(node.ctx, ast.Load) and made.lineno < node.lineno < at.lineno
+        for node in ast.walk(code.scope(at))
+        if isinstance(node, ast.Name) and id(node) not in inside
+    )
 
 
 def makings(code: Code, statement: ast.stmt, path: str) -> Iterator[list[str]]:
@@ -51,12 +138,20 @@ def is_forward(code: Code, statement: ast.Assign) -> bool:
     if any(reads(call, name) for call in trained for name in names_bound(statement)):
         return False
     alone = code.begins_line(statement) and "\n" not in text
-    return bool(calls) and alone and not any(word in text for word in _RANDOM)
+    return bool(calls) and alone and not draws(code, statement)
+
+
+def draws(code: Code, statement: ast.stmt) -> bool:
+    """Does it draw at random?"""
+    return any(word in code.segment(statement) for word in _RANDOM)
 
 
 def _makes_object(code: Code, call: ast.Call) -> bool:
-    """Is it a class that is called: a module, an optimizer? `D(fake)` is none where `D` is a name that was assigned."""
+    """Is it a class that is called: a module, an optimizer? `D(fake)` is none where `D` is a name that was assigned. A
+    distribution is no more than its parameters."""
     name = ast.unparse(call.func)
+    if name.split(".")[-1] in _DISTRIBUTIONS:
+        return False
     return name.split(".")[-1][:1].isupper() and not any(binds(node, name) for node in ast.walk(code.tree))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from outplace.repair.code import Function
 from outplace.repair.edits import Edit
 from outplace.repair.flow import reads
-from outplace.repair.forms.step_order.forward import making
+from outplace.repair.forms.step_order.forward import draws, remade
 from outplace.repair.forms.step_order.lines import binds_within, names_bound, pasted, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering
 
@@ -25,8 +25,10 @@ def computed_later(order: Order) -> Iterator[Reordering]:
         if not isinstance(statement, ast.Assign) or not _all_names(statement):
             continue
         bound = names_bound(statement)
-        if not wanted.intersection(bound):
+        if not wanted.intersection(bound) or draws(code, statement):
             continue
+        if order.moment.stale and not set(order.stale).intersection(bound):
+            continue  # the step changes nothing about it
         between = [one for one in block[index + 1 : last] if one not in moved]
         if any(reads(one, name) or binds_within(one, name) for one in between for name in bound):
             continue  # others need it where it is
@@ -44,11 +46,12 @@ def computed_later(order: Order) -> Iterator[Reordering]:
     if any(isinstance(node, ast.Call) for one in moved for node in ast.walk(one)):
         plain = _has_its_own_loss(order, moved)
         yield Reordering(title, "earlier", [*cuts, pasted(code, order.outer_step, texts)], plain=plain)
-    shared = [name for name in order.moment.held if name in wanted and name not in names_bound(moved[-1])]
-    again = [text for name in shared if (text := making(code, moved[0], name)) is not None]
-    if again:
-        indent = code.indent(order.outer_step)
-        lines = [f"{indent}{text}" for text in dict.fromkeys(again)] + texts
+    behind = block[first + 1]
+    bound_there = {name for one in moved for name in names_bound(one)}
+    shared = [name for name in order.stale if name in wanted and name not in bound_there]
+    again = remade(code, behind, shared, order.stale) if shared else None
+    if again is not None:
+        lines = [f"{code.indent(order.outer_step)}{text}" for text in again.lines] + texts
         yield Reordering(title, "earlier", [*cuts, pasted(code, order.outer_step, lines)])
 
 

@@ -42,6 +42,22 @@ class Order:
         return loops[0] if loops else None
 
     @property
+    def stale(self) -> list[str]:
+        """The names whose values need weights of before the step, or objects that keep such ones (`dist`). Where no run
+        has shown that, all that may be in a graph."""
+        paths = [path for path in self.moment.stale or self.moment.held if self.moment.held.get(path) == "tensor"]
+        names = [path.split(".")[0] for path in paths]
+        scope = self.code.scope(self.step)
+        own = {name for name, path in zip(names, paths, strict=True) if name == path or self._made_in(scope, name)}
+        return [name for name in dict.fromkeys(names) if name in own]
+
+    def _made_in(self, scope: ast.AST, name: str) -> bool:
+        return any(
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and isinstance(node.value, ast.Call)
+            for node in ast.walk(scope)
+        )
+
+    @property
     def in_one_round(self) -> bool:
         """Does the step come before the backward in the same run through the block?"""
         return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
