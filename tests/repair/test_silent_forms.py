@@ -23,8 +23,8 @@ def moved(source: str) -> str | None:
     source = textwrap.dedent(source).lstrip("\n")
     lines = source.splitlines()
     write, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# write", "# backward"))
-    edits = backward_first(Code("a.py", source), Moment("a.py", write, backward, by_optimizer=False))
-    return None if edits is None else apply(source, edits)
+    earlier = backward_first(Code("a.py", source), Moment("a.py", write, backward, by_optimizer=False))
+    return None if earlier is None else apply(source, earlier.edits)
 
 
 def test_the_backward_goes_first_with_what_it_needs():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from outplace.model import Safety, Site
 from outplace.repair.aliases import may_rebind, only_name, shared_names
-from outplace.repair.bug import Bug, Candidate
+from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
@@ -39,7 +39,7 @@ Title = str
 def propose(files: Files, bug: Bug, style: Style = "auto", neighbours: tuple[Bug, ...] = ()) -> Iterator[Candidate]:
     """The candidates for a bug. `neighbours` are further bugs of the file, which one edit may mend together."""
     if bug.kind == "stepped":
-        yield from _stepped(files, bug)
+        yield from _stepped(files, bug, neighbours)
         yield from _kept_weights(files, bug)
         return
     for site in bug.writes[:1] if bug.kind not in ("saved", "silent-data") else bug.writes:
@@ -431,18 +431,28 @@ def _is_bounding(node: ast.AST) -> bool:
     return name.startswith(("clamp", "clip"))
 
 
-def _stepped(files: Files, bug: Bug) -> Iterator[Candidate]:
+def _stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
 
     Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
     update that takes no gradient until the backward that is next.
     """
+    others = [one for other in neighbours if other.kind == "stepped" for one in step_order.moments(files, other)]
     for moment in step_order.moments(files, bug):
+        if any(_goes_before(other, moment) for other in others):
+            continue  # weights that are swapped in and back: the first of the two is what must wait
         code = files.code(moment.file)
         for way in step_order.reorderings(code, moment, files) if code is not None else ():
             provable = bug.raised_at is not None
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+
+
+def _goes_before(other: Moment, moment: Moment) -> bool:
+    """Is the other an earlier update by hand before the same backward?"""
+    both_by_hand = not moment.by_optimizer and not other.by_optimizer
+    same = (other.file, other.backward_line) == (moment.file, moment.backward_line)
+    return both_by_hand and same and other.step_line < moment.step_line < moment.backward_line
 
 
 def _kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
@@ -467,10 +477,11 @@ def _silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
     yield from _copies(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)
-        edits = backward_first.backward_first(code, moment) if code is not None and not moment.by_optimizer else None
-        if edits is not None:
-            title = "Go backward before the write"
-            yield Candidate(title, "unsafe", {moment.file: tuple(edits)}, provable=True, keeps="gradients")
+        earlier = backward_first.backward_first(code, moment) if code is not None and not moment.by_optimizer else None
+        if earlier is not None:
+            safety: Safety = "safe" if earlier.plain and not place.bug.from_run else "unsafe"
+            edits = {moment.file: tuple(earlier.edits)}
+            yield Candidate("Go backward before the write", safety, edits, provable=True, keeps="gradients")
 
 
 def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

@@ -7,6 +7,7 @@ gradients itself (an update by hand) stays where it is: it would take those of t
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from outplace.repair.bug import Moment
 from outplace.repair.code import Code
@@ -14,7 +15,16 @@ from outplace.repair.edits import Edit
 from outplace.repair.flow import targets_of
 
 
-def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
+@dataclass(frozen=True)
+class Earlier:
+    """The edits that put a backward before a write."""
+
+    edits: list[Edit]
+    plain: bool
+    """Does nothing go with it but what clears the gradients, past statements that take none?"""
+
+
+def backward_first(code: Code, moment: Moment) -> Earlier | None:
     """The backward and the statements it needs, moved in front of the write."""
     found = _in_one_block(code, moment)
     if found is None or takes_gradients(code, found[0]):
@@ -22,7 +32,7 @@ def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
     write, backward = found
     block = code.block(write)
     between = block[block.index(write) + 1 : block.index(backward)]
-    moved = _needed(backward, between)
+    moved = needed(backward, between)
     rest = [write, *(one for one in between if one not in moved)]
     changed = {name for one in rest for name in _bound(one)}
     if changed & {name for one in [*moved, backward] for name in _read(one)} or any(map(_leaves, between)):
@@ -33,7 +43,15 @@ def backward_first(code: Code, moment: Moment) -> list[Edit] | None:
     numbers = [number for one in [*moved, backward] for number in range(one.lineno, (one.end_lineno or 0) + 1)]
     order = [*numbers, *(number for number in range(first, last + 1) if number not in numbers)]
     end = code.offset(last, len(code.lines[last - 1].encode()))
-    return [Edit(code.offset(first, 0), end, "\n".join(code.lines[number - 1] for number in order))]
+    edits = [Edit(code.offset(first, 0), end, "\n".join(code.lines[number - 1] for number in order))]
+    plain = all(map(clears, moved)) and not any(takes_gradients(code, one) for one in rest)
+    return Earlier(edits, plain)
+
+
+def clears(statement: ast.stmt) -> bool:
+    """`opt.zero_grad()`"""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
 
 
 def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:
@@ -57,7 +75,7 @@ def _around(code: Code, line: int) -> list[ast.stmt]:
     return sorted(found, key=lambda node: -node.lineno)
 
 
-def _needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
+def needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
     """What computes the loss, and what clears the gradients for it."""
     names, found = _read(backward), []
     for one in reversed(between):

@@ -25,7 +25,7 @@ from outplace.repair.forms.step_order.in_turn import others_detached
 from outplace.repair.forms.step_order.kept import called_later, kept_loss
 from outplace.repair.forms.step_order.later import computed_later
 from outplace.repair.forms.step_order.moments import moments
-from outplace.repair.forms.step_order.moved import behind_the_backward, behind_the_loop
+from outplace.repair.forms.step_order.moved import before_the_update, behind_the_backward, behind_the_loop
 from outplace.repair.forms.step_order.order import Reordering, order_of
 from outplace.repair.forms.step_order.together import steps_together
 
@@ -39,9 +39,7 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         return
     loop = order.loop
     if not moment.by_optimizer:
-        later = behind_the_backward(order)
-        if later is not None:
-            yield later
+        yield from (one for one in (before_the_update(order), behind_the_backward(order)) if one is not None)
         return
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None

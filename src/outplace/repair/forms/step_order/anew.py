@@ -7,27 +7,53 @@ from collections.abc import Iterator
 
 from outplace.repair.code import Loop
 from outplace.repair.edits import Edit
-from outplace.repair.flow import binds, reads
-from outplace.repair.forms.step_order.forward import makings, remade
+from outplace.repair.flow import reads
+from outplace.repair.forms.step_order.forward import made_last, remade, runs
 from outplace.repair.forms.step_order.lines import binds_within, lines_before, names_bound
 from outplace.repair.forms.step_order.order import Order, Reordering
 
 
 def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:
-    """A value that is made once, before the loop, and goes backward in every round."""
-    code = order.code
+    """Values that are made once, before the loop, and go backward in every round."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each round steps another optimizer: the rounds are not repetitions of one update
-    for path, shape in order.moment.held.items():
-        user = next((one for one in loop.body if reads(one, path)), None)
-        inside = any(binds(node, path) for one in loop.body for node in ast.walk(one))
-        if "." in path or shape != "tensor" or inside or user is None:
-            continue
-        for made in makings(code, loop, path):
-            edit = lines_before(code, user, made)
-            if edit is not None:
-                title = f"Make `{path}` anew in each round, with the weights of the round"
-                yield Reordering(title, "earlier", [edit])
+    used = [name for name in order.stale if any(reads(one, name) for one in loop.body)]
+    names = [name for name in used if not any(binds_within(one, name) for one in loop.body)]
+    if not names:
+        return
+    user = _first_reader(order, loop.body, names)
+    run_inside = {ast.unparse(call) for one in loop.body for call in runs(order.code, one)}
+    again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
+    if again:  # made anew they would be what the rounds compare them with: PPO's old probabilities are no new ones
+        edit = _detached_before(order, loop, names) if again == names else None
+        if edit is not None:
+            title = f"Detach {_listed(names)} before the loop, whose rounds compute the same with their own weights"
+            yield Reordering(title, "earlier", [edit])
+        return
+    made = remade(order.code, user, names, order.stale)
+    edit = lines_before(order.code, user, made.lines) if made is not None else None
+    if edit is not None:
+        title = f"Make {_listed(names)} anew in each round, with the weights of the round"
+        yield Reordering(title, "earlier", [edit])
+
+
+def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
+    """The networks that are run to make a value."""
+    found: list[ast.Call] = []
+    waiting, seen = [name], {name}
+    while waiting:
+        made = made_last(order.code, at, waiting.pop())
+        inputs = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)} if made is not None else set()
+        found += runs(order.code, made) if made is not None else []
+        waiting += sorted((inputs & set(order.stale)) - seen)
+        seen |= inputs
+    return found
+
+
+def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
+    """Lines before the outermost loop that goes on with what was made before it."""
+    outside = [one for one in order.code.loops(order.step) if not any(binds_within(one, name) for name in names)]
+    return lines_before(order.code, (outside or [loop])[-1], [f"{name} = {name}.detach()" for name in names])
 
 
 def used_again(order: Order) -> Iterator[Reordering]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+import builtins
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from outplace.repair.code import Code, Function
-from outplace.repair.flow import bindings, binds, reads
+from outplace.repair.flow import binds, reads
 from outplace.repair.forms.step_order.lines import binds_within, names_bound
 
-_LONGEST = 4  # statements that a value is made anew with
 _DISTRIBUTIONS = {
     "Bernoulli", "Beta", "Binomial", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Independent",
     "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "RelaxedBernoulli",
@@ -37,7 +37,7 @@ def remade(
     found: list[ast.Assign] = []
     while waiting:
         name = waiting.pop()
-        made = _made_last(code, at, name)
+        made = made_last(code, at, name)
         if made is None or not is_forward(code, made) or contexts(code, made) != contexts(code, at):
             return None
         if made not in found:
@@ -53,7 +53,7 @@ def remade(
     return Remade([_making(code, made, wanted, cut) for made in found], list(dict.fromkeys(detached)))
 
 
-def _made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
+def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
     """The assignment that a name has its value from, where that is sure: a loop is taken to run, an `if` is not."""
     here: ast.AST | None = at
     while isinstance(here, ast.stmt) and not isinstance(here, Function):
@@ -113,19 +113,11 @@ def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Col
     )
 
 
-def makings(code: Code, statement: ast.stmt, path: str) -> Iterator[list[str]]:
-    """The statements that make a value, as text: the last one, then those that it is made from, too."""
-    made: list[ast.stmt] = []
-    wanted = [path]
-    for _ in range(_LONGEST):
-        found = {one for name in wanted for one in bindings(code, made[0] if made else statement, name)}
-        steps = [one for one in found if isinstance(one, ast.Assign) and is_forward(code, one)]
-        if not steps or len({id(code.block(one)) for one in [*steps, *made[:1]]}) != 1:
-            return
-        steps.sort(key=lambda one: one.lineno)
-        made = [*steps, *made]
-        yield [code.segment(one) for one in made]
-        wanted = [node.id for one in steps for node in ast.walk(one.value) if isinstance(node, ast.Name)]
+def runs(code: Code, statement: ast.stmt) -> list[ast.Call]:
+    """The calls that may run a network: of no library, no method of what was computed, no class."""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
+    own = [call for call in calls if isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("self.")]
+    return [call for call in own if not _makes_object(code, call) and ast.unparse(call.func) not in dir(builtins)]
 
 
 def is_forward(code: Code, statement: ast.Assign) -> bool:

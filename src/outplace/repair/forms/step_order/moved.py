@@ -7,7 +7,7 @@ import ast
 from outplace.repair.code import Loop
 from outplace.repair.edits import Edit
 from outplace.repair.flow import reads
-from outplace.repair.forms.backward_first import takes_gradients
+from outplace.repair.forms.backward_first import backward_first, needed, takes_gradients
 from outplace.repair.forms.step_order.lines import (
     binds_within,
     end_of,
@@ -19,8 +19,16 @@ from outplace.repair.forms.step_order.lines import (
 from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
 
 
+def before_the_update(order: Order) -> Reordering | None:
+    """An average of weights, a clipping, a swap: it takes no gradient, so the backward can go before it. What comes
+    after the update, and may need the new weights, still does."""
+    earlier = backward_first(order.code, order.moment)
+    return Reordering("Update after the backward", "gradients", earlier.edits, plain=earlier.plain) if earlier else None
+
+
 def behind_the_backward(order: Order) -> Reordering | None:
-    """An average of weights, a clipping, a reset: it takes no gradient, so it can wait for the backward."""
+    """The same where the backward stands in a block of its own: the update waits. Nothing that the backward does not
+    need may stand between them: it would find the old weights."""
     code, update, backward = order.code, order.outer_step, order.outer_backward
     if not order.in_one_round or not (whole_lines(code, update) and whole_lines(code, backward)):
         return None
@@ -31,17 +39,12 @@ def behind_the_backward(order: Order) -> Reordering | None:
         return None
     if any(binds_within(one, name) for one in between for name in names):
         return None
+    if any(one not in needed(backward, between[:-1]) for one in between[:-1]) or takes_gradients(code, update):
+        return None
     lines = code.lines[update.lineno - 1 : update.end_lineno]
     start, end = code.offset(update.lineno, 0), code.offset((update.end_lineno or 0) + 1, 0)
     edits = [Edit(start, end, ""), pasted(code, backward, lines)]
-    plain = isinstance(backward, ast.Expr) and all(map(_clears, between[:-1])) and not takes_gradients(code, update)
-    return Reordering("Update after the backward", "gradients", edits, plain=plain)
-
-
-def _clears(statement: ast.stmt) -> bool:
-    """`opt.zero_grad()`"""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
+    return Reordering("Update after the backward", "gradients", edits)
 
 
 def behind_the_loop(order: Order, loop: Loop) -> Reordering | None:
