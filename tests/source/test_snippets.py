@@ -54,6 +54,17 @@ SNIPPETS = {
         q *= 2  # error: saved
         (scores + q.sum(-1, keepdim=True)).sum().backward()
     """,
+    "what a function returns has names for its parts": """
+        z = nn.Linear(3, 3)(torch.randn(4, 3))
+        best, order = z.max(1).values, z.sort(1).indices
+        y = best.square()
+        best *= 2  # error: saved
+        order += 1
+        largest = torch.linalg.eigvalsh(z.t() @ z) + torch.linalg.eigh(z.t() @ z).eigenvalues
+        s = torch.linalg.svd(z, full_matrices=False).S
+        s += 1  # error: saved
+        (y.sum() + best.sum() + largest.sum() + s.sum()).backward()
+    """,
     "the data of a packed sequence is no `.data` of a tensor": """
         from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
         rnn = nn.GRU(3, 4, batch_first=True)

@@ -57,7 +57,16 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
         return None if name != "T" else holder
     if isinstance(holder, Optimizer) and name == "param_groups":
         return Items([Dictionary({"params": Items(list(holder.parameters))}, PLAIN)])
+    if isinstance(holder, Items) and holder.kind == "tuple" and name in _FIELDS:
+        return holder.items[_FIELDS[name]] if _FIELDS[name] < len(holder.items) else UNKNOWN
     return None
+
+
+_FIELDS = {
+    "values": 0, "indices": 1, "min": 0, "max": 1, "eigenvalues": 0, "eigenvectors": 1, "Q": 0, "R": 1, "S": 1, "V": 2,
+    "Vh": 2, "sign": 0, "logabsdet": 1, "solution": 0, "inverse": 0, "LU": 0,
+}  # fmt: skip
+"""The places that torch's functions give names to in what they return. (`U` and `L` are not at one place in all.)"""
 
 
 def _scaler_method(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
