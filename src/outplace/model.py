@@ -23,6 +23,7 @@ Cause = Literal[
     "state-dict",  # a state_dict() was kept that holds the parameters themselves
     "copy",  # so do other references that were taken for copies
     "ctx",  # a Function keeps a tensor where nothing is checked
+    "recomputed",  # so does a checkpointed block that is run again
     "shallow",  # copy.copy of a network
     "lost",  # a parameter was replaced behind its optimizer
     "repeated",  # an index names a place twice

@@ -207,6 +207,7 @@ _PHRASES_BY_OP = {
 
 _PHRASES = {
     "block": "the weights of its block, to run it again",
+    "recomputed": "what its block saves when it is run again",
     "result": "its result",
     "output": "its result",
     "result0": "its result",

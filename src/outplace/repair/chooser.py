@@ -442,8 +442,9 @@ def _stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Ca
         if any(_goes_before(other, moment) for other in others):
             continue  # weights that are swapped in and back: the first of the two is what must wait
         code = files.code(moment.file)
-        for way in step_order.reorderings(code, moment, files) if code is not None else ():
-            provable = bug.raised_at is not None
+        ways = list(step_order.reorderings(code, moment, files)) if code is not None else []
+        provable = bug.raised_at is not None
+        for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
 
@@ -499,6 +500,8 @@ def _silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
     if place.bug.cause == "state-dict":
         for edits in silent.kept_state(place.code):
             yield place.candidate("Keep a deep copy of the state", "safe", edits)
+    if place.bug.cause == "recomputed":
+        yield from _saved(place, neighbours)
     yield from _kept(place)
     yield from _lost(place)
 

@@ -139,6 +139,7 @@ def _connect() -> None:
         kept,
         lost,
         parts,
+        recomputed,
         rerun,
         silent,
         steps,
@@ -153,7 +154,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, rerun, swaps):
+        for part in (steps, unseen, gradients, kept, lost, recomputed, rerun, swaps):
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
