@@ -31,6 +31,8 @@ class Moment:
     """The optimizers that the function can name: do they hold some of the weights that have just been stepped?"""
     root_is_older: bool | None = None
     """Was what goes backward computed before the step?"""
+    stepped_at: tuple[str, int] | None = None
+    """The file and line of the step itself, which may stand in a function that was called."""
     by_optimizer: bool = True
     """Else it is an update by hand: weights that are averaged, clipped, reset."""
 

@@ -149,6 +149,7 @@ class _Notes:
             "stale": [path for path, value in held.items() if _is_stale(_ends(value), minded)],
             "for_the_step": [path for path, value in held.items() if _only_reaches(value, weights)],
             "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
+            "stepped_at": [os.path.realpath(step.frames[-1][0].f_code.co_filename), step.frames[-1][1]],
             "root_is_older": bool(numbers) and max(numbers) < step.clock,
         }
 

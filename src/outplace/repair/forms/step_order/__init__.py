@@ -4,6 +4,7 @@
   step.
 - `in_turn`: where several are trained in turn, each loss takes the others' part detached.
 - `anew`: a value that was made before the step, or before the loop, is made anew after it; or cut off.
+- `elsewhere`: the same for attributes that methods read, and for what the function that steps returns.
 - `later`, `kept`: a loss that was computed before another loss's step is computed after it.
 - `together`: where all losses were computed before the first step, the steps wait for the last backward.
 - `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
@@ -15,12 +16,14 @@ Each gives other numbers from the step on, so none is safe: a run has to show th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from outplace.repair.bug import Moment
 from outplace.repair.code import Code
 from outplace.repair.files import Files
 from outplace.repair.forms.step_order.anew import cut_off, made_anew, trains_again, used_again
 from outplace.repair.forms.step_order.carried import detached_inside, detached_state
+from outplace.repair.forms.step_order.elsewhere import detached_in_methods, returned_anew
 from outplace.repair.forms.step_order.in_turn import others_detached
 from outplace.repair.forms.step_order.kept import called_later, kept_loss
 from outplace.repair.forms.step_order.later import computed_later
@@ -28,6 +31,7 @@ from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.moved import before_the_update, behind_the_backward, behind_the_loop
 from outplace.repair.forms.step_order.order import Reordering, order_of
 from outplace.repair.forms.step_order.together import steps_together
+from outplace.repair.forms.step_order.wiring import Wiring, known
 
 __all__ = ["Reordering", "moments", "reorderings"]
 
@@ -41,6 +45,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if not moment.by_optimizer:
         yield from (one for one in (before_the_update(order), behind_the_backward(order)) if one is not None)
         return
+    wired = replace(order, moment=known(order))
+    unused = not moment.held and trains_again(wired) is False and Wiring(order).is_cleared(order.step)
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None
         cut = detached_state(order, loop)
@@ -48,15 +54,19 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if loop is not None:
         yield from others_detached(order, loop)
     if order.in_one_round and moment.root_is_older is not False:
-        if not trains_again(order):
-            yield from cut_off(order)
+        if not trains_again(wired):
+            yield from cut_off(wired, unused)
         yield from computed_later(order)
+        if not moment.held:
+            yield from computed_later(wired)
         called = called_later(order, files) if files is not None else None
         yield from (one for one in (kept_loss(order), called, steps_together(order)) if one is not None)
-    if order.in_one_round and moment.root_is_older is False:
-        yield from used_again(order)
+    if order.in_one_round and moment.root_is_older is not True:
+        yield from used_again(wired, unused)
+        outside = [way(order, files) for way in (detached_in_methods, returned_anew)] if files is not None else []
+        yield from (one for one in outside if one is not None)
     if loop is not None:
-        yield from made_anew(order, loop)
+        yield from made_anew(wired, loop)
         behind = behind_the_loop(order, loop) if moment.root_is_older else None
         if behind is not None:
             yield behind

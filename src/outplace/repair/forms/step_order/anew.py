@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from outplace.repair.code import Loop
 from outplace.repair.edits import Edit
 from outplace.repair.flow import reads
-from outplace.repair.forms.step_order.forward import made_last, remade, runs
+from outplace.repair.forms.step_order.forward import made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import binds_within, lines_before, names_bound
-from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.forms.step_order.order import Order, Reordering, stepping
 
 
 def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are made once, before the loop, and go backward in every round."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each round steps another optimizer: the rounds are not repetitions of one update
-    used = [name for name in order.stale if any(reads(one, name) for one in loop.body)]
+    used = [name for name in order.stale if any(uses(order.code, one, name) for one in loop.body)]
     names = [name for name in used if not any(binds_within(one, name) for one in loop.body)]
     if not names:
         return
@@ -27,13 +27,13 @@ def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:
     if again:  # made anew they would be what the rounds compare them with: PPO's old probabilities are no new ones
         edit = _detached_before(order, loop, names) if again == names else None
         if edit is not None:
-            title = f"Detach {_listed(names)} before the loop, whose rounds compute the same with their own weights"
+            title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
             yield Reordering(title, "earlier", [edit])
         return
     made = remade(order.code, user, names, order.stale)
     edit = lines_before(order.code, user, made.lines) if made is not None else None
     if edit is not None:
-        title = f"Make {_listed(names)} anew in each round, with the weights of the round"
+        title = f"Make {listed(names)} anew in each round, with the weights of the round"
         yield Reordering(title, "earlier", [edit])
 
 
@@ -56,37 +56,37 @@ def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
     return lines_before(order.code, (outside or [loop])[-1], [f"{name} = {name}.detach()" for name in names])
 
 
-def used_again(order: Order) -> Iterator[Reordering]:
+def used_again(order: Order, unused: bool = False) -> Iterator[Reordering]:
     """`d_fake` goes into the loss of the step, and then into the next one: cut off, where nothing but what has just
-    been stepped would be trained by it; else made anew."""
+    been stepped would be trained by it; else made anew. `unused` says that such gradients are surely thrown away."""
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
-    used = [name for name in order.stale if any(reads(one, name) for one in after)]
+    used = [name for name in order.stale if any(uses(order.code, one, name) for one in after)]
     names = [name for name in used if not any(binds_within(one, name) for one in after)]
     if not names:
         return
     cut = [] if trains_again(order) else [one for one in order.moment.for_the_step if "." not in one]
     user = _first_reader(order, after, names)
     if all(name in cut for name in names):
-        title = f"Detach {_listed(names)}: this loss is not to train what has just been stepped"
-        yield Reordering(title, "earlier", _detached(order, after, names))
+        title = f"Detach {listed(names)}: this loss is not to train what has just been stepped"
+        yield Reordering(title, "earlier", _detached(order, after, names), plain=unused)
         return
     if not any(name in cut for name in names):  # else some would be of the old weights, some of the new ones
         made = remade(order.code, user, names, order.stale, cut)
         edit = lines_before(order.code, user, made.lines) if made is not None else None
         if made is not None and made.detached and edit is not None:
-            given = f"{_listed(made.detached)} detached"
-            title = f"Make {_listed(names)} anew from {given}: this loss is not to train what has just been stepped"
+            given = f"{listed(made.detached)} detached"
+            title = f"Make {listed(names)} anew from {given}: this loss is not to train what has just been stepped"
             yield Reordering(title, "earlier", [edit])
     made = remade(order.code, user, names, order.stale)
     edit = lines_before(order.code, user, made.lines) if made is not None else None
     if edit is not None:
-        yield Reordering(f"Make {_listed(names)} anew after the step, with the new weights", "earlier", [edit])
+        yield Reordering(f"Make {listed(names)} anew after the step, with the new weights", "earlier", [edit])
 
 
 def _detached(order: Order, after: list[ast.stmt], names: list[str]) -> list[Edit]:
-    found = [node for one in after for node in ast.walk(one) if isinstance(node, ast.Name) and node.id in names]
-    ends = [order.code.span(node)[1] for node in found if isinstance(node.ctx, ast.Load)]
+    nodes = [node for one in after for name in names for node in uses(order.code, one, name)]
+    ends = [order.code.span(node)[1] for node in nodes]
     return [Edit(end, end, ".detach()") for end in ends]
 
 
@@ -101,11 +101,12 @@ def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.
     return first
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """`a`, `b`"""
     return ", ".join(f"`{name}`" for name in names)
 
 
-def cut_off(order: Order) -> Iterator[Reordering]:
+def cut_off(order: Order, unused: bool = False) -> Iterator[Reordering]:
     """Both losses were computed before the step: the later one without what only trains what has just been stepped."""
     code, block = order.code, order.code.block(order.outer_step)
     wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
@@ -120,19 +121,21 @@ def cut_off(order: Order) -> Iterator[Reordering]:
         on_the_way.append(statement)
         if any(reads(one, name) for one in before if one not in on_the_way for name in bound):
             return  # the loss of the step is made from it, too
-        names = [node for node in ast.walk(statement.value) if isinstance(node, ast.Name)]
-        edits += [Edit(end, end, ".detach()") for n in names if n.id in stepped for end in [code.span(n)[1]]]
-        wanted |= {name.id for name in names}
+        cut = [node for name in stepped for node in uses(code, statement, name)]
+        edits += [Edit(code.span(node)[1], code.span(node)[1], ".detach()") for node in cut]
+        wanted |= {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
     if edits:
         found = ", ".join(f"`{path}`" for path in stepped if path in wanted)
-        yield Reordering(f"Detach {found}: this loss is not to train what has just been stepped", "earlier", edits)
+        title = f"Detach {found}: this loss is not to train what has just been stepped"
+        yield Reordering(title, "earlier", edits, plain=unused)
 
 
-def trains_again(order: Order) -> bool:
-    """Does the optimizer that steps after the backward hold weights that have just been stepped?"""
+def trains_again(order: Order) -> bool | None:
+    """Does the optimizer that steps after the backward hold weights that have just been stepped? None: who knows."""
     block = order.code.block(order.outer_backward)
     for statement in block[block.index(order.outer_backward) :]:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-                return order.moment.optimizers.get(ast.unparse(node.func.value), False)
-    return False
+            optimizer = stepping(node) if isinstance(node, ast.Expr) else None
+            if optimizer in order.moment.optimizers:
+                return order.moment.optimizers[optimizer or ""]
+    return None

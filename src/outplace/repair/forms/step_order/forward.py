@@ -17,6 +17,7 @@ _DISTRIBUTIONS = {
     "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "RelaxedBernoulli",
     "RelaxedOneHotCategorical", "TransformedDistribution", "Uniform",
 }  # fmt: skip
+WITHOUT_GRAPH = ("detach", "item", "tolist", "numpy", "size", "argmax", "sample", "data", "shape", "dtype", "device")
 _RANDOM = ("rand", "sample", "multinomial", "bernoulli", "normal(")
 
 
@@ -118,6 +119,17 @@ def runs(code: Code, statement: ast.stmt) -> list[ast.Call]:
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
     own = [call for call in calls if isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("self.")]
     return [call for call in own if not _makes_object(code, call) and ast.unparse(call.func) not in dir(builtins)]
+
+
+def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:
+    """Where a statement reads a value with its graph: not `x.detach()`, `x.item()`, `x.shape`."""
+    found = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
+    return [
+        node
+        for node in found
+        if isinstance(node.ctx, ast.Load)
+        and not (isinstance(above := code.parents.get(node), ast.Attribute) and above.attr in WITHOUT_GRAPH)
+    ]
 
 
 def is_forward(code: Code, statement: ast.Assign) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from outplace.model import Site
 from outplace.repair.aliases import calls_of
@@ -17,7 +18,7 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
     """The step that wrote and the backward after it; or updates and backwards of one function, by the source."""
     by_optimizer = any(_by_optimizer(files, site) for site in bug.writes)
     if by_optimizer and bug.moment is not None:
-        yield bug.moment
+        yield bug.moment if bug.from_run else _of_the_writer(files, bug, bug.moment)
         return
     for site in bug.writes:
         for code, update in _ways_to(files, site):
@@ -33,6 +34,17 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
             for backward in backwards:
                 if code.scope(backward) is code.scope(update) and backward is not update:
                     yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=by_optimizer)
+
+
+def _of_the_writer(files: Files, bug: Bug, moment: Moment) -> Moment:
+    """The step that wrote, where it stands in the function of the last step."""
+    code, site = files.code(moment.file), bug.writes[0]
+    if code is None or site.file != moment.file or site.line == moment.step_line:
+        return moment
+    own, last = statement_at(code, site.line, "step"), statement_at(code, moment.step_line, "step")
+    if own is None or last is None or code.scope(own) is not code.scope(last):
+        return moment
+    return replace(moment, step_line=site.line, root_is_older=moment.root_is_older and None)
 
 
 def _by_optimizer(files: Files, site: Site) -> bool:

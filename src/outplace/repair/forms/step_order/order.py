@@ -95,3 +95,11 @@ def only_steps(statement: ast.stmt) -> bool:
         return not statement.orelse and all(only_steps(one) for one in statement.body)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+
+
+def stepping(statement: ast.stmt) -> str | None:
+    """`opt` of `opt.step()` and of `scaler.step(opt)`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return None
+    return ast.unparse(call.args[0] if call.args else call.func.value)

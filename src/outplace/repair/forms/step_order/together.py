@@ -7,12 +7,17 @@ its step. So every step takes what it would have taken if the step before had le
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.flow import binds
 from outplace.repair.forms.step_order.lines import pasted, whole_lines
-from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
+from outplace.repair.forms.step_order.order import Order, Reordering, only_steps, stepping
+from outplace.repair.forms.step_order.wiring import Wiring, apart
+
+_REFUSED = ("requires_grad", "DistributedDataParallel", "DDP(", "fully_shard", "GradScaler")
+"""Where weights are frozen or spread over devices, a backward may refuse to be told what to train."""
 
 
 def steps_together(order: Order) -> Reordering | None:
@@ -40,7 +45,13 @@ def steps_together(order: Order) -> Reordering | None:
         for end, call, weights in zip(ends, calls, given, strict=True)
     ]
     title = "Step after the last backward, each of which trains what its own optimizer steps"
-    return Reordering(title, "steps", [*edits, pasted(code, backwards[-1], lines)])
+    way = Reordering(title, "steps", [*edits, pasted(code, backwards[-1], lines)])
+    if order.moment.held:
+        return way  # a run has shown it, and will show whether each step takes what it took
+    wiring = Wiring(order)
+    if not apart(wiring.networks.get(one or "") for one in {*trained, *map(stepping, steps)}):
+        return None
+    return replace(way, plain=all(map(wiring.is_cleared, steps)) and not any(word in code.text for word in _REFUSED))
 
 
 def _loss(statement: ast.stmt) -> str | None:

@@ -1,0 +1,157 @@
+"""Who trains what, as far as the source says it: what a run would show of the values around a step.
+
+Networks are told by what optimizers are given (`G.parameters()`), values by the networks that are run to make them.
+What is not plainly there is unknown: then a value is never said to train only these or those.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from outplace.repair.bug import Moment
+from outplace.repair.code import is_library
+from outplace.repair.forms.backward_first import clears
+from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH, contexts, made_last
+from outplace.repair.forms.step_order.lines import names_bound
+from outplace.repair.forms.step_order.order import Order, stepping
+from outplace.repair.origins import class_name, pairs
+
+_OF_A_NETWORK = ("parameters", "named_parameters", "state_dict", "train", "eval", "zero_grad", "modules", "children")
+
+
+def known(order: Order) -> Moment:
+    """The moment with what the source tells about it; as it was where that is nothing."""
+    wiring = Wiring(order)
+    stepped = wiring.networks.get(wiring.stepped or "")
+    if order.moment.held or not stepped:
+        return order.moment
+    at = order.outer_backward if order.outer_backward.lineno > order.outer_step.lineno else order.outer_step
+    reached = {name: wiring.reached(name, at) for name in wiring.names()}
+    held = {name: networks for name, (networks, _) in reached.items() if networks}
+    return replace(
+        order.moment,
+        held=dict.fromkeys(held, "tensor"),
+        stale=[name for name, networks in held.items() if networks & stepped],
+        for_the_step=[name for name, networks in held.items() if networks <= stepped and reached[name][1]],
+        optimizers={name: bool(given is None or given & stepped) for name, given in wiring.networks.items()},
+    )
+
+
+class Wiring:
+    """The networks and optimizers of a file, and the values of the function that steps."""
+
+    def __init__(self, order: Order) -> None:
+        self._code, self._order = order.code, order
+        self._scope = order.code.scope(order.step)
+
+    @cached_property
+    def networks(self) -> dict[str, set[str] | None]:
+        """What each optimizer was given; None where that cannot be read, or names one network twice."""
+        made = [pair for node in self._code.every(ast.Assign) for pair in pairs(node)]
+        found = {ast.unparse(target): call for target, call in made if "optim" in ast.unparse(call.func).lower()}
+        own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found}
+        given = {name: _given(call.args[0]) if call.args else None for name, call in found.items()}
+        return {name: nets if nets is not None and nets <= own else None for name, nets in given.items()}
+
+    @cached_property
+    def stepped(self) -> str | None:
+        """The optimizer of the step."""
+        return stepping(self._order.step)
+
+    def names(self) -> list[str]:
+        """The names that the function binds before the step."""
+        found = [node for node in ast.walk(self._scope) if isinstance(node, ast.Assign)]
+        found.sort(key=lambda node: node.lineno)
+        here = [node for node in found if self._code.scope(node) is self._scope]
+        return list(dict.fromkeys(name for node in here for name in names_bound(node)))
+
+    def reached(self, name: str, at: ast.stmt, depth: int = 8) -> tuple[set[str], bool]:
+        """The networks that a value's backward would reach, and whether those are surely all."""
+        made = made_last(self._code, at, name)
+        if made is None or depth == 0:
+            return set(), depth > 0 and self._is_data(name)
+        if "no_grad" in " ".join(contexts(self._code, made)):
+            return set(), True
+        networks: set[str] = set()
+        sure = True
+        waiting: list[ast.AST] = [made.value]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call):
+                run = self._run(node)
+                networks |= run[0]
+                sure = sure and run[1]
+                cut = isinstance(node.func, ast.Attribute) and node.func.attr in WITHOUT_GRAPH
+                receiver = [node.func.value] if isinstance(node.func, ast.Attribute) and run[2] and not cut else []
+                waiting += [*receiver, *node.args, *(keyword.value for keyword in node.keywords)]
+            elif isinstance(node, ast.Attribute) and node.attr in WITHOUT_GRAPH:
+                continue
+            elif isinstance(node, ast.Name):
+                inner = self.reached(node.id, made, depth - 1) if not is_library(node) else (set[str](), True)
+                networks |= inner[0]
+                sure = sure and inner[1]
+            else:
+                waiting += ast.iter_child_nodes(node)
+        return networks, sure
+
+    def _run(self, call: ast.Call) -> tuple[set[str], bool, bool]:
+        """The network that a call runs; whether all is known of it; whether it is a method of a value."""
+        function = ast.unparse(call.func)
+        every = {one for nets in self.networks.values() for one in nets or ()}
+        found = {one for one in every if function == one or function.startswith(f"{one}.")}
+        if found:
+            asked = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_A_NETWORK
+            return (set() if asked else found), True, False
+        dotted = not any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(call.func))
+        if (dotted and is_library(call.func)) or function in ("len", "range", "float", "int", "list", "zip"):
+            return set(), True, False
+        if isinstance(call.func, ast.Attribute):
+            return set(), not isinstance(call.func.value, ast.Name) or call.func.value.id != "self", True
+        made = [
+            made for node in self._code.every(ast.Assign) for one, made in pairs(node) if ast.unparse(one) == function
+        ]
+        return set(), len(made) == 1 and class_name(made[0]).endswith("Loss"), False
+
+    def _is_data(self, name: str) -> bool:
+        """Is it what a loop goes through, or a name of the file that is no tensor of a graph?"""
+        loops = [node for node in ast.walk(self._scope) if isinstance(node, ast.For)]
+        return any(name in names_bound(loop) for loop in loops)
+
+    def is_cleared(self, step: ast.stmt) -> bool:
+        """Are the gradients of what a step takes cleared before each such step, and looked at by nobody else?"""
+        optimizer, block = stepping(step) or "", self._code.block(step)
+        before = [one for one in block[: block.index(step)] if clears(one)]
+        cleared = {ast.unparse(one.value.func.value) for one in before}  # type: ignore[attr-defined]
+        steps = [node for node in self._code.every(ast.Expr) if stepping(node) == optimizer]
+        looked_at = any(node.attr == "grad" for node in self._code.every(ast.Attribute))
+        all_of_it = optimizer in cleared or (self.networks.get(optimizer) or {""}) <= cleared
+        return all_of_it and len(steps) == 1 and not looked_at
+
+
+def apart(given: Iterable[set[str] | None]) -> bool:
+    """Are these sets of networks known, and has no network two optimizers?"""
+    sets = list(given)
+    names = [name for one in sets for name in one or ()]
+    inside = any(name != other and f"{name}.".startswith(f"{other}.") for name in names for other in names)
+    return None not in sets and len(names) == len(set(names)) and not inside
+
+
+def _given(argument: ast.expr) -> set[str] | None:
+    """`{"G", "E"}` of `[*G.parameters(), *E.parameters()]`."""
+    if isinstance(argument, ast.Starred):
+        return _given(argument.value)
+    if isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute) and not argument.args:
+        return {ast.unparse(argument.func.value)} if argument.func.attr == "parameters" else None
+    if isinstance(argument, ast.Call) and ast.unparse(argument.func) in ("list", "chain", "itertools.chain"):
+        parts = argument.args
+    elif isinstance(argument, ast.List | ast.Tuple):
+        parts = argument.elts
+    elif isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add):
+        parts = [argument.left, argument.right]
+    else:
+        return None
+    found = [_given(part) for part in parts]
+    return None if None in found or not found else {name for one in found for name in one or ()}
