@@ -1,11 +1,14 @@
-"""What a build adds to the Python files: the compiled marks, and the .pth file for OUTPLACE=1."""
+"""What a build adds to the Python files: what is compiled of them, and the .pth file for OUTPLACE=1."""
 
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-FAST = Extension("outplace.runtime._fast", ["src/outplace/runtime/_fast.c"], optional=True)
+COMPILED = [
+    Extension("outplace.runtime._fast", ["src/outplace/runtime/_fast.c"], optional=True),
+    Extension("outplace.updates.kernels._again", ["src/outplace/updates/kernels/_again.c"], optional=True),
+]
 
 
 class OutplaceHook(BuildHookInterface):
@@ -17,15 +20,17 @@ class OutplaceHook(BuildHookInterface):
             return
         where = "force_include_editable" if version == "editable" else "force_include"
         build_data[where]["src/outplace.pth"] = "outplace.pth"  # reaches every child process
-        if self._compile():
+        compiled = self._compile()
+        if compiled:
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
-            build_data["artifacts"] += ["src/outplace/runtime/_fast.*.so", "src/outplace/runtime/_fast.*.pyd"]
+            build_data["artifacts"] += compiled
 
     def _compile(self):
-        """Builds the extension beside its source, as an editable installation needs it too."""
-        command = Distribution({"ext_modules": [FAST], "package_dir": {"": "src"}}).get_command_obj("build_ext")
+        """Builds the extensions beside their sources, where an editable installation needs them; returns the paths."""
+        command = Distribution({"ext_modules": COMPILED, "package_dir": {"": "src"}}).get_command_obj("build_ext")
         command.inplace = True
         command.ensure_finalized()
         command.run()
-        return Path(self.root, command.get_ext_fullpath(FAST.name)).exists()
+        paths = [Path(command.get_ext_fullpath(extension.name)) for extension in COMPILED]
+        return [path.relative_to(self.root).as_posix() for path in paths if path.exists()]

@@ -29,6 +29,14 @@ def engine(device: str) -> Any:
     return pytest.importorskip("outplace.updates.kernels.on_cuda")
 
 
+def set_number(x: torch.Tensor, mask: torch.Tensor, value: float) -> torch.Tensor:
+    """By the kernel of x's device."""
+    if not x.is_cuda:
+        return on_cpu.set_number(x, mask, value)
+    ours = engine("cuda")
+    return ours.Steps(ours.set_number(x, mask))(x, mask, value)  # type: ignore[no-any-return]
+
+
 def operands(dtype: torch.dtype, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """x and a mask: contiguous, odd sizes, transposed, with gaps, and masks that broadcast."""
     torch.manual_seed(0)
@@ -62,7 +70,7 @@ def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pyt
         wide = mask.expand(x.shape)
         v = torch.randn(x.shape, device=device).to(dtype)
         for number in (0.0, 0.1, -1, float("inf"), float("nan")):
-            assert same_bits(ours.set_number(x, wide, number), torch.where(mask, number, x))
+            assert same_bits(set_number(x, wide, number), torch.where(mask, number, x))
         assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
         outside, inside = ours.split(x, wide)
         assert same_bits(outside, torch.where(mask, 0.0, x)) and same_bits(inside, torch.where(mask, x, 0.0))
@@ -70,13 +78,15 @@ def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", ["number", "0-d", "row", "full"])
-def test_the_gradients_are_those_of_where(shape: str, device: str) -> None:
+def test_the_gradients_are_those_of_where(shape: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    low_thresholds(monkeypatch)
+    engine(device)
     for x, mask in operands(torch.float32, device):
         x = x.nan_to_num(1, 2, 3)
         v = {"number": 0.5, "0-d": torch.rand(()), "row": torch.rand(x.shape[-1]), "full": torch.rand(x.shape)}[shape]
         results = []
         for update in (
-            lambda x, v, m=mask: function.masked_set(engine(device), x, m, v),
+            lambda x, v, m=mask: kernels._masked_by_kernel(x, m, v, None),
             lambda x, v, m=mask: torch.where(m, v, x),
         ):
             inputs = [t.detach().clone().to(device).requires_grad_() for t in (x, v) if isinstance(t, torch.Tensor)]
@@ -95,7 +105,7 @@ def test_any_byte_but_zero_is_true(device: str) -> None:
     for x, mask in operands(torch.float32, device):
         bytes_ = torch.where(mask.expand(x.shape), 255, 0).to(torch.uint8)
         odd, mask = bytes_.view(torch.bool), bytes_ != 0
-        assert same_bits(engine(device).set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
+        assert same_bits(set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
         assert same_bits(engine(device).set_tensor(x, odd, -x), torch.where(mask, -x, x))
         for ours, theirs in zip(engine(device).split(x, odd), engine(device).split(x, mask), strict=True):
             assert same_bits(ours, theirs)
@@ -119,22 +129,22 @@ def test_a_kernel_is_started_for_tensors_that_lie_as_those_it_was_compiled_for()
     for start_of_x, start_of_mask in ((1, 0), (0, 4), (1, 4)):
         x = torch.randn(4096 + start_of_x, device="cuda")[start_of_x:]
         mask = (torch.rand(4096 + start_of_mask, device="cuda") < 0.5)[start_of_mask:]
-        assert torch.equal(ours.set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
+        assert torch.equal(set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
         torch.cuda.synchronize()
 
 
-def with_rows(device: str) -> function.WithRows:
-    """The kernel of the device; on the CPU, which has none, what it is to do."""
-    if device == "cuda":
-        return engine(device).with_rows  # type: ignore[no-any-return]
+def rows_by(x: torch.Tensor, entries: int, **how: bool) -> function.Make:
+    """The kernels of x's device; on the CPU, which has none, what they are to do."""
+    if x.is_cuda:
+        ours = engine("cuda")
+        return ours.Steps(ours.put_rows(x, entries, **how))  # type: ignore[no-any-return]
 
-    def make(
-        x: torch.Tensor, index: torch.Tensor, value: torch.Tensor, add: bool, last: torch.Tensor | None, find: bool
-    ) -> torch.Tensor:
-        if find:
-            last.copy_(repeats.last_of_each(*repeats.flat((index,), x.shape)))
-        counts = torch.ones_like(index, dtype=torch.bool) if last is None else last
-        return x.index_put((index[counts],), value[counts], accumulate=add)
+    def make(x: torch.Tensor, index: torch.Tensor, value: torch.Tensor, *last: torch.Tensor) -> torch.Tensor:
+        counts = torch.ones_like(index, dtype=torch.bool)
+        if last:
+            last[0].copy_(repeats.last_of_each(*repeats.flat((index,), x.shape)))
+            counts = last[0] != 0
+        return x.index_put((index[counts],), value[counts], accumulate=how.get("add", False))
 
     return make
 
@@ -142,15 +152,14 @@ def with_rows(device: str) -> function.WithRows:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("add", [False, True], ids=["set", "add"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(50, 16), (50, 3, 7), (9, 2000)], ids=str)
+@pytest.mark.parametrize("shape", [(50, 16), (50, 3, 7), (9, 2000), (5000,)], ids=str)
 def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype, add: bool, device: str) -> None:
     torch.manual_seed(0)
     places = torch.randperm(shape[0])[:7]
     places = torch.where(places % 2 == 0, places, places - shape[0]).to(device)  # half of them negative
     x, v = (torch.randn(size, *shape[1:], device=device).to(dtype).requires_grad_() for size in (shape[0], 7))
     weights = torch.randn(shape, device=device).to(dtype).requires_grad_()
-    ours = function.with_rows(with_rows(device), x, places, v, add)
-    assert ours is not None
+    ours = (function.add_rows if add else function.set_rows)(x, places, v, rows_by(x, 7, add=add))
     theirs = torch.index_put(x, (places,), v, accumulate=add)
     assert torch.equal(ours, theirs)
     first, expected = (torch.autograd.grad(y, (x, v), weights, create_graph=True) for y in (ours, theirs))
@@ -160,26 +169,29 @@ def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype,
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("find", [False, True], ids=["told", "found"])
-def test_the_last_of_several_rows_counts(find: bool, device: str) -> None:
+@pytest.mark.parametrize("compared", [0, 128], ids=["claimed", "compared"])
+@pytest.mark.parametrize("width", [20, 2000])
+def test_the_last_of_several_rows_counts(
+    width: int, compared: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "MOST_COMPARED", compared)
     # of ten rows the third is named three times, the last twice
     index = torch.tensor([3, -1, 3, 0, 3, 9], device=device)
-    x, v = torch.rand(10, 20, device=device, requires_grad=True), torch.rand(6, 20, device=device, requires_grad=True)
-    last = repeats.last_of_each(*repeats.flat((index,), x.shape))
-    if find:
-        last = torch.empty_like(last)
-    result = function.with_rows(with_rows(device), x, index, v, last=last, find_last=find)
-    assert result is not None
+    x, v = (torch.rand(size, width, device=device, requires_grad=True) for size in (10, 6))
+    result = function.set_last_rows(x, index, v, rows_by(x, 6, find_last=True))
     expected = x.detach().clone()
     for row, place in enumerate(index.tolist()):
         expected[place] = v.detach()[row]
     assert torch.equal(result, expected)
-    weights = torch.rand(10, 20, device=device)
-    to_x, to_v = torch.autograd.grad(result, (x, v), weights)
+    weights = torch.rand(10, width, device=device, requires_grad=True)
     kept = torch.tensor([place not in (0, 3, 9) for place in range(10)], device=device)
-    assert torch.equal(to_x, weights * kept[:, None])
-    for row, place in enumerate((None, None, None, 0, 3, 9)):
-        assert torch.equal(to_v[row], torch.zeros(20, device=device) if place is None else weights[place])
+    for twice in (False, True):
+        to_x, to_v = torch.autograd.grad(result, (x, v), weights, retain_graph=True, create_graph=twice)
+        assert torch.equal(to_x, weights * kept[:, None])
+        for row, place in enumerate((None, None, None, 0, 3, 9)):
+            assert torch.equal(to_v[row], torch.zeros(width, device=device) if place is None else weights[place])
+    (again,) = torch.autograd.grad((to_v**2).sum(), weights)
+    assert torch.equal(again, torch.where(kept[:, None], 0, 2 * weights))
 
 
 @NEEDS_CUDA
@@ -210,13 +222,13 @@ def test_rows_at_random_places(entries: int, width: int) -> None:
 
 @NEEDS_CUDA
 @pytest.mark.parametrize("index", [50, -51])
-@pytest.mark.parametrize("add, width", [(False, 16), (True, 16), (True, 9000)])
+@pytest.mark.parametrize("add, width", [(False, 16), (False, 9000), (True, 16), (True, 9000)])
 def test_an_index_out_of_range_stops_the_device(index: int, add: bool, width: int) -> None:
     program = (
         "import torch\n"
-        "from outplace.updates.kernels.on_cuda import with_rows\n"
-        f"with_rows(torch.zeros(50, {width}, device='cuda'), torch.tensor([0, {index}], device='cuda'),"
-        f" torch.ones(2, {width}, device='cuda'), {add})\n"
+        "from outplace.updates.kernels.on_cuda import Steps, put_rows\n"
+        f"x = torch.zeros(50, {width}, device='cuda')\n"
+        f"Steps(put_rows(x, 2, add={add}))(x, torch.tensor([0, {index}], device='cuda'), x[:2])\n"
         "torch.cuda.synchronize()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -291,14 +303,21 @@ def test_pieces_are_slices(
     x = torch.rand(shape, device=device, requires_grad=True)
     v = torch.rand(x[item].shape, device=device, requires_grad=True)
     for value in (v, 0.5, torch.tensor(2.0, device=device)):
-        result = pieces.replaced(x, dim, index, value)
+        result = pieces.replaced(x, dim, index, value, item)
         expected = x.clone()
         expected[item] = value
         assert result is not None and torch.equal(result, expected)
     half = torch.zeros(6, dtype=torch.float16, device=device)
-    assert pieces.replaced(half, 0, slice(1, 3), -1e9).isinf().tolist() == [False, True, True, False, False, False]
+    assert pieces.replaced(half, 0, slice(1, 3), -1e9, slice(1, 3)).isinf().tolist() == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     flat, number = torch.rand(6, device=device), torch.tensor(2.0, device=device)
-    assert torch.equal(pieces.replaced(flat, 0, 2, number), torch.cat([flat[:2], number[None], flat[3:]]))
+    assert torch.equal(pieces.replaced(flat, 0, 2, number, 2), torch.cat([flat[:2], number[None], flat[3:]]))
     weights = torch.rand(shape, device=device)
     got = torch.autograd.grad(at(x)[item].set(v), (x, v), weights)
     outside = weights.clone()
@@ -310,39 +329,39 @@ def test_pieces_are_slices(
 def test_a_kernel_that_is_started_again_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes, alignments and dtypes in turn: what was compiled for one must not be started for another."""
     ours = engine("cuda")
-    monkeypatch.setattr(ours, "_started", {})
+    monkeypatch.setattr(ours, "_compiled", {})
     for _ in range(2):
         for dtype in (torch.float32, torch.bfloat16):
             for size in (1, 7, 16, 1000, 1024, 4096):
                 for start in (0, 1, 3, 8):
                     x = torch.randn(size + start, device="cuda").to(dtype)[start:]
                     mask = (torch.rand(size + start, device="cuda") < 0.5)[start:]
-                    assert torch.equal(ours.set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
-    assert ours._started
+                    assert torch.equal(set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
+    assert ours._compiled
 
 
 @NEEDS_CUDA
 def test_a_triton_that_starts_kernels_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = engine("cuda")
 
-    def other(*_: Any) -> None:
-        raise TypeError("another number of arguments")
+    class Other:
+        function = packed_metadata = None
+
+        def run(self, *_: Any) -> None:
+            raise TypeError("another number of arguments")
 
     monkeypatch.setattr(ours, "_directly", True)
-    monkeypatch.setattr(ours, "_started", _Always((other, None, None)))
+    monkeypatch.setattr(ours, "_compiled", _Always(Other()))
     ours.probe()
     x = torch.randn(100, device="cuda")
-    assert torch.equal(ours.set_number(x, x > 0, 0.5), torch.where(x > 0, 0.5, x))
+    assert torch.equal(set_number(x, x > 0, 0.5), torch.where(x > 0, 0.5, x))
 
 
 class _Always(dict[Any, Any]):
-    """Has one answer until it is cleared."""
+    """Has one answer."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self.answer
-
-    def clear(self) -> None:
-        self.answer = None

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from outplace.updates import kernels, masks, mode, places, short, values, views
 from outplace.updates.arithmetic import ADD, DIV, MAX, MIN, MUL, POW, SUB, Arithmetic
 from outplace.updates.index import Index, check_bounds, parse
+from outplace.updates.kernels import again
 
 _BOOL = torch.bool
 _SMALL = kernels.CPU_ELEMENTS
@@ -53,16 +55,23 @@ class Place:
         """
         x, index = self._x, self._index
         kind = type(index)
+        is_mask = kind is Tensor and index.dtype is _BOOL
+        # for a mask and a tensor there is nothing better than torch.where
+        by_kernel = x.is_cuda and not (is_mask and type(v) is Tensor) and not is_compiling()
+        if by_kernel:
+            done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET)
+            if done is not None:
+                return done
         done = None
-        if kind is Tensor:
-            if index.dtype is not _BOOL:
-                done = short.set_places(x, index, v, unique_indices)
-            else:
-                done = short.set_small(x, index, v) if x.numel() < _SMALL else None
-                if done is None:
-                    done = short.set_mask(x, index, v)
+        if is_mask:
+            if x.numel() < _SMALL and not by_kernel:
+                done = short.set_small(x, index, v)
+            if done is None:
+                done = short.set_mask(x, index, v)
+        elif kind is Tensor:
+            done = short.set_places(x, index, v, unique_indices)
         elif kind is slice or kind is int:
-            done = short.set_item(x, 0, index, v)
+            done = short.set_item(x, 0, index, v, index)
         elif kind is tuple:
             done = short.set_view(x, index, v)
         elif kind in short.BASIC:
@@ -72,6 +81,10 @@ class Place:
     def add(self, v: Any) -> Tensor:
         """`x[index] += v`; where a place is named more than once, every value is added."""
         x, index = self._x, self._index
+        if x.is_cuda and not is_compiling():
+            done = again.lookup(x, index, v, again.ADD)
+            if done is not None:
+                return done
         done = short.add_places(x, index, v) if type(index) is Tensor else None
         return update(x, index, v, ADD) if done is None else done
 

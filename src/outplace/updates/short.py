@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
+from outplace.updates.kernels import again
 
 NUMBERS = frozenset((float, int))
 BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
@@ -54,18 +55,19 @@ def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
         for size, full in zip(own, shape, strict=False):
             if size != full and (size != 1 or missing):
                 return None
-        if missing:
-            mask = mask.unsqueeze(-1) if missing == 1 else mask.reshape(own + (1,) * missing)
+        wide = mask.reshape(own + (1,) * missing) if missing else mask
+    else:
+        wide = mask
     if mask.device != x.device:
         return None
     try:
-        return kernels.masked_set(x, mask, v)
+        return kernels.masked_set(x, wide, v, mask)
     except OverflowError:  # an int that is too large for PyTorch
         return None
 
 
-def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
-    """One int or slice of one dimension; a number, or a tensor of x's dtype.
+def set_item(x: Tensor, dim: int, item: Any, v: Any, index: Any) -> Tensor | None:
+    """One int or slice of one dimension, all that the index has; a number, or a tensor of x's dtype.
 
     Not by ATen's `slice_scatter` and `select_scatter`: they copy all of the memory that x is a view of, and backward
     all that the gradient is a view of, which after `torch.stack` is the gradient of everything.
@@ -79,11 +81,11 @@ def set_item(x: Tensor, dim: int, item: Any, v: Any) -> Tensor | None:
         return None
     try:
         elements = x.numel()
-        if elements >= pieces.LEAST_ELEMENTS:
-            done = pieces.replaced(x, dim, item, v)
+        if elements >= pieces.LEAST_ELEMENTS or x.is_cuda:
+            done = pieces.replaced(x, dim, item, v, index)
             if done is not None:
                 return done
-        elif elements < kernels.CPU_ELEMENTS:  # autograd is quicker with kept places than with a write to a copy
+        if elements < kernels.CPU_ELEMENTS:  # autograd is quicker with kept places than with a write to a copy
             if type(v) is not Tensor:
                 places = constants.part(x.size(dim), item, x) if x.requires_grad else None
                 if places is not None:
@@ -102,7 +104,7 @@ def set_view(x: Tensor, index: tuple[Any, ...], v: Any) -> Tensor | None:
     """Ints, slices, None and Ellipsis; a number or a tensor of x's dtype."""
     one = views.only_item(index)
     if one is not None:
-        return set_item(x, *one, v)
+        return set_item(x, *one, v, index)
     if not all(type(item) in BASIC for item in index):
         return None
     if type(v) in NUMBERS:
@@ -129,11 +131,13 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     """
     if index.dtype is not _INT64 or not mode.eager():  # vmap's index_fill is wrong for negative indices
         return None
+    how = again.SET_UNIQUE if unique else again.SET
     try:
         if type(v) in NUMBERS:
             if index.dim() != 1 or x.dim() == 0 or not x.is_floating_point():
                 return None
-            return torch.index_fill(x, 0, index, v)
+            done = kernels.rows_put(x, index, v, how) if x.is_cuda else None
+            return torch.index_fill(x, 0, index, v) if done is None else done
         if type(v) is not Tensor or v.dtype is not x.dtype:
             return None
         unique = unique or not mode.may_carry_gradient(v)
@@ -144,7 +148,7 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
             if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0):
                 return torch.index_copy(x, 0, index, v)
         else:
-            done = kernels.rows_put(x, index, v, unique=unique) if x.is_cuda else None
+            done = kernels.rows_put(x, index, v, how) if x.is_cuda else None
             if done is None and not unique:
                 done = last_rows(x, index, v)
             if done is not None:
@@ -188,8 +192,8 @@ def add_places(x: Tensor, index: Tensor, v: Any) -> Tensor | None:
         return None
     dims = x.dim()
     try:
-        if dims > 1 and x.is_cuda:
-            done = kernels.rows_put(x, index, v, add=True)
+        if dims and x.is_cuda:
+            done = kernels.rows_put(x, index, v, again.ADD)
             if done is not None:
                 return done
         if index.dtype is not _INT64 or v.dim() != dims or dims == 0 or not mode.eager():

@@ -18,7 +18,7 @@ def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor:
     """A copy of x with `x[view]` replaced by `part`, a number or a tensor that broadcasts to it."""
     one = only_item(view)
     if one is not None:
-        done = pieces.replaced(x, *one, part)
+        done = pieces.replaced(x, *one, part, view)
         if done is not None:
             return done
     if isinstance(part, Tensor) and not mode.eager():

@@ -1,4 +1,4 @@
-"""Writes under masks and to rows, each in the quickest of the ways: ATen's, or for larger tensors kernels of our own.
+"""Writes under masks, to rows and to parts, each in the quickest of the ways: ATen's, or kernels of our own.
 
 Eager ATen has no good kernel for them: `masked_fill` copies first, `where` branches for every element (CPU) or does not
 vectorise for numbers (CUDA), `index_copy` and `index_add` take no negative indices. Under torch.compile and
@@ -8,45 +8,43 @@ torch.func's transforms the ATen operation is what they understand, and Inductor
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
-from outplace.updates import constants, mode, repeats
-from outplace.updates.kernels import on_cpu
-from outplace.updates.kernels.function import Engine, WithRows, with_rows
-from outplace.updates.kernels.function import masked_set as by_engine
+from outplace.updates import constants, mode
+from outplace.updates.kernels import again, function, on_cpu
 
 CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 25
-"""From here on the time on the device is longer than what Python needs to start a kernel of ours."""
-LEAST_ELEMENTS = CUDA_BYTES // 16
-"""A tensor of fewer elements is smaller, whatever its dtype."""
+"""From here on the time on the device is longer than what Python needs to start a kernel of ours under a mask."""
+ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
+"""Where Python starts them our kernels for rows are quicker from so many bytes on; to add also for few elements."""
+PARTS_BYTES = 1 << 22
+"""The same for parts."""
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 """What Triton's kernels are for."""
-ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
-"""From so many bytes on our kernel is quicker for rows than ATen's; to add to them also up to so many elements."""
-_MOST_ROW_ELEMENTS = 65_535 << 10
-"""A row that is longer has too many blocks for CUDA."""
-_FEW_ENTRIES = 1 << 13
-"""Up to so many entries the last for each place are found quicker by comparing all of them with each other."""
-_INT64 = torch.int64
-_is_deterministic: Callable[[], bool] = torch.are_deterministic_algorithms_enabled
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 _FILL_ELEMENTS = 1 << 22
 """From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
+_INT64 = torch.int64
+_is_deterministic: Callable[[], bool] = torch.are_deterministic_algorithms_enabled
 
 
-def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`torch.where(mask, value, x)`; the mask and the value, a number or a tensor of x's dtype, broadcast to x."""
-    if x.numel() >= CPU_ELEMENTS:
-        engine = _engine(x)
-        done = None if engine is None else by_engine(engine, x, mask, value)
+def masked_set(x: Tensor, mask: Tensor, value: Any, index: Tensor | None = None) -> Tensor:
+    """`torch.where(mask, value, x)`; the mask and the value, a number or a tensor of x's dtype, broadcast to x.
+
+    The index is the mask as it was given, before it was made to broadcast.
+    """
+    if x.numel() >= CPU_ELEMENTS or x.is_cuda:
+        done = _masked_by_kernel(x, mask, value, index)
         if done is not None:
             return done
-        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
+        if x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
             return x.masked_fill(mask, value)
     if type(value) is float:
         number = constants.number(value, x)
@@ -54,58 +52,119 @@ def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return torch.where(mask, value, x)
 
 
+def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None) -> Tensor | None:
+    if type(mask) is not Tensor or not mode.seen_only_by_autograd(x):
+        return None
+    is_number = not isinstance(value, Tensor)
+    engine = (
+        on_cpu if x.is_cpu else _triton() if x.is_cuda and (_is_large(x) or (is_number and again.works())) else None
+    )
+    if engine is None or x.dtype not in engine.DTYPES:
+        return None
+    mask = _expanded(mask, x)
+    gradients = torch.is_grad_enabled()
+    if not is_number:
+        if not mode.is_memory(value):
+            return None
+        value = _expanded(value, x)
+        if gradients and (x.requires_grad or value.requires_grad):
+            return cast(Tensor, function.set_tensor(x, mask, value, engine))
+        return cast(Tensor, engine.set_tensor(x, mask, value))
+    if engine is not on_cpu:
+        if not fits(value, x):
+            return None
+        starts = engine.set_number(x, mask)
+        if starts is None:
+            return None
+        return again.first(starts, function.set_number, again.SET, x, mask if index is None else index, value)
+    if gradients and x.requires_grad:
+        return cast(Tensor, function.set_number(x, mask, value, on_cpu.set_number))
+    return on_cpu.set_number(x, mask, value)
+
+
+def fits(value: float, x: Tensor) -> bool:
+    """Can x hold the number? If not, it is torch's to say what happens."""
+    return not math.isfinite(value) or abs(value) <= torch.finfo(x.dtype).max
+
+
 def sets_parts(x: Tensor) -> bool:
-    """Is there a kernel for parts of this large tensor, which has gone through `mode.seen_only_by_autograd`?"""
-    return bool(x.is_cuda and x.dtype in _FLOATS and _triton() is not None)
+    """Is a kernel of ours quicker for parts of this tensor, which has gone through `mode.seen_only_by_autograd`?"""
+    if not x.is_cuda or x.dtype not in _FLOATS:
+        return False
+    if x.numel() * x.element_size() < PARTS_BYTES and not again.works():
+        return False
+    return _triton() is not None
 
 
-def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any) -> Tensor:
-    """A copy of x, which `sets_parts` knows, with a part of a dimension replaced by a number or tensor."""
-    return cast(Tensor, _triton().set_part(x, dim, start, stop, value))
+def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any, index: Any) -> Tensor:
+    """A copy of x, which `sets_parts` knows, with a part of a dimension replaced by a number or tensor.
 
-
-def rows_put(x: Tensor, index: Tensor, value: Tensor, *, add: bool = False, unique: bool = True) -> Tensor | None:
-    """`x[index] = value`, or `+=`, by a kernel on CUDA where that is quicker, else None; the value has a row an index.
-
-    Where the index may not be unique the last of the rows for a place counts: that waits for nothing.
+    x is contiguous, a tensor is too and has the shape of `x[index]`, which is this part.
     """
-    elements, dtype = x.numel(), x.dtype
-    takes_aten_longer = elements <= ADD_ELEMENTS if add else not unique  # for it these are several operations
-    if not takes_aten_longer and elements * x.element_size() < ROWS_BYTES:
-        return None
-    if dtype not in _FLOATS or value.dtype is not dtype or index.dtype is not _INT64 or index.dim() != 1:
-        return None
-    if not elements or not x.dim() or not value.dim():
-        return None
-    size, *of_row = x.shape
-    entries, *of_value = value.shape  # a slice of a shape takes longer
-    if index.size(0) != entries or of_value != of_row or elements > size * _MOST_ROW_ELEMENTS:
-        return None
-    device = x.get_device()
-    if index.get_device() != device or value.get_device() != device:
-        return None
-    if not mode.only_autograd() or not mode.is_memory(x) or not mode.is_memory(value) or _is_deterministic():
-        return None
-    kernel = _rows_kernel(dtype, add)
-    if kernel is None:
-        return None
-    if unique or add:
-        return with_rows(kernel, x, index, value, add)
-    if entries <= _FEW_ENTRIES:
-        return with_rows(kernel, x, index, value, last=index.new_empty(entries, dtype=torch.bool), find_last=True)
-    return with_rows(kernel, x, index, value, last=repeats.last_of_each(*repeats.flat((index,), x.shape)))
+    starts = _triton().set_part(x, dim, start, stop, not isinstance(value, Tensor))
+    return again.first(starts, function.set_part, again.SET, x, index, value)
 
 
-def is_large(x: Tensor) -> bool:
-    """Is this a CUDA tensor so large that the time on the device is what counts?"""
-    elements = x.numel()
-    return bool(elements >= LEAST_ELEMENTS and x.is_cuda and elements * x.element_size() >= CUDA_BYTES)
+def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
+    """`x[index] = value`, or `+=`, by kernels on CUDA where that is quicker, else None.
+
+    The value is a number, which is not added, or has a row for each index. Where the index may not be unique the last
+    of the rows for a place counts: that waits for nothing.
+    """
+    if not mode.seen_only_by_autograd(x) or _is_deterministic():
+        return None
+    elements, dtype, add = x.numel(), x.dtype, how == again.ADD
+    is_number = not isinstance(value, Tensor)
+    find_last = how == again.SET and not is_number and value.requires_grad and torch.is_grad_enabled()
+    takes_aten_longer = find_last or (add and elements <= ADD_ELEMENTS)  # for it these are several operations
+    if not (takes_aten_longer or elements * x.element_size() >= ROWS_BYTES or again.works()):
+        return None
+    if dtype not in _FLOATS or not elements or not x.dim() or not x.is_contiguous():
+        return None
+    if index.dtype is not _INT64 or index.dim() != 1 or not index.is_contiguous() or index.device != x.device:
+        return None
+    size, entries = x.size(0), index.size(0)
+    if not (fits(value, x) if is_number else _has_rows(value, entries, x)):
+        return None
+    kernels = _triton()
+    if kernels is None or not entries or not _works_for_rows(dtype, add):
+        return None
+    if elements > size * kernels.MOST_ROW_ELEMENTS or entries > kernels.MOST_ENTRIES:
+        return None
+    if is_number:
+        return again.first(kernels.fill_rows(x, entries), function.set_number, how, x, index, value)
+    apply = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
+    return again.first(kernels.put_rows(x, entries, add=add, find_last=find_last), apply, how, x, index, value)
 
 
-def _engine(x: Tensor) -> Engine | None:
-    if x.is_cpu:
-        return cast(Engine, on_cpu)
-    return _triton() if is_large(x) and mode.seen_only_by_autograd(x) else None
+def _has_rows(value: Tensor, entries: int, x: Tensor) -> bool:
+    """Does a kernel find so many rows of x's in it?"""
+    if value.dtype is not x.dtype or value.device != x.device or [*value.shape] != [entries, *x.shape[1:]]:
+        return False
+    return bool(mode.is_memory(value) and value.is_contiguous())
+
+
+def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
+    """`x[index]`, which has gone through `rows_put`; zeros for entries that are not the last for their row."""
+    if x.is_cuda and not x.requires_grad and not is_compiling():
+        said = 1.0 if last is None else last
+        taken = again.lookup(x, index, said, again.TAKE)
+        if taken is not None:
+            return taken
+        if mode.seen_only_by_autograd(x) and x.is_contiguous() and (last is not None or again.works()):
+            return again.first_taken(_triton().take_rows(x, len(index), last is not None), x, index, said)
+    if last is None:
+        return x[index]
+    return torch.where((last != 0).reshape(-1, *(1,) * (x.dim() - 1)), x[index], 0.0)
+
+
+def _is_large(x: Tensor) -> bool:
+    """Is this so large that the time on the device is what counts?"""
+    return bool(x.numel() * x.element_size() >= CUDA_BYTES)
+
+
+def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
+    return tensor if tensor.shape == x.shape else tensor.expand(x.shape)
 
 
 @functools.cache
@@ -121,19 +180,17 @@ def _triton() -> Any:
 
 
 @functools.cache
-def _rows_kernel(dtype: torch.dtype, add: bool) -> WithRows | None:
-    """The kernel for rows, or None where it does not work: Triton knows atomic additions in bfloat16 since lately."""
+def _works_for_rows(dtype: torch.dtype, add: bool) -> bool:
+    """Triton knows atomic additions in bfloat16 since lately, and none of the checks of an index elsewhere."""
     if torch.version.hip:
-        return None
+        return False
     try:
-        kernel = cast(WithRows, _triton().with_rows)
-        x, index = torch.zeros(1, 16, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
-        kernel(x, index, x, add, None, False)
-        if not add:
-            kernel(x, index, x, False, index == 0, True)
+        for width in (16, 1 << 14):
+            x, index = torch.zeros(1, width, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
+            _triton().Steps(_triton().put_rows(x, 1, add=add))(x, index, x)
     except Exception:
-        return None
-    return kernel
+        return False
+    return True
 
 
 def _fills_quicker(x: Tensor, value: Any) -> bool:

@@ -1,0 +1,627 @@
+/* An update of a CUDA tensor whose like was done before, done again: again.py says what that is for.
+ *
+ * `lookup` describes the operands, all that a way to update them may depend on, and finds the kernels that did the same
+ * for operands of this description. A Recipe starts these kernels, with nothing left to work out but addresses.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__unix__)
+#include <dlfcn.h>
+#endif
+
+enum { MOST_ARGUMENTS = 32, MOST_KEPT = 1024, ALIGNMENT = 16, INVALID_CONTEXT = 201 };
+enum { OUT, X, INDEX, VALUE, LAST, SCRATCH, OPERANDS };
+
+/* -- what `connect` was given ------------------------------------------------------------------------------------- */
+
+static PyTypeObject *tensor_type, *parameter_type;
+static PyObject *float16, *bfloat16, *empty_like, *transforms_active, *dispatch_modes, *tracing_state, *forward_ad,
+    *is_deterministic, *is_grad_enabled, *current_device, *current_stream, *set_device;
+static PyObject *known; /* by description: the function to apply where a gradient is wanted, and the Recipe */
+
+static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg, *name_is_contiguous,
+    *name_new_empty, *name_requires_grad, *name_level;
+
+/* The driver's own functions, as far as the loader finds them. */
+static int (*launch_kernel)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
+                            void *stream, void **arguments, void **extra);
+static int (*parameter_info)(void *function, size_t number, size_t *offset, size_t *size);
+
+static void find_driver(void)
+{
+#if defined(__unix__)
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY);
+    if (library != NULL) {
+        *(void **)&launch_kernel = dlsym(library, "cuLaunchKernel");
+        *(void **)&parameter_info = dlsym(library, "cuFuncGetParamInfo");
+    }
+#endif
+}
+
+/* -- asking torch -------------------------------------------------------------------------------------------------- */
+
+/* 1 or 0 for a truth, -1 for an error; the reference is taken. */
+static int truth(PyObject *answer)
+{
+    if (answer == NULL)
+        return -1;
+    int is_true = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
+    Py_DECREF(answer);
+    return is_true;
+}
+
+static int whole(PyObject *answer, long long *number)
+{
+    if (answer == NULL)
+        return -1;
+    *number = (long long)PyLong_AsUnsignedLongLongMask(answer);
+    Py_DECREF(answer);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Is anything active that has to see the operations, or that changes what they do? */
+static int is_watched(void)
+{
+    int found = truth(PyObject_CallNoArgs(transforms_active));
+    if (found == 0)
+        found = truth(PyObject_CallNoArgs(dispatch_modes));
+    if (found == 0)
+        found = truth(PyObject_CallNoArgs(is_deterministic));
+    if (found == 0) {
+        PyObject *state = PyObject_CallNoArgs(tracing_state);
+        if (state == NULL)
+            return -1;
+        found = state != Py_None;
+        Py_DECREF(state);
+    }
+    if (found == 0) {
+        PyObject *level = PyObject_GetAttr(forward_ad, name_level);
+        if (level == NULL)
+            return -1;
+        found = PyLong_AsLong(level) >= 0;
+        Py_DECREF(level);
+        if (PyErr_Occurred())
+            return -1;
+    }
+    return found;
+}
+
+static int is_tensor(PyObject *object)
+{
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+}
+
+/* -- the description of an update ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject *items[16]; /* owned */
+    int count;
+} Description;
+
+static int append(Description *description, PyObject *item)
+{
+    if (item == NULL)
+        return -1;
+    description->items[description->count++] = item;
+    return 1;
+}
+
+/* All functions from here on: 1 for done, 0 for what no Recipe is for, -1 for an error. */
+
+static int describe_tensor(Description *description, PyObject *tensor, long long device)
+{
+    long long number;
+    if (!is_tensor(tensor))
+        return 0;
+    if (whole(PyObject_CallMethodNoArgs(tensor, name_get_device), &number) < 0)
+        return -1;
+    if (number != device)
+        return 0;
+    int found = truth(PyObject_CallMethodNoArgs(tensor, name_is_neg)); /* then its memory has the other sign */
+    if (found != 0)
+        return found < 0 ? -1 : 0;
+    if (whole(PyObject_CallMethodNoArgs(tensor, name_data_ptr), &number) < 0) {
+        PyErr_Clear(); /* it has no memory: the wrappers of transforms, which may outlive them */
+        return 0;
+    }
+    if (number % ALIGNMENT != 0)
+        return 0;
+    found = truth(PyObject_CallMethodNoArgs(tensor, name_is_contiguous));
+    if (found < 0 || append(description, PyObject_GetAttr(tensor, name_dtype)) < 0 ||
+        append(description, PyObject_GetAttr(tensor, name_shape)) < 0)
+        return -1;
+    return append(description, found ? Py_NewRef(Py_None) : PyObject_CallMethodNoArgs(tensor, name_stride));
+}
+
+/* A number that the dtype can hold, as torch has it: an int or float which is infinite or not too large. */
+static int is_number(PyObject *value, PyObject *dtype)
+{
+    double most = dtype == float16 ? 65504.0 : dtype == bfloat16 ? 0x1.FEp127 : (double)FLT_MAX;
+    double number;
+    if (PyFloat_CheckExact(value))
+        number = PyFloat_AS_DOUBLE(value);
+    else if (!PyLong_CheckExact(value))
+        return 0;
+    else {
+        number = PyLong_AsDouble(value);
+        if (PyErr_Occurred()) { /* it is too large */
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    return !isfinite(number) || fabs(number) <= most;
+}
+
+static int is_place(PyObject *item)
+{
+    return item == Py_None || PyLong_CheckExact(item);
+}
+
+/* An item of a basic index as something that can be hashed; NULL without an error for others. */
+static PyObject *hashable(PyObject *item)
+{
+    if (is_place(item) || item == Py_Ellipsis)
+        return Py_NewRef(item);
+    if (!PySlice_Check(item))
+        return NULL;
+    PySliceObject *slice = (PySliceObject *)item;
+    if (!is_place(slice->start) || !is_place(slice->stop) || !is_place(slice->step))
+        return NULL;
+    return PyTuple_Pack(4, slice->start, slice->stop, slice->step, (PyObject *)&PySlice_Type);
+}
+
+static int describe_index(Description *description, PyObject *index, long long device)
+{
+    if (is_tensor(index))
+        return describe_tensor(description, index, device);
+    PyObject *described;
+    if (!PyTuple_CheckExact(index))
+        described = hashable(index);
+    else {
+        Py_ssize_t count = PyTuple_GET_SIZE(index);
+        described = PyTuple_New(count);
+        for (Py_ssize_t i = 0; described != NULL && i < count; i++) {
+            PyObject *item = hashable(PyTuple_GET_ITEM(index, i));
+            if (item == NULL)
+                Py_CLEAR(described);
+            else
+                PyTuple_SET_ITEM(described, i, item);
+        }
+    }
+    if (described == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    return append(description, described);
+}
+
+static int describe(Description *description, PyObject *const *args, int *wants_gradient)
+{
+    PyObject *x = args[0], *index = args[1], *value = args[2], *how = args[3];
+    int found = is_watched();
+    if (found != 0)
+        return found < 0 ? -1 : 0;
+    PyObject *number = PyObject_CallNoArgs(current_device);
+    if (append(description, number) < 0)
+        return -1;
+    long long device = PyLong_AsLongLong(number);
+    found = describe_tensor(description, x, device);
+    PyObject *dtype = found == 1 ? description->items[1] : NULL;
+    if (found == 1)
+        found = describe_index(description, index, device);
+    if (found != 1)
+        return found;
+    int gradients = truth(PyObject_CallNoArgs(is_grad_enabled)), of_value = 0;
+    if (gradients < 0)
+        return -1;
+    if (is_tensor(value)) {
+        found = describe_tensor(description, value, device);
+        if (found != 1)
+            return found;
+        of_value = gradients ? truth(PyObject_GetAttr(value, name_requires_grad)) : 0;
+    } else if (is_number(value, dtype))
+        append(description, Py_NewRef((PyObject *)&PyFloat_Type));
+    else
+        return 0;
+    int of_x = gradients ? truth(PyObject_GetAttr(x, name_requires_grad)) : 0;
+    if (of_x < 0 || of_value < 0)
+        return -1;
+    *wants_gradient = of_x || of_value;
+    append(description, Py_NewRef(of_value ? Py_True : Py_False)); /* then it counts which of several values is last */
+    return append(description, Py_NewRef(how));
+}
+
+static int key_of(PyObject *const *args, int *wants_gradient, PyObject **key)
+{
+    Description description = {.count = 0};
+    int found = describe(&description, args, wants_gradient);
+    *key = found == 1 ? PyTuple_New(description.count) : NULL;
+    for (int i = 0; i < description.count; i++) {
+        if (*key != NULL)
+            PyTuple_SET_ITEM(*key, i, description.items[i]);
+        else
+            Py_DECREF(description.items[i]);
+    }
+    return found == 1 && *key == NULL ? -1 : found;
+}
+
+/* -- recipes ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char kind; /* as in `add_argument` */
+    int operand;
+    union {
+        int64_t wide;
+        int32_t narrow;
+    } value;
+} Argument;
+
+typedef struct {
+    void *function;
+    unsigned blocks, rows_of_blocks, threads, shared;
+    int count;
+    Argument arguments[MOST_ARGUMENTS];
+} Launch;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Py_ssize_t count;
+    Launch *launches;
+    PyObject *shape; /* of the result; NULL where it is like x */
+    int used; /* a bit for each operand that is a tensor */
+} Recipe;
+
+static int add_argument(Recipe *recipe, Launch *launch, PyObject *given)
+{
+    int kind;
+    long long value;
+    if (!PyArg_ParseTuple(given, "CL", &kind, &value))
+        return -1;
+    if (launch->count == MOST_ARGUMENTS) {
+        PyErr_SetString(PyExc_ValueError, "a kernel with too many arguments");
+        return -1;
+    }
+    Argument *argument = &launch->arguments[launch->count++];
+    size_t offset, size, expected;
+    argument->kind = (char)kind;
+    argument->operand = 0;
+    switch (kind) {
+    case 't': /* the address of an operand */
+        if (value < 0 || value >= OPERANDS) {
+            PyErr_SetString(PyExc_ValueError, "there is no such operand");
+            return -1;
+        }
+        argument->operand = (int)value;
+        recipe->used |= 1 << value;
+        expected = 8;
+        break;
+    case 'f': /* the number that is the value */
+        expected = 4;
+        break;
+    case 'i':
+        argument->value.narrow = (int32_t)value;
+        expected = 4;
+        break;
+    case 'l':
+        argument->value.wide = value;
+        expected = 8;
+        break;
+    default:
+        PyErr_SetString(PyExc_ValueError, "an argument of an unknown kind");
+        return -1;
+    }
+    if (parameter_info(launch->function, (size_t)launch->count - 1, &offset, &size) != 0 || size != expected) {
+        PyErr_SetString(PyExc_ValueError, "the kernel takes other arguments");
+        return -1;
+    }
+    return 0;
+}
+
+static int add_launch(Recipe *recipe, Launch *launch, PyObject *given)
+{
+    unsigned long long function;
+    PyObject *arguments;
+    if (!PyArg_ParseTuple(given, "KIIIIO!", &function, &launch->blocks, &launch->rows_of_blocks, &launch->threads,
+                          &launch->shared, &PyTuple_Type, &arguments))
+        return -1;
+    launch->function = (void *)(uintptr_t)function;
+    launch->count = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); i++)
+        if (add_argument(recipe, launch, PyTuple_GET_ITEM(arguments, i)) < 0)
+            return -1;
+    /* Triton adds pointers to memory of its own, which these kernels do without. */
+    size_t offset, size;
+    for (int more = launch->count; parameter_info(launch->function, (size_t)more, &offset, &size) == 0; more++) {
+        if (size != 8 || launch->count == MOST_ARGUMENTS) {
+            PyErr_SetString(PyExc_ValueError, "the kernel takes more arguments");
+            return -1;
+        }
+        launch->arguments[launch->count++] = (Argument){.kind = 'l', .value.wide = 0};
+    }
+    return 0;
+}
+
+static int start(const Launch *launch, void *stream, const uint64_t *addresses, const float *number, long long device)
+{
+    void *arguments[MOST_ARGUMENTS];
+    for (int i = 0; i < launch->count; i++) {
+        const Argument *argument = &launch->arguments[i];
+        arguments[i] = argument->kind == 't'   ? (void *)&addresses[argument->operand]
+                       : argument->kind == 'f' ? (void *)number
+                                               : (void *)&argument->value;
+    }
+    int failed = 0;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = launch_kernel(launch->function, launch->blocks, launch->rows_of_blocks, 1, launch->threads, 1, 1,
+                               launch->shared, stream, arguments, NULL);
+        Py_END_ALLOW_THREADS
+        if (failed != INVALID_CONTEXT || attempt == 1)
+            break;
+        PyObject *done = PyObject_CallFunction(set_device, "L", device); /* a thread that has not used CUDA yet */
+        if (done == NULL)
+            return -1;
+        Py_DECREF(done);
+    }
+    if (failed == 0)
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "CUDA error %d at the start of a kernel", failed);
+    return -1;
+}
+
+static const char recipe_doc[] = "Kernels to start one after the other: a tensor like x, of x, index, value, ...";
+
+static PyObject *recipe_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    Recipe *recipe = (Recipe *)self;
+    Py_ssize_t given = PyVectorcall_NARGS(nargsf);
+    if (given < 3 || given >= OPERANDS || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a recipe takes x, the index, the value, and what else its kernels need");
+        return NULL;
+    }
+    PyObject *out = recipe->shape == NULL ? PyObject_CallOneArg(empty_like, args[0])
+                                          : PyObject_CallMethodOneArg(args[0], name_new_empty, recipe->shape);
+    if (out == NULL)
+        return NULL;
+    uint64_t addresses[OPERANDS] = {0};
+    for (int operand = 0; operand <= given; operand++) {
+        if (!(recipe->used >> operand & 1))
+            continue;
+        long long address;
+        if (whole(PyObject_CallMethodNoArgs(operand == OUT ? out : args[operand - 1], name_data_ptr), &address) < 0)
+            goto failed;
+        addresses[operand] = (uint64_t)address;
+    }
+    float number = 0;
+    if (PyFloat_Check(args[VALUE - 1]))
+        number = (float)PyFloat_AS_DOUBLE(args[VALUE - 1]);
+    else if (PyLong_Check(args[VALUE - 1])) {
+        number = (float)PyLong_AsDouble(args[VALUE - 1]);
+        if (PyErr_Occurred())
+            goto failed;
+    }
+    long long device, stream;
+    if (whole(PyObject_CallMethodNoArgs(out, name_get_device), &device) < 0)
+        goto failed;
+    PyObject *which = PyLong_FromLongLong(device);
+    if (which == NULL)
+        goto failed;
+    int found = whole(PyObject_CallOneArg(current_stream, which), &stream);
+    Py_DECREF(which);
+    if (found < 0)
+        goto failed;
+    for (Py_ssize_t i = 0; i < recipe->count; i++)
+        if (start(&recipe->launches[i], (void *)(uintptr_t)stream, addresses, &number, device) < 0)
+            goto failed;
+    return out;
+failed:
+    Py_DECREF(out);
+    return NULL;
+}
+
+static void recipe_free(PyObject *self)
+{
+    free(((Recipe *)self)->launches);
+    Py_XDECREF(((Recipe *)self)->shape);
+    PyObject_Free(self);
+}
+
+static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *launches, *shape = Py_None;
+    if (names != NULL && PyDict_GET_SIZE(names) != 0) {
+        PyErr_SetString(PyExc_TypeError, "a recipe takes no arguments by name");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O!|O", &PyTuple_Type, &launches, &shape))
+        return NULL;
+    if (launch_kernel == NULL || parameter_info == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the driver cannot be asked");
+        return NULL;
+    }
+    Recipe *recipe = PyObject_New(Recipe, type);
+    if (recipe == NULL)
+        return NULL;
+    recipe->call = recipe_call;
+    recipe->used = 0;
+    recipe->shape = shape == Py_None ? NULL : Py_NewRef(shape);
+    recipe->count = PyTuple_GET_SIZE(launches);
+    recipe->launches = calloc((size_t)recipe->count + 1, sizeof(Launch));
+    for (Py_ssize_t i = 0; i < recipe->count; i++)
+        if (recipe->launches == NULL || add_launch(recipe, &recipe->launches[i], PyTuple_GET_ITEM(launches, i)) < 0) {
+            Py_DECREF(recipe);
+            return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+        }
+    return (PyObject *)recipe;
+}
+
+static PyTypeObject recipe_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.updates.kernels._again.Recipe",
+    .tp_basicsize = sizeof(Recipe),
+    .tp_dealloc = recipe_free,
+    .tp_new = recipe_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Recipe, call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = recipe_doc,
+};
+
+/* -- the functions of the module ----------------------------------------------------------------------------------- */
+
+static const char lookup_doc[] = "The update, done by what did such a one before; None where nothing is known.";
+
+static PyObject *lookup(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "lookup takes x, the index, the value, and how");
+        return NULL;
+    }
+    if (known == NULL || PyDict_GET_SIZE(known) == 0)
+        Py_RETURN_NONE;
+    PyObject *key;
+    int wants_gradient = 0, found = key_of(args, &wants_gradient, &key);
+    if (found < 0)
+        return NULL;
+    if (found == 0)
+        Py_RETURN_NONE;
+    PyObject *entry = PyDict_GetItemWithError(known, key);
+    Py_DECREF(key);
+    if (entry == NULL || entry == Py_None) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    if (wants_gradient && PyTuple_GET_ITEM(entry, 0) == Py_None)
+        Py_RETURN_NONE;
+    PyObject *apply = Py_NewRef(PyTuple_GET_ITEM(entry, 0)), *recipe = Py_NewRef(PyTuple_GET_ITEM(entry, 1)), *result;
+    PyObject *operands[] = {args[0], args[1], args[2], recipe};
+    result = wants_gradient ? PyObject_Vectorcall(apply, operands, 4, NULL) : PyObject_Vectorcall(recipe, operands, 3, NULL);
+    Py_DECREF(apply);
+    Py_DECREF(recipe);
+    return result;
+}
+
+static const char seen_doc[] = "Has such an update been seen once before? Only what comes again is worth a Recipe.";
+
+static PyObject *seen(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 4 || known == NULL) {
+        PyErr_SetString(PyExc_TypeError, "seen takes x, the index, the value, and how");
+        return NULL;
+    }
+    PyObject *key;
+    int wants_gradient, found = key_of(args, &wants_gradient, &key);
+    if (found < 0)
+        return NULL;
+    if (found == 0)
+        Py_RETURN_FALSE;
+    PyObject *entry = PyDict_GetItemWithError(known, key);
+    found = entry == Py_None;
+    if (entry == NULL) {
+        if (PyDict_GET_SIZE(known) >= MOST_KEPT)
+            PyDict_Clear(known);
+        if (PyErr_Occurred() || PyDict_SetItem(known, key, Py_None) < 0)
+            found = -1;
+    }
+    Py_DECREF(key);
+    return found < 0 ? NULL : PyBool_FromLong(found);
+}
+
+static const char remember_doc[] = "Remembers of an update the Function that is applied for gradients, and the Recipe.";
+
+static PyObject *remember(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 6 || known == NULL) {
+        PyErr_SetString(PyExc_TypeError, "remember takes x, the index, the value, how, the function and the recipe");
+        return NULL;
+    }
+    PyObject *key;
+    int wants_gradient, found = key_of(args, &wants_gradient, &key);
+    if (found < 0)
+        return NULL;
+    if (found == 0)
+        Py_RETURN_NONE;
+    PyObject *entry = PyTuple_Pack(2, args[4], args[5]);
+    if (entry == NULL || PyDict_SetItem(known, key, entry) < 0)
+        found = -1;
+    Py_DECREF(key);
+    Py_XDECREF(entry);
+    if (found < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static const char connect_doc[] = "Takes what there is to ask of torch; is CUDA's driver there to start kernels?";
+
+static PyObject *connect(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *types[2], *asked[12];
+    if (!PyArg_ParseTuple(args, "O!O!OOOOOOOOOOOO", &PyType_Type, &types[0], &PyType_Type, &types[1], &asked[0], &asked[1],
+                          &asked[2], &asked[3], &asked[4], &asked[5], &asked[6], &asked[7], &asked[8], &asked[9],
+                          &asked[10], &asked[11]))
+        return NULL;
+    PyObject **kept[] = {&float16,       &bfloat16,   &empty_like,       &transforms_active, &dispatch_modes, &tracing_state,
+                         &forward_ad,    &is_deterministic, &is_grad_enabled, &current_device, &current_stream, &set_device};
+    for (int i = 0; i < 12; i++)
+        Py_XSETREF(*kept[i], Py_NewRef(asked[i]));
+    tensor_type = (PyTypeObject *)Py_NewRef(types[0]);
+    parameter_type = (PyTypeObject *)Py_NewRef(types[1]);
+    find_driver();
+    Py_XSETREF(known, PyDict_New());
+    return known == NULL ? NULL : PyBool_FromLong(launch_kernel != NULL && parameter_info != NULL);
+}
+
+static const char forget_doc[] = "Forgets all that is remembered.";
+
+static PyObject *forget(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    if (known != NULL)
+        PyDict_Clear(known);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"lookup", (PyCFunction)(void (*)(void))lookup, METH_FASTCALL, lookup_doc},
+    {"seen", (PyCFunction)(void (*)(void))seen, METH_FASTCALL, seen_doc},
+    {"remember", (PyCFunction)(void (*)(void))remember, METH_FASTCALL, remember_doc},
+    {"connect", connect, METH_VARARGS, connect_doc},
+    {"forget", forget, METH_NOARGS, forget_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "outplace.updates.kernels._again", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__again(void)
+{
+    struct { PyObject **where; const char *text; } names[] = {
+        {&name_dtype, "dtype"}, {&name_shape, "shape"}, {&name_stride, "stride"},
+        {&name_get_device, "get_device"}, {&name_data_ptr, "data_ptr"}, {&name_is_neg, "is_neg"},
+        {&name_is_contiguous, "is_contiguous"}, {&name_new_empty, "new_empty"}, {&name_requires_grad, "requires_grad"}, {&name_level, "_current_level"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if ((*names[i].where = PyUnicode_InternFromString(names[i].text)) == NULL)
+            return NULL;
+    if (PyType_Ready(&recipe_type) < 0)
+        return NULL;
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    Py_INCREF(&recipe_type);
+    if (PyModule_AddObject(module, "Recipe", (PyObject *)&recipe_type) < 0) {
+        Py_DECREF(&recipe_type);
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,33 @@
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, dtype
+
+class Recipe:
+    def __init__(self, launches: tuple[tuple[Any, ...], ...], shape: list[int] | None = None, /) -> None: ...
+    def __call__(self, x: Tensor, index: Any, value: Any, /, *more: Tensor) -> Tensor: ...
+
+def lookup(x: Tensor, index: Any, value: Any, how: int, /) -> Tensor | None: ...
+def seen(x: Tensor, index: Any, value: Any, how: int, /) -> bool: ...
+def remember(
+    x: Tensor, index: Any, value: Any, how: int, apply: Callable[..., Any] | None, recipe: Recipe, /
+) -> None: ...
+def connect(
+    tensor: type,
+    parameter: type,
+    float16: dtype,
+    bfloat16: dtype,
+    empty_like: Callable[..., Any],
+    transforms_active: Callable[[], bool],
+    dispatch_modes: Callable[[], int],
+    tracing_state: Callable[[], Any],
+    forward_ad: ModuleType,
+    is_deterministic: Callable[[], bool],
+    is_grad_enabled: Callable[[], bool],
+    current_device: Callable[[], int],
+    current_stream: Callable[[int], int],
+    set_device: Callable[[int], None],
+    /,
+) -> bool: ...
+def forget() -> None: ...

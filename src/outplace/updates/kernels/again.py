@@ -1,0 +1,107 @@
+"""What was done for such tensors before is done again at once.
+
+To find out how to update a tensor (which kernels, how many blocks, which arguments) takes Python longer than the
+device takes for ten megabytes. But it all follows from a description of the operands: dtypes, shapes, strides, an index
+that is no tensor, which gradients are wanted. When such an update comes for the second time its kernels are remembered,
+and from then on a little C looks at the operands and starts them. Where that was not compiled Python finds out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+if TYPE_CHECKING:
+    from outplace.updates.kernels.on_cuda import Steps
+
+try:
+    from outplace.updates.kernels import _again
+except ImportError:  # there was no compiler
+    _again = None  # type: ignore[assignment]
+
+SET, SET_UNIQUE, ADD, TAKE = range(4)
+"""What is remembered. SET_UNIQUE is promised to name no place twice; TAKE is the backward of SET for rows."""
+
+
+def _nothing(x: Tensor, index: Any, value: Any, how: int, /) -> Tensor | None:
+    return None
+
+
+lookup: Callable[[Tensor, Any, Any, int], Tensor | None] = _nothing if _again is None else _again.lookup
+"""The update, if such a one is remembered."""
+
+
+def first(starts: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
+    """The update by these kernels, by way of the Function `apply` where a gradient is wanted, and remembered."""
+    from outplace.updates.kernels.on_cuda import Steps
+
+    steps = Steps(starts)
+    if torch.is_grad_enabled() and (x.requires_grad or (isinstance(value, Tensor) and value.requires_grad)):
+        result = apply(x, index, value, steps)
+    else:
+        result = steps(x, index, value)
+    _remember(steps, apply, how, x, index, value)
+    return cast(Tensor, result)
+
+
+def first_taken(starts: Any, grad: Tensor, index: Tensor, last: Tensor) -> Tensor:
+    """The rows of a gradient that the index names, taken by these kernels and remembered."""
+    from outplace.updates.kernels.on_cuda import Steps
+
+    steps = Steps(starts, [len(index), *grad.shape[1:]])
+    taken = steps(grad, index, last)
+    _remember(steps, None, TAKE, grad, index, last)
+    return taken
+
+
+def _remember(steps: Steps, apply: Callable[..., Any] | None, how: int, x: Tensor, index: Any, value: Any) -> None:
+    global _works
+    if not works() or not _again.seen(x, index, value, how):
+        return
+    from outplace.updates.kernels.on_cuda import launches
+
+    try:
+        recipe = _again.Recipe(launches(steps.starts, x), steps.shape)
+    except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
+        _works = False
+        return
+    _again.remember(x, index, value, how, apply, recipe)
+
+
+def works() -> bool:
+    """Is there what is needed to start kernels from C?"""
+    global _works
+    if _works is None:
+        _works = _connected()
+    return _works
+
+
+_works: bool | None = None
+
+
+def _connected() -> bool:
+    if _again is None or torch.version.hip:
+        return False
+    try:
+        return _again.connect(
+            Tensor,
+            torch.nn.Parameter,
+            torch.float16,
+            torch.bfloat16,
+            torch.empty_like,
+            torch._C._are_functorch_transforms_active,
+            torch._C._len_torch_dispatch_stack,
+            torch._C._get_tracing_state,
+            forward_ad,
+            torch.are_deterministic_algorithms_enabled,
+            torch.is_grad_enabled,
+            torch._C._cuda_getDevice,
+            torch._C._cuda_getCurrentRawStream,
+            torch._C._cuda_setDevice,
+        )
+    except AttributeError:  # a torch that lacks one of them
+        return False
