@@ -54,6 +54,34 @@ SNIPPETS = {
         q *= 2  # error: saved
         (scores + q.sum(-1, keepdim=True)).sum().backward()
     """,
+    "a step by hand leaves alone what no backward has reached": """
+        body, a, b = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+        def step(parameters):
+            with torch.no_grad():
+                for p in parameters:
+                    if p.grad is not None:
+                        p -= 0.1 * p.grad
+                        p.grad = None
+        for _ in range(2):
+            z = torch.relu(body(torch.randn(5, 3)))
+            first, second = a(z).square().mean(), b(z).square().mean()
+            first.backward(retain_graph=True)
+            step([*a.parameters(), *b.parameters()])
+            second.backward()
+            step([*a.parameters(), *b.parameters()])
+    """,
+    "a step by hand changes what a backward has reached": """
+        body, a = nn.Linear(3, 4), nn.Linear(4, 1)
+        z = torch.relu(body(torch.randn(5, 3)))
+        first, second = a(z).square().mean(), a(z).exp().mean()
+        first.backward(retain_graph=True)
+        with torch.no_grad():
+            for p in a.parameters():
+                if p.grad is None:
+                    continue
+                p -= 0.1 * p.grad  # error: stepped
+        second.backward()
+    """,
     "what a function returns has names for its parts": """
         z = nn.Linear(3, 3)(torch.randn(4, 3))
         best, order = z.max(1).values, z.sort(1).indices

@@ -55,7 +55,7 @@ def _answer(interpreter: Interpreter, value: Value, question: str) -> bool | Non
         return answers.pop() if len(answers) == 1 else None
     if isinstance(value, Unknown) or (isinstance(value, Tensor) and not value.known):
         return None
-    return is_none(value)
+    return value.absent if isinstance(value, Tensor) else is_none(value)
 
 
 def _branch_between(interpreter: Interpreter, value: Value, question: str) -> tuple[int, bool]:

@@ -54,7 +54,7 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
+        "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
         "inference", "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
         "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
         "view_sure",
@@ -114,6 +114,8 @@ class Tensor(Value):
         """Has a leaf got a gradient, which an optimizer would step by?"""
         self.grad: Tensor | None = None
         """Its gradient, once somebody has looked at it."""
+        self.absent: bool | None = False
+        """Of a gradient: is it None? None where that is not known."""
         self.held = False
         """Does an optimizer step it?"""
         self.replaced: Replaced | None = None

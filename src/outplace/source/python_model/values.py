@@ -152,7 +152,7 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     for one, other in ((left, right), (right, left)):
         could_be = isinstance(one, (Unknown, Choice)) or (isinstance(one, Tensor) and not one.known)
         if isinstance(other, Const) and other.value is None and not could_be:
-            same = isinstance(one, Const) and one.value is None
+            same = one.absent if isinstance(one, Tensor) else isinstance(one, Const) and one.value is None
     if isinstance(left, Const) and isinstance(right, Const) and same is None:
         same = left.value is right.value
     return PLAIN if same is None else Const(same == isinstance(op, ast.Is))

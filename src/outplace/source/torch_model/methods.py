@@ -78,6 +78,10 @@ def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     read = Tensor(base.storage, base.requires_grad, base.node, base.leaf, dtype=base.dtype, of=base)
     read.shape, read.packed, read.since = base.shape, base.packed, base.since
     read.read = interpreter.tape.tick() if tensor.graded else None
+    read.absent = None if tensor.graded is None else False
+    if tensor.graded is False and tensor.leaf and tensor.known:
+        followed = interpreter.tape.went_backward and not interpreter.tape.opaque
+        read.absent = True if followed and tensor.requires_grad and tensor.certain else None
     return read
 
 
