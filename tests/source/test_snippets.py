@@ -82,6 +82,27 @@ SNIPPETS = {
                 p -= 0.1 * p.grad  # error: stepped
         second.backward()
     """,
+    "a parameter that a module of one's own computes whenever it is read": """
+        from torch.nn.utils import parametrize
+        class Symmetric(nn.Module):
+            def forward(self, w):
+                return w @ w.t()
+        class Gated(nn.Module):
+            def forward(self, w):
+                s = torch.sigmoid(w)
+                s *= w  # error: saved
+                return s
+        square, gated, plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
+        parametrize.register_parametrization(square, "weight", Symmetric())
+        parametrize.register_parametrization(gated, tensor_name="weight", parametrization=Gated())
+        square.weight.clamp_(max=2.0)
+        optimizer = torch.optim.SGD([*square.parameters(), *plain.parameters()], lr=0.1)
+        x = torch.randn(4, 3)
+        loss, other = square(x).sum(), plain(x).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()  # error: stepped
+        (loss + other + gated(x).sum()).backward()
+    """,
     "what a function returns has names for its parts": """
         z = nn.Linear(3, 3)(torch.randn(4, 3))
         best, order = z.max(1).values, z.sort(1).indices

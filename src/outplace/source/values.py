@@ -358,8 +358,8 @@ class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
     __slots__ = (
-        "children", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "sizes", "state",
-        "training",
+        "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "sizes",
+        "state", "training",
     )  # fmt: skip
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
@@ -374,6 +374,8 @@ class Layer(Value):
         self.hooked = False
         self.parametrized = False
         """Is its weight computed from its parameters in each forward, as weight norm does?"""
+        self.computed: dict[str, list[Value]] = {}
+        """What each of its parameters goes through whenever it is read (`register_parametrization`)."""
 
 
 class Optimizer(Value):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.distributions import distribution_attribute, distribution_method
+from outplace.source.torch_model.layers import read_parameter
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
@@ -43,7 +44,7 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
         return tensor_attribute(interpreter, holder, name, node)
     if isinstance(holder, Layer):
         if name in holder.state:
-            return holder.state[name]
+            return read_parameter(interpreter, holder, name, node)
         if name in holder.children:
             return holder.children[name]
         if name == "training":

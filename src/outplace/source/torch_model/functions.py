@@ -399,6 +399,17 @@ def _parametrized(interpreter: Interpreter, args: list[Value], keywords: dict[st
     return args[0]
 
 
+def _register_parametrization(
+    interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    given = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
+    name, made = given.get("tensor_name"), given.get("parametrization")
+    for layer in options(given.get("module", UNKNOWN)):
+        if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
+            layer.computed.setdefault(name.value, []).append(made)
+    return given.get("module", UNKNOWN)
+
+
 def _vmap(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return transformed("vmap", args)
 
@@ -462,6 +473,7 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.nn.modules.module.register_module_forward_hook": _global_hook,
     "torch.func.functional_call": functional_call, "torch.nn.utils.stateless.functional_call": functional_call,
     "torch.sparse.mm": _sparse_mm, "torch.nn.functional.embedding": _embedding, "torch.vmap": _vmap,
+    "torch.nn.utils.parametrize.register_parametrization": _register_parametrization,
     "torch.nn.utils.spectral_norm": _parametrized, "torch.nn.utils.weight_norm": _parametrized,
     "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
     "torch.nn.utils.parametrizations.weight_norm": _parametrized,

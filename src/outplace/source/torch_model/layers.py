@@ -126,7 +126,11 @@ def run_layer(
         return run_dropout(
             interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
         )
+    originals = layer.state
+    if layer.computed:
+        layer.state = {name_of: read_parameter(interpreter, layer, name_of, node) for name_of in originals}
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
+    layer.state = originals
     if layer.parametrized and interpreter.grad == "on":
         _computed_weight(interpreter, layer, made, node)
     if layer.kind in _WITH_STATE:
@@ -135,6 +139,14 @@ def run_layer(
             for output in tensors_in(made.items[0]):
                 output.sequence = True
     return after_forward(interpreter, layer, args, made, node)
+
+
+def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.AST) -> Tensor:
+    """`layer.weight`, after what it goes through."""
+    value: Value = layer.state[name]
+    for parametrization in layer.computed.get(name, ()):
+        value = interpreter.call(parametrization, [value], {}, node)
+    return value if isinstance(value, Tensor) else layer.state[name]
 
 
 def run_dropout(
