@@ -1,12 +1,13 @@
 """How fast is `outplace.at`? Each update next to every way to write it by hand, forward and backward, time and memory.
 
 In one run, for each kind of update, size and dtype: all routes are first checked against a write to a clone (result and
-gradients), then timed in turns, and each turn of a route is a few calls in a row. The figure is the best turn, as a
-multiple of a plain copy of x in the same turns (the floor for anything that makes a new tensor). Memory is the peak
-above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread, so a
-busy machine counts little, and the allocator keeps what is freed, for page faults differ by chance. On CUDA there are
-two times: by the clock, with the device waited for at the ends of a turn, and on the device alone, whose queue is full
-from the start, as it is in a training step that keeps the device busy.
+gradients), then timed in turns: in each turn every route is called a few times in a row. The figure is a multiple of a
+plain copy of x (the floor for anything that makes a new tensor) in the same turn, and of all turns the median: others
+use the machine, which may take twice as long for everything now and then, but not for one route alone. Memory is the
+peak above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread,
+so a busy machine counts little, and the allocator keeps what is freed, for page faults differ by chance. On CUDA there
+are two times: by the clock, with the device waited for at the ends of a turn, and on the device alone, whose queue is
+full from the start, as it is in a training step that keeps the device busy.
 
     python benchmarks/updates.py                      # the device at hand
     python benchmarks/updates.py --out build/updates  # results.json and one picture a device
@@ -19,6 +20,7 @@ import ctypes
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -38,10 +40,10 @@ from updates_picture import draw
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
-TURNS = {"cpu": 7, "cuda": 40}
-SECONDS_A_TURN = {"cpu": 0.03, "cuda": 0.003}
-"""On CUDA what is asked for takes microseconds, and a machine that others use is slow for longer than a turn."""
-TURNS_ON_DEVICE = 6
+FEWEST_TURNS, MOST_TURNS, SECONDS_OF_TURNS = 9, 60, 0.15
+"""How many turns a route has, and how long they take it if that is between the two numbers."""
+MOST_CALLS_A_TURN, SECONDS_A_TURN = 100, 0.02
+TURNS_ON_DEVICE = 7
 MOST_QUEUED, SECONDS_QUEUED = 30, 0.005
 """How many calls of how long wait in the device's queue at once; it has room for about a thousand kernels."""
 WHERE = "a plain torch.where"
@@ -291,35 +293,49 @@ def compiled(function: Route) -> Route:
 
 
 class Timed(NamedTuple):
-    seconds: float
-    on_device: float
-    """Without what Python takes to ask for it; on the CPU the same."""
+    turns: list[float]
+    """Seconds of a call, by the turn."""
+    on_device: list[float]
+    """The same without what Python takes to ask for it; on the CPU there is no such thing."""
     memory: float
     """Bytes at the peak, above what was there before."""
 
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.turns)
+
+    def ratio(self, other: Timed) -> float:
+        return _ratio(self.turns, other.turns)
+
+    def ratio_on_device(self, other: Timed) -> float:
+        return _ratio(self.on_device or self.turns, other.on_device or other.turns)
+
+
+def _ratio(turns: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(turns, others, strict=True))
+
 
 def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Timed]:
-    """The best time of each call, taken in turns, and the peak of its memory."""
+    """The times of each call, taken in turns, and the peak of its memory."""
     counts = {}
     for name, call in calls.items():
-        call()
-        counts[name] = max(1, int(SECONDS_A_TURN[device] / max(seconds(call, 3, device), 1e-7)))
-    best = dict.fromkeys(calls, float("inf"))
-    best_on_device = dict(best)
+        for _ in range(3):  # at the third time `at` knows it by heart
+            call()
+        counts[name] = max(1, min(MOST_CALLS_A_TURN, int(SECONDS_A_TURN / max(seconds(call, 3, device), 1e-7))))
+    longest = max(counts[name] * seconds(call, 1, device) for name, call in calls.items())
     names = list(calls)
-    for _ in range(TURNS[device]):
+    turns: dict[str, list[float]] = {name: [] for name in names}
+    on_device: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(max(FEWEST_TURNS, min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))):
         for name in names:
-            best[name] = min(best[name], seconds(calls[name], counts[name], device))
+            turns[name].append(seconds(calls[name], counts[name], device))
         names = [*names[1:], names[0]]  # what comes after another may be the slower for it
     for _ in range(TURNS_ON_DEVICE if device == "cuda" else 0):
         for name in names:
-            queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / best[name])))
-            best_on_device[name] = min(best_on_device[name], seconds_on_device(calls[name], queued))
+            queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / min(turns[name]))))
+            on_device[name].append(seconds_on_device(calls[name], queued))
         names = [*names[1:], names[0]]
-    return {
-        name: Timed(best[name], min(best_on_device[name], best[name]), peak_memory(call, device))
-        for name, call in calls.items()
-    }
+    return {name: Timed(turns[name], on_device[name], peak_memory(call, device)) for name, call in calls.items()}
 
 
 def seconds(call: Callable[[], Any], count: int, device: str) -> float:
@@ -443,11 +459,11 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
             "route": route,
             "forward_us": round(forward[route].seconds * 1e6, 3),
             "backward_us": round(backward[route].seconds * 1e6, 3),
-            "forward_ratio": round(forward[route].seconds / forward["copy"].seconds, 3),
-            "backward_ratio": round(backward[route].seconds / backward["copy"].seconds, 3),
-            "forward_on_device": round(forward[route].on_device / forward["copy"].on_device, 3),
-            "backward_on_device": round(backward[route].on_device / backward["copy"].on_device, 3),
-            "forward_in_wheres": round(forward[route].seconds / where.seconds, 3),
+            "forward_ratio": round(forward[route].ratio(forward["copy"]), 3),
+            "backward_ratio": round(backward[route].ratio(backward["copy"]), 3),
+            "forward_on_device": round(forward[route].ratio_on_device(forward["copy"]), 3),
+            "backward_on_device": round(backward[route].ratio_on_device(backward["copy"]), 3),
+            "forward_in_wheres": round(forward[route].ratio(where), 3),
             "forward_memory": round(forward[route].memory / x_bytes, 3),
             "backward_memory": round(backward[route].memory / x_bytes, 3),
         }

@@ -50,10 +50,9 @@ def none(places: Sequence[Tensor | None], shape: Sequence[int]) -> bool:
     if math.prod(wide) < math.prod(sizes) * _FEW:
         ordered = flat(places, shape)[0].reshape(-1).sort().values
         return bool((ordered[1:] != ordered[:-1]).all())
-    order = torch.arange(math.prod(wide), device=index[0].device).reshape(wide)
-    latest = torch.empty(sizes, dtype=torch.long, device=index[0].device)
-    latest[index] = order
-    return bool((latest[index] == order).all())  # whoever wrote last: another entry for the same place finds it
+    named = torch.zeros(sizes, dtype=torch.bool, device=index[0].device)
+    named[index] = True
+    return int(named.count_nonzero()) == math.prod(wide)
 
 
 def last_of_each(entries: Tensor, count: int) -> Tensor:

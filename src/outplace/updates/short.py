@@ -142,8 +142,9 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
             return None
         unique = unique or not mode.may_carry_gradient(v)
         if x.is_cpu:
-            if not unique and index.dim() == 1 and index.size(0) <= FEW_ENTRIES:
-                unique = _named_once(index.tolist(), x.size(0))
+            if not unique and index.dim() == 1:
+                few = index.size(0) <= FEW_ENTRIES
+                unique = _named_once(index.tolist(), x.size(0)) if few else repeats.none((index,), x.shape)
             # quicker; negative indices are an error, tried again elsewhere
             if unique and index.dim() == 1 and v.dim() == x.dim() and v.size(0) == index.size(0):
                 return torch.index_copy(x, 0, index, v)
