@@ -98,7 +98,7 @@ def test_a_program_that_catches_the_error_itself(tmp_path):
         assert found(tmp_path / f"{name}.json") == [("saved", 6, [5], 4), ("leaf", 19, [19], None)]
     assert (whole.code, killed.code) == (0, -9)
     assert whole.stdout == b"1 1 h\nleaf\n"
-    logged, at_end = whole.stderr.split("\noutplace: the program caught these 2 in-place errors itself:\n")
+    logged, at_end = whole.stderr.split("\noutplace: the program went on after these 2 in-place errors:\n")
     assert logged.startswith("ERROR:root:it failed\nTraceback")
     assert logged.count("OUT201 saved: h") == 1
     assert at_end.count("OUT201 saved: h") == at_end.count("OUT101 leaf: ") == 1
@@ -164,7 +164,7 @@ def test_failures_in_threads_and_child_processes(tmp_path):
         *[("leaf", line, [line], None) for line in (11, 14, 17, 20, 25)],
         ("saved", 7, [6], 5),
     ]
-    before_end, _, at_end = ending.stderr.partition("outplace: the program caught")
+    before_end, _, at_end = ending.stderr.partition("outplace: the program went on after")
     for name in ("Exception in thread Thread-1", "Exception in thread Thread-2", "Process fork:", "Process spawn:"):
         assert name in before_end
         own = before_end.partition(name)[2]

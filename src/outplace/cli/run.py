@@ -116,8 +116,8 @@ def show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
         _print("", diagnoses)
         return
     silent = [diagnosis for diagnosis in diagnoses if diagnosis.code.startswith("OUT3")]
-    caught = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]
-    _print(f"outplace: the program caught {_errors(len(caught))} itself:", caught)
+    survived = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]  # caught, or raised while it ended
+    _print(f"outplace: the program went on after {_errors(len(survived))}:", survived)
     wrong = "gradient" if any(diagnosis.saved_by for diagnosis in silent) else "training"
     _print(f"outplace: nothing was raised here, but the {wrong} is not what it should be:", silent)
 
