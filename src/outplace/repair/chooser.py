@@ -437,9 +437,10 @@ def _stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Ca
     Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
     update that takes no gradient until the backward that is next.
     """
-    others = [one for other in neighbours if other.kind == "stepped" for one in step_order.moments(files, other)]
+    alike = [bug, *(other for other in neighbours if other.kind == "stepped")]
+    all_of_them = [one for other in alike for one in step_order.moments(files, other)]
     for moment in step_order.moments(files, bug):
-        if any(_goes_before(other, moment) for other in others):
+        if any(_goes_before(other, moment) for other in all_of_them):
             continue  # weights that are swapped in and back: the first of the two is what must wait
         code = files.code(moment.file)
         ways = list(step_order.reorderings(code, moment, files)) if code is not None else []

@@ -11,7 +11,11 @@ from outplace.repair.aliases import calls_of
 from outplace.repair.bug import Bug, Moment
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
+from outplace.repair.forms.step_order.forward import made_last, runs
 from outplace.repair.forms.step_order.order import statement_at
+
+_DEEPEST, _MOST_CALLS = 3, 3
+"""How far up a write is looked for in callers, and how many of them one function may have."""
 
 
 def moments(files: Files, bug: Bug) -> Iterator[Moment]:
@@ -32,8 +36,24 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
                     if (statement := code.statement(node)) is not None
                 ]
             for backward in backwards:
-                if code.scope(backward) is code.scope(update) and backward is not update:
+                together = code.scope(backward) is code.scope(update) and backward is not update
+                if together and (by_optimizer or not _is_before_the_forward(code, update, backward)):
                     yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=by_optimizer)
+
+
+def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
+    """Are all networks of this loss run after the update? Then it is another one that hurts."""
+    names = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
+    found = [made for name in names if (made := made_last(code, backward, name)) is not None]
+    makers: list[ast.Assign] = []
+    while found:
+        made = found.pop()
+        if made not in makers and made.lineno < backward.lineno:
+            makers.append(made)
+            inputs = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+            found += [one for name in inputs if (one := made_last(code, made, name)) is not None]
+    lines = [made.lineno for made in makers if runs(code, made)]
+    return bool(lines) and min(lines) > update.lineno
 
 
 def _of_the_writer(files: Files, bug: Bug, moment: Moment) -> Moment:
@@ -56,15 +76,21 @@ def _by_optimizer(files: Files, site: Site) -> bool:
     return ".step(" in site.text or (site.function.split(".")[-1] == "step" and "backward(" not in own)
 
 
-def _ways_to(files: Files, site: Site, depth: int = 3) -> Iterator[tuple[Code, ast.stmt]]:
-    """The statement of a site, and those that call its function, where there is only one such call."""
+def _ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
+    """The statement of a site, and those that call its function, where there are only few such calls."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None
-    while code is not None and statement is not None and depth:
-        yield code, statement
-        function = code.function(statement)
-        calls = calls_of(files, code, function) if isinstance(function, Function) else None
-        if calls is None or len(calls) != 1:
-            return
-        code, call, _ = calls[0]
-        statement, depth = code.statement(call), depth - 1
+    if code is not None and statement is not None:
+        yield from _upwards(files, code, statement, _DEEPEST)
+
+
+def _upwards(files: Files, code: Code, statement: ast.stmt, depth: int) -> Iterator[tuple[Code, ast.stmt]]:
+    yield code, statement
+    function = code.function(statement)
+    calls = calls_of(files, code, function) if isinstance(function, Function) and depth > 1 else None
+    if calls is None or len(calls) > _MOST_CALLS:
+        return
+    for home, call, _ in sorted(calls, key=lambda one: one[1].lineno):
+        above = home.statement(call)
+        if above is not None:
+            yield from _upwards(files, home, above, depth - 1)
