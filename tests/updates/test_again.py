@@ -46,6 +46,7 @@ def large(*shape: int) -> Callable[[], Tensor]:
 UPDATES: dict[str, tuple[Callable[[], Tensor], Callable[[Tensor], tuple[Any, Any, dict[str, Any]]]]] = {
     # x, and of it an index, a value and what else is said
     "mask": (large(1 << 10, 77), lambda x: (torch.rand(x.shape, device="cuda") < 0.5, 0.5, {})),
+    "mask, tensor": (large(1 << 12, 1 << 12), lambda x: (torch.rand_like(x) < 0.5, torch.randn_like(x), {})),
     "mask of rows": (large(1 << 10, 77), lambda x: (torch.rand(len(x), device="cuda") < 0.5, -1, {})),
     "mask of columns": (large(1 << 10, 77), lambda x: (torch.rand(1, x.shape[1], device="cuda") < 0.5, 2.0, {})),
     "strided": (lambda: large(1 << 10, 77)().t(), lambda x: (torch.rand(x.shape, device="cuda") < 0.5, 0.0, {})),
@@ -69,7 +70,7 @@ UPDATES: dict[str, tuple[Callable[[], Tensor], Callable[[Tensor], tuple[Any, Any
 def expected(x: Tensor, index: Any, value: Any, weights: Tensor) -> list[Tensor]:
     """The result and the gradients, by hand; of several values for a row the last counts."""
     result, to_x = x.clone(), weights.clone()
-    to_value = weights[index] if isinstance(value, Tensor) else None
+    to_value = weights[index] if isinstance(value, Tensor) and value.shape != x.shape else None
     if isinstance(index, Tensor) and index.dtype is torch.int64:
         if not isinstance(value, Tensor):
             result[index], to_x[index] = value, 0
@@ -81,6 +82,8 @@ def expected(x: Tensor, index: Any, value: Any, weights: Tensor) -> list[Tensor]
         others[chosen] = False
         to_value[others] = 0
         return [result, to_x, to_value]
+    if isinstance(index, Tensor) and isinstance(value, Tensor):
+        return [torch.where(index, value, x), torch.where(index, 0, weights), torch.where(index, weights, 0)]
     wide = index.expand_as(x) if isinstance(index, Tensor) and index.dim() == x.dim() else index
     result[wide], to_x[wide] = value, 0
     return [result, to_x] if to_value is None else [result, to_x, to_value]
@@ -161,6 +164,10 @@ def test_what_differs_is_not_taken_for_it(started_by_python: list[int]) -> None:
         for other in others:
             update = at(other)[2:4].set(0 if other.dtype is torch.int64 else 0.0)
             assert torch.equal(update, zeroed_by_hand(other)) and type(update) is type(zeroed_by_hand(other))
+    sparse = x.to_sparse()
+    nested = torch.nested.nested_tensor([x, x[:3]])
+    for other in (sparse, nested):
+        assert again.lookup(other, slice(2, 4), 0.0, again.SET) is None
     for _ in range(4):
         for index in (1, (1,), slice(1, 2), slice(1, 3, 2), (slice(1, 2), slice(None)), (1, None), (..., 1), True):
             by_hand = x.clone()

@@ -19,7 +19,7 @@ from outplace.updates.index import Index, check_bounds, parse
 from outplace.updates.kernels import again
 
 _BOOL = torch.bool
-_SMALL = kernels.CPU_ELEMENTS
+_SMALL, _LARGE = kernels.CPU_ELEMENTS, kernels.CUDA_BYTES // 4
 
 
 class at:
@@ -56,8 +56,8 @@ class Place:
         x, index = self._x, self._index
         kind = type(index)
         is_mask = kind is Tensor and index.dtype is _BOOL
-        # for a mask and a tensor there is nothing better than torch.where
-        by_kernel = x.is_cuda and not (is_mask and type(v) is Tensor) and not is_compiling()
+        # for a mask and a tensor there is nothing better than torch.where, as long as they are small
+        by_kernel = x.is_cuda and not (is_mask and type(v) is Tensor and x.numel() < _LARGE) and not is_compiling()
         if by_kernel:
             done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET)
             if done is not None:

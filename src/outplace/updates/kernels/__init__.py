@@ -31,6 +31,8 @@ _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 _FILL_ELEMENTS = 1 << 22
 """From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
+_TAKE_ELEMENTS = 1 << 20
+"""From here on our kernel takes rows quicker than ATen's, which takes less time to ask for."""
 _INT64 = torch.int64
 _is_deterministic: Callable[[], bool] = torch.are_deterministic_algorithms_enabled
 
@@ -67,9 +69,12 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
         if not mode.is_memory(value):
             return None
         value = _expanded(value, x)
+        make = on_cpu.set_tensor if engine is on_cpu else _where
+        if engine is not on_cpu:
+            again.remember(make, function.set_tensor, again.SET, x, mask, value)
         if gradients and (x.requires_grad or value.requires_grad):
-            return cast(Tensor, function.set_tensor(x, mask, value, engine))
-        return cast(Tensor, engine.set_tensor(x, mask, value))
+            return cast(Tensor, function.set_tensor(x, mask, value, make))
+        return make(x, mask, value)
     if engine is not on_cpu:
         if not fits(value, x):
             return None
@@ -80,6 +85,17 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
     if gradients and x.requires_grad:
         return cast(Tensor, function.set_number(x, mask, value, on_cpu.set_number))
     return on_cpu.set_number(x, mask, value)
+
+
+def _where(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """On CUDA that is as quick as can be if all is of one dtype; only its gradients are not."""
+    return torch.where(mask, value, x)
+
+
+def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient, which a kernel may read, outside the mask and inside it, with zeros elsewhere."""
+    engine = on_cpu if grad.is_cpu else _triton()
+    return cast(tuple[Tensor, Tensor], engine.split(grad, _expanded(mask, grad)))
 
 
 def fits(value: float, x: Tensor) -> bool:
@@ -146,7 +162,7 @@ def _has_rows(value: Tensor, entries: int, x: Tensor) -> bool:
 
 def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
     """`x[index]`, which has gone through `rows_put`; zeros for entries that are not the last for their row."""
-    if x.is_cuda and not x.requires_grad and not is_compiling():
+    if x.is_cuda and (last is not None or x.numel() >= _TAKE_ELEMENTS) and not x.requires_grad and not is_compiling():
         said = 1.0 if last is None else last
         taken = again.lookup(x, index, said, again.TAKE)
         if taken is not None:

@@ -23,7 +23,7 @@ enum { OUT, X, INDEX, VALUE, LAST, SCRATCH, OPERANDS };
 static PyTypeObject *tensor_type, *parameter_type;
 static PyObject *float16, *bfloat16, *empty_like, *transforms_active, *dispatch_modes, *tracing_state, *forward_ad,
     *is_deterministic, *is_grad_enabled, *current_device, *current_stream, *set_device;
-static PyObject *known; /* by description: the function to apply where a gradient is wanted, and the Recipe */
+static PyObject *known; /* by description: the function to apply where a gradient is wanted, and a Recipe or what else makes the update */
 
 static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg, *name_is_contiguous,
     *name_new_empty, *name_requires_grad, *name_level;
@@ -126,10 +126,8 @@ static int describe_tensor(Description *description, PyObject *tensor, long long
     int found = truth(PyObject_CallMethodNoArgs(tensor, name_is_neg)); /* then its memory has the other sign */
     if (found != 0)
         return found < 0 ? -1 : 0;
-    if (whole(PyObject_CallMethodNoArgs(tensor, name_data_ptr), &number) < 0) {
-        PyErr_Clear(); /* it has no memory: the wrappers of transforms, which may outlive them */
-        return 0;
-    }
+    if (whole(PyObject_CallMethodNoArgs(tensor, name_data_ptr), &number) < 0)
+        return -1;
     if (number % ALIGNMENT != 0)
         return 0;
     found = truth(PyObject_CallMethodNoArgs(tensor, name_is_contiguous));
@@ -239,6 +237,10 @@ static int key_of(PyObject *const *args, int *wants_gradient, PyObject **key)
 {
     Description description = {.count = 0};
     int found = describe(&description, args, wants_gradient);
+    if (found < 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        PyErr_Clear(); /* a tensor without memory or strides: sparse, nested, or what a transform has left behind */
+        found = 0;
+    }
     *key = found == 1 ? PyTuple_New(description.count) : NULL;
     for (int i = 0; i < description.count; i++) {
         if (*key != NULL)
@@ -534,13 +536,13 @@ static PyObject *seen(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
-static const char remember_doc[] = "Remembers of an update the Function that is applied for gradients, and the Recipe.";
+static const char remember_doc[] = "Remembers of an update the Function that is applied for gradients, and what makes it.";
 
 static PyObject *remember(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
     if (count != 6 || known == NULL) {
-        PyErr_SetString(PyExc_TypeError, "remember takes x, the index, the value, how, the function and the recipe");
+        PyErr_SetString(PyExc_TypeError, "remember takes x, the index, the value, how, the function and what makes it");
         return NULL;
     }
     PyObject *key;

@@ -9,14 +9,11 @@ and from then on a little C looks at the operands and starts them. Where that wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-
-if TYPE_CHECKING:
-    from outplace.updates.kernels.on_cuda import Steps
 
 try:
     from outplace.updates.kernels import _again
@@ -44,32 +41,36 @@ def first(starts: Any, apply: Callable[..., Any], how: int, x: Tensor, index: An
         result = apply(x, index, value, steps)
     else:
         result = steps(x, index, value)
-    _remember(steps, apply, how, x, index, value)
+    remember(steps, apply, how, x, index, value)
     return cast(Tensor, result)
 
 
-def first_taken(starts: Any, grad: Tensor, index: Tensor, last: Tensor) -> Tensor:
+def first_taken(starts: Any, grad: Tensor, index: Tensor, last: Any) -> Tensor:
     """The rows of a gradient that the index names, taken by these kernels and remembered."""
     from outplace.updates.kernels.on_cuda import Steps
 
     steps = Steps(starts, [len(index), *grad.shape[1:]])
     taken = steps(grad, index, last)
-    _remember(steps, None, TAKE, grad, index, last)
+    remember(steps, None, TAKE, grad, index, last)
     return taken
 
 
-def _remember(steps: Steps, apply: Callable[..., Any] | None, how: int, x: Tensor, index: Any, value: Any) -> None:
+def remember(
+    make: Callable[..., Tensor], apply: Callable[..., Any] | None, how: int, x: Tensor, index: Any, value: Any
+) -> None:
+    """Notes how such an update is made, and by which Function where a gradient is wanted, if it comes again."""
     global _works
     if not works() or not _again.seen(x, index, value, how):
         return
-    from outplace.updates.kernels.on_cuda import launches
+    from outplace.updates.kernels.on_cuda import Steps, launches
 
-    try:
-        recipe = _again.Recipe(launches(steps.starts, x), steps.shape)
-    except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
-        _works = False
-        return
-    _again.remember(x, index, value, how, apply, recipe)
+    if isinstance(make, Steps):
+        try:
+            make = _again.Recipe(launches(make.starts, x), make.shape)
+        except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
+            _works = False
+            return
+    _again.remember(x, index, value, how, apply, make)
 
 
 def works() -> bool:

@@ -41,10 +41,9 @@ class _SetNumber(torch.autograd.Function):  # type: ignore[misc]
 
 class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor, value: Tensor, engine: Any) -> Tensor:
-        ctx.engine = engine
+    def forward(ctx: Any, x: Tensor, mask: Tensor, value: Tensor, make: Make) -> Tensor:
         ctx.save_for_backward(mask)
-        return cast(Tensor, engine.set_tensor(x, mask, value))
+        return make(x, mask, value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -53,9 +52,9 @@ class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
         if not mode.seen_only_by_autograd(grad):
             to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
         elif torch.is_grad_enabled() and grad.requires_grad:
-            to_x, to_value = _Split.apply(grad, mask, ctx.engine)
+            to_x, to_value = _Split.apply(grad, mask)
         else:
-            to_x, to_value = ctx.engine.split(grad, mask)
+            to_x, to_value = kernels.split(grad, mask)
         return to_x, None, to_value, None
 
 
@@ -63,14 +62,14 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
     """What a gradient gives to x (outside the mask) and to the value (inside it)."""
 
     @staticmethod
-    def forward(ctx: Any, grad: Tensor, mask: Tensor, engine: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(mask)
-        return cast(tuple[Tensor, Tensor], engine.split(grad, mask))
+        return kernels.split(grad, mask)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return torch.where(mask, grads[1], grads[0]), None, None
+        return torch.where(mask, grads[1], grads[0]), None
 
 
 class _SetPart(torch.autograd.Function):  # type: ignore[misc]

@@ -78,11 +78,6 @@ def set_number(x: Tensor, mask: Tensor) -> Starts | None:
     return (Start(kernel.set_strided, _blocks(elements), operands, rest, takes_value=True),)
 
 
-def set_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """The value where the mask is True, x elsewhere: ATen's way is as quick as can be if all is of one dtype."""
-    return torch.where(mask, value, x)
-
-
 def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient outside the mask and inside it, with zeros elsewhere, from one reading."""
     elements = grad.numel()
