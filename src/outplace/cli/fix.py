@@ -115,7 +115,10 @@ class _Fix:
         if not self.fixed and not self.left:
             return "Nothing to fix."
         verb = "would be fixed" if self.options.diff else "fixed"
-        return f"{self.fixed} {verb}, {len(self.left)} remaining."
+        summary = f"{self.fixed} {verb}, {len(self.left)} remaining."
+        if any(code == "OUT202" for _, _, code in self.left):
+            summary += "\nOUT202: only a run can tell what was meant; outplace run --fix tries it."
+        return summary
 
     def _files(self) -> None:
         from outplace.checking import discovery

@@ -71,7 +71,7 @@ class Repair:
                 break
             settled = self._round(files, evidence)
             if settled is None:
-                outcome.trouble = self._words_for(evidence)
+                outcome.trouble = self._words_for(evidence, files)
                 outcome.texts, outcome.proofs = {}, []
                 return outcome
             files, evidence, output, proof = settled
@@ -101,15 +101,23 @@ class Repair:
             return proofs
         return [*proofs[:-1], _of_training(proofs[-1].title, self._reference)]
 
-    def _words_for(self, evidence: Evidence) -> str:
+    def _words_for(self, evidence: Evidence, files: Files) -> str:
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
-        if kinds == {"stepped"}:
-            meant = "which remedy is meant (another order, a second forward, a detach) is not in the evidence"
-            if evidence.moment is None:
-                return meant
-            step, backward = evidence.moment["step_line"], evidence.moment["backward_line"]
-            return f"a step in line {step} comes before the backward in line {backward}, and {meant}"
-        return "no rewrite that I know could be proved right"
+        if kinds != {"stepped"}:
+            return "no rewrite that I know could be proved right"
+        if evidence.moment is None:
+            return (
+                "weights are written between a forward and its backward, and neither is seen to be free to move; write "
+                "them after the backward, or let the forward use a copy"
+            )
+        step, backward = evidence.moment["step_line"], evidence.moment["backward_line"]
+        code = files.code(evidence.moment["file"])
+        line = code.lines[backward - 1] if code is not None else ""
+        names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
+        through = f", which needs the weights of before it through {', '.join(names[:4])}" if names else ""
+        meant = "whether to detach, to run the forward again or to step later is meant is not in the evidence"
+        rounds = ("of one round ", " of the next") if step >= backward else ("", "")
+        return f"the step in line {step} {rounds[0]}comes before the backward in line {backward}{rounds[1]}{through}; {meant}"
 
     def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """The first candidate whose run shows less wrong than before, and nothing else changed."""
