@@ -415,3 +415,100 @@ def test_another_one_of_a_list_is_detached():
     """
     text, *_ = ways(source, held={"logits": "list", "losses": "list"}, root_is_older=True).values()
     assert "    losses.append(distance(own, logits[1 - i].detach()) + logits[i].mean())\n" in text
+
+
+CYCLE = """
+class Model:
+    def backward_d(self):
+        self.loss_d = self.score(self.disc, self.real, self.fake)
+        self.loss_d.backward()
+
+    def optimize(self, x):
+        self.forward(x)
+        self.loss_g.backward(retain_graph=True)
+        self.opt_g.step()  # step
+        self.opt_d.zero_grad()
+        self.backward_d()  # backward
+        self.opt_d.step()
+
+
+Model().optimize(x)
+"""
+KEPT = {
+    "held": {"self.fake": "tensor", "self.loss_g": "tensor"},
+    "stale": ["self.fake", "self.loss_g"],
+    "for_the_step": ["self.fake"],
+    "optimizers": {"self.opt_g": True, "self.opt_d": False},
+    "root_is_older": False,
+}
+
+
+def test_what_an_object_keeps_is_detached_where_a_method_reads_it():
+    (text,) = ways(CYCLE, **KEPT).values()
+    assert "self.score(self.disc, self.real, self.fake.detach())\n" in text and text.count("detach") == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "source"),
+    [
+        ({"for_the_step": []}, CYCLE),  # it trains others, too
+        ({"optimizers": {"self.opt_d": True}}, CYCLE),
+        ({}, CYCLE.replace("Model().optimize(x)", "model = Model()\nmodel.backward_d()\nmodel.optimize(x)")),
+    ],
+)
+def test_what_an_object_keeps_and_others_need(known, source):
+    assert not any("detach" in text for text in ways(source, **{**KEPT, **known}).values())
+
+
+RETURNED = """
+def train_disc(real, fake):
+    s_real, s_fake = disc(real), disc(fake)
+    loss = s_fake.mean() - s_real.mean()
+    loss.backward(retain_graph=True)
+    opt_d.step()
+    return loss.item(), s_fake
+
+for real, z in data:
+    loss, score = train_disc(real, gen(z))  # step
+    train_gen(score)  # backward
+"""
+
+
+def test_what_a_function_returns_after_its_step_is_made_anew_there():
+    known = {"held": {"score": "tensor"}, "stale": ["score"], "stepped_at": ("a.py", 5), "root_is_older": False}
+    (text,) = ways(RETURNED, **known).values()
+    assert "    opt_d.step()\n    s_fake = disc(fake)\n    return loss.item(), s_fake\n" in text
+    for old, new in (
+        ("disc(fake)\n", "disc(fake + torch.randn(3))\n"),
+        ("return loss", "fake = real\n    return loss"),
+    ):
+        assert ways(RETURNED.replace(old, new), **known) == {}
+
+
+def test_all_that_is_stale_is_made_anew_and_nothing_else():
+    source = """
+    real, fake = features(x), features(gen(z))
+    score, rest = disc(fake), noise(z)
+    (score - real).mean().backward(retain_graph=True)
+    opt_d.step()  # step
+    loss = (fake - real).mean() - score.mean() + rest
+    loss.backward()  # backward
+    """
+    known = {"held": dict.fromkeys(["real", "fake", "score", "rest"], "tensor"), "root_is_older": False}
+    (text,) = ways(source, stale=["fake", "score"], **known).values()
+    assert "# step\nfake = features(gen(z))\nscore = disc(fake)\nloss = " in text
+    (text,) = ways(source.replace("score, rest = ", "score, rest = both = "), stale=["real"], **known).values()
+    assert "# step\nreal = features(x)\nloss = " in text
+
+
+def test_one_of_what_a_call_gives_is_made_anew_alone():
+    source = """
+    score, feature = disc(fake)
+    score.mean().backward(retain_graph=True)
+    opt_d.step()  # step
+    loss = (feature - score.detach()).mean()
+    loss.backward()  # backward
+    """
+    known = {"held": {"score": "tensor", "feature": "tensor"}, "root_is_older": False}
+    (text,) = ways(source, stale=["score", "feature"], **known).values()
+    assert "# step\n_, feature = disc(fake)\nloss = " in text

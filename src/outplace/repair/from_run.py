@@ -116,8 +116,9 @@ class Repair:
         names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
         through = f", which needs the weights of before it through {', '.join(names[:4])}" if names else ""
         meant = "whether to detach, to run the forward again or to step later is meant is not in the evidence"
-        rounds = ("of one round ", " of the next") if step >= backward else ("", "")
-        return f"the step in line {step} {rounds[0]}comes before the backward in line {backward}{rounds[1]}{through}; {meant}"
+        one, following = (" of one round", " of the next") if step >= backward else ("", "")
+        places = f"the step in line {step}{one} comes before the backward in line {backward}{following}"
+        return f"{places}{through}; {meant}"
 
     def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """The first candidate whose run shows less wrong than before, and nothing else changed."""

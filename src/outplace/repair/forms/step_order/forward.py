@@ -138,11 +138,29 @@ def is_forward(code: Code, statement: ast.Assign) -> bool:
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
     if any(_makes_object(code, call) for call in calls) or "requires_grad" in text:
         return False
+    if {_called(call) for call in calls} & _trainers(code):
+        return False
     trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and _optimizes(node)]
     if any(reads(call, name) for call in trained for name in names_bound(statement)):
         return False
     alone = code.begins_line(statement) and "\n" not in text
     return bool(calls) and alone and not draws(code, statement)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+
+
+def _trainers(code: Code) -> set[str]:
+    """The functions of the file that go backward or step, or call such a one: to run them again is to train again."""
+    calls = {
+        function.name: {_called(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
+        for function in code.functions
+    }
+    found = {"backward", "step"}
+    while more := {name for name, called in calls.items() if called & found and name not in found}:
+        found |= more
+    return found
 
 
 def draws(code: Code, statement: ast.stmt) -> bool:
