@@ -146,7 +146,9 @@ class _Notes:
             "step_line": step_line,
             "backward_line": backward_line,
             "held": {path: type(value).__name__.lower() for path, value in held.items()},
-            "stale": [path for path, value in held.items() if _is_stale(_ends(value), minded)],
+            "stale": [
+                path for path, value in held.items() if _is_older(value, step) and _is_stale(_ends(value), minded)
+            ],
             "for_the_step": [path for path, value in held.items() if _only_reaches(value, weights)],
             "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
             "stepped_at": [os.path.realpath(step.frames[-1][0].f_code.co_filename), step.frames[-1][1]],
@@ -284,6 +286,14 @@ def _ends(roots: Any) -> list[tuple[int, Any]]:
             seen.add(node)
             waiting += [(node._sequence_nr(), following) for following, _ in node.next_functions]
     return found
+
+
+def _is_older(value: Any, step: _Step) -> bool:
+    """Was it computed before the step?"""
+    import torch
+
+    nodes = [one.grad_fn for one in ([value] if isinstance(value, torch.Tensor) else value)]
+    return any(node is not None and node._sequence_nr() < step.clock for node in nodes)
 
 
 def _is_stale(ends: list[tuple[int, Any]], steps: Sequence[_Step]) -> bool:
