@@ -47,7 +47,7 @@ def made_at(place: Place, node: str) -> Site | None:
 
 
 def narrow_to_maker(located: Located, node: str) -> Located:
-    """Narrows a statement to the expression that must have made the node; where several could, to the one around all."""
+    """Narrows a statement to the expression that must have made the node; of several, to the one around all of them."""
     if located.statement is None:
         return located
     operation = by_node(node)
