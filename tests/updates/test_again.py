@@ -61,8 +61,12 @@ UPDATES: dict[str, tuple[Callable[[], Tensor], Callable[[Tensor], tuple[Any, Any
     "few rows": (large(50, 8), lambda x: (rows(x, 7), torch.randn_like(x[:7]), {"unique_indices": True})),
     "rows": (large(500, 100), lambda x: (rows(x, 70), torch.randn_like(x[:70]), {"unique_indices": True})),
     "few repeated": (large(9, 8), lambda x: (rows(x, 20, repeated=True), torch.randn(20, 8, device="cuda"), {})),
+    "many repeated": (
+        large(90, 20),
+        lambda x: (rows(x, 5000, repeated=True), torch.randn(5000, 20, device="cuda"), {}),
+    ),
     "repeated": (large(90, 200), lambda x: (rows(x, 200, repeated=True), torch.randn(200, 200, device="cuda"), {})),
-    "claimed": (large(900, 20), lambda x: (rows(x, 2000, repeated=True), torch.randn(2000, 20, device="cuda"), {})),
+    "claimed": (large(900, 20), lambda x: (rows(x, 9000, repeated=True), torch.randn(9000, 20, device="cuda"), {})),
     "elements": (large(5000), lambda x: (rows(x, 700, repeated=True), torch.randn(700, device="cuda"), {})),
 }
 

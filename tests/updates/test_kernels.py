@@ -71,7 +71,8 @@ def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pyt
         v = torch.randn(x.shape, device=device).to(dtype)
         for number in (0.0, 0.1, -1, float("inf"), float("nan")):
             assert same_bits(set_number(x, wide, number), torch.where(mask, number, x))
-        assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
+        if device == "cpu":  # elsewhere it is torch.where
+            assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
         outside, inside = ours.split(x, wide)
         assert same_bits(outside, torch.where(mask, 0.0, x)) and same_bits(inside, torch.where(mask, x, 0.0))
 
@@ -106,7 +107,8 @@ def test_any_byte_but_zero_is_true(device: str) -> None:
         bytes_ = torch.where(mask.expand(x.shape), 255, 0).to(torch.uint8)
         odd, mask = bytes_.view(torch.bool), bytes_ != 0
         assert same_bits(set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
-        assert same_bits(engine(device).set_tensor(x, odd, -x), torch.where(mask, -x, x))
+        if device == "cpu":
+            assert same_bits(on_cpu.set_tensor(x, odd, -x), torch.where(mask, -x, x))
         for ours, theirs in zip(engine(device).split(x, odd), engine(device).split(x, mask), strict=True):
             assert same_bits(ours, theirs)
 
@@ -196,7 +198,7 @@ def test_the_last_of_several_rows_counts(
 
 @NEEDS_CUDA
 @pytest.mark.parametrize("width", [1, 3, 8, 100, 3000])
-@pytest.mark.parametrize("entries", [0, 1, 63, 64, 65, 1000, 5000])
+@pytest.mark.parametrize("entries", [0, 1, 63, 64, 65, 1000, 5000, 9000])
 def test_rows_at_random_places(entries: int, width: int) -> None:
     """Many of them more than once: set, the last counts, and added, all do."""
     torch.manual_seed(entries)

@@ -19,7 +19,7 @@ from outplace.updates.index import Index, check_bounds, parse
 from outplace.updates.kernels import again
 
 _BOOL = torch.bool
-_SMALL, _LARGE = kernels.CPU_ELEMENTS, kernels.CUDA_BYTES // 4
+_SMALL = kernels.CPU_ELEMENTS
 
 
 class at:
@@ -56,8 +56,9 @@ class Place:
         x, index = self._x, self._index
         kind = type(index)
         is_mask = kind is Tensor and index.dtype is _BOOL
-        # for a mask and a tensor there is nothing better than torch.where, as long as they are small
-        by_kernel = x.is_cuda and not (is_mask and type(v) is Tensor and x.numel() < _LARGE) and not is_compiling()
+        by_kernel = x.is_cuda and not is_compiling()
+        if by_kernel and is_mask and type(v) is Tensor:  # nothing is better than torch.where, as long as they are small
+            by_kernel = x.numel() * x.element_size() >= kernels.CUDA_BYTES
         if by_kernel:
             done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET)
             if done is not None:

@@ -58,9 +58,7 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
     if type(mask) is not Tensor or not mode.seen_only_by_autograd(x):
         return None
     is_number = not isinstance(value, Tensor)
-    engine = (
-        on_cpu if x.is_cpu else _triton() if x.is_cuda and (_is_large(x) or (is_number and again.works())) else None
-    )
+    engine = on_cpu if x.is_cpu else _triton() if x.is_cuda and _pays(x, is_number) else None
     if engine is None or x.dtype not in engine.DTYPES:
         return None
     mask = _expanded(mask, x)
@@ -174,9 +172,9 @@ def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
     return torch.where((last != 0).reshape(-1, *(1,) * (x.dim() - 1)), x[index], 0.0)
 
 
-def _is_large(x: Tensor) -> bool:
-    """Is this so large that the time on the device is what counts?"""
-    return bool(x.numel() * x.element_size() >= CUDA_BYTES)
+def _pays(x: Tensor, is_number: bool) -> bool:
+    """Is this so large that the time on the device is what counts, or is there a kernel that is started at once?"""
+    return bool(x.numel() * x.element_size() >= CUDA_BYTES or (is_number and again.works()))
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from outplace.updates import kernels, mode
 Make = Callable[..., Tensor]
 """An update without gradients, of x, the index and the value."""
 MOST_COMPARED = 512
+"""Up to so many entries the last for each place is found quicker by comparing all of them with each other."""
 
 
 def applying(function: Any) -> Callable[..., Any]:
