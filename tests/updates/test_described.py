@@ -1,0 +1,234 @@
+"""What the compiled look-up takes for the same update: tried on a CPU, with a memory of updates made in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from outplace.updates.kernels import again
+
+_again = pytest.importorskip("outplace.updates.kernels._again")
+ON_CPU = -1
+"""The number that `get_device` gives for a tensor on a CPU."""
+
+
+@pytest.fixture(autouse=True)
+def _connected_to_the_cpu() -> Iterator[None]:
+    _again.connect(
+        Tensor,
+        torch.nn.Parameter,
+        torch.float16,
+        torch.bfloat16,
+        torch.empty_like,
+        torch._C._are_functorch_transforms_active,
+        torch._C._len_torch_dispatch_stack,
+        torch._C._get_tracing_state,
+        forward_ad,
+        torch.are_deterministic_algorithms_enabled,
+        torch.is_grad_enabled,
+        lambda: ON_CPU,
+        lambda device: 0,
+        lambda device: None,
+    )
+    yield
+    _again.forget()
+    again._works = None  # who has a CUDA device connects to it again
+
+
+X = torch.rand(6, 8)
+MASK, ROWS = X > 0.5, torch.tensor([1, 2])
+
+
+def made(x: Tensor, index: Any, value: Any) -> str:
+    return "made"
+
+
+def applied(x: Tensor, index: Any, value: Any, make: Callable[..., Any]) -> str:
+    assert make is made
+    return "applied"
+
+
+def known(x: Tensor, index: Any, value: Any, how: int = again.SET) -> Any:
+    return _again.lookup(x, index, value, how)
+
+
+def learn(x: Tensor, index: Any, value: Any, how: int = again.SET) -> None:
+    _again.remember(x, index, value, how, applied, made)
+
+
+def test_nothing_is_known_before() -> None:
+    assert known(X, MASK, 0.0) is None
+    assert not _again.seen(X, MASK, 0.0, again.SET)
+    assert _again.seen(X, MASK, 0.0, again.SET), "now for the second time"
+    assert known(X, MASK, 0.0) is None, "seen is not known"
+    learn(X, MASK, 0.0)
+    assert known(X, MASK, 0.0) == "made"
+    assert not _again.seen(X, MASK, 0.0, again.SET), "what is known needs no learning"
+    _again.forget()
+    assert known(X, MASK, 0.0) is None
+
+
+@pytest.mark.parametrize("index", [MASK, ROWS, 1, slice(1, 3), (slice(None), 2), (..., 2), None], ids=str)
+@pytest.mark.parametrize("value", [0.5, 3, torch.rand(2, 8)], ids=["float", "int", "tensor"])
+def test_other_values_in_the_same_places_are_the_same(index: Any, value: Any) -> None:
+    learn(X, index, value)
+    other = torch.rand(2, 8) if isinstance(value, Tensor) else 7.5
+    again_index = index.clone() if isinstance(index, Tensor) else index
+    assert known(torch.rand(6, 8), again_index, other) == "made"
+    assert known(torch.nn.Parameter(X), again_index, other) == "applied"
+
+
+def test_what_differs_is_another_update() -> None:
+    learn(X, ROWS, 0.5)
+    others: list[tuple[Any, Any, Any]] = [
+        (X[:5], ROWS, 0.5),
+        (X.t(), ROWS, 0.5),
+        (torch.rand(6, 16)[:, ::2], ROWS, 0.5),
+        (torch.rand(6, 8, 1), ROWS, 0.5),
+        (X.double(), ROWS, 0.5),
+        (X.bfloat16(), ROWS, 0.5),
+        (torch.rand(49)[1:].reshape(6, 8), ROWS, 0.5),  # its first element does not lie at a multiple of 16 bytes
+        (torch._neg_view(X), ROWS, 0.5),
+        (X.as_subclass(type("Other", (Tensor,), {})), ROWS, 0.5),
+        (X, ROWS.int(), 0.5),
+        (X, ROWS[:1], 0.5),
+        (X, ROWS[None], 0.5),
+        (X, torch.tensor([1, 0, 2])[::2], 0.5),
+        (X, [1, 2], 0.5),
+        (X, (ROWS,), 0.5),
+        (X, ROWS, True),
+        (X, ROWS, 1j),
+        (X, ROWS, "0.5"),
+        (X, ROWS, torch.tensor(0.5)),
+        (X, ROWS, None),
+    ]
+    for x, index, value in others:
+        assert known(x, index, value) is None
+    assert known(X, ROWS, 0.5, again.SET_UNIQUE) is None
+    assert known(X, ROWS, 0.5) == "made"
+
+
+def test_indices_that_look_alike() -> None:
+    indices: list[Any] = [
+        1,
+        (1,),
+        slice(1),
+        slice(1, None),
+        (slice(1, None),),
+        slice(None, None, 1),
+        (1, None),
+        (None, 1),
+    ]
+    indices += [(1, ...), (..., 1), (None, 1, None), slice(1, 2), (1, 2), (1, 2, None)]
+    for number, index in enumerate(indices):
+        for other in indices[:number]:
+            assert known(X, index, 0.5) is None, (index, other)
+        learn(X, index, 0.5)
+    for index in (True, 1.0, "1", [1], slice(1.0), slice(True), (slice("a"),), (True,), (1.0,), torch.Size([1])):
+        assert known(X, index, 0.5) is None, index
+
+
+@pytest.mark.parametrize(
+    "dtype, most",
+    [(torch.float32, 3.4028234663852886e38), (torch.bfloat16, 3.3895313892515355e38), (torch.float16, 65504)],
+)
+def test_numbers_that_the_dtype_cannot_hold(dtype: torch.dtype, most: float) -> None:
+    assert most == torch.finfo(dtype).max
+    x = X.to(dtype)
+    learn(x, MASK, 0.0)
+    for value in (most, -most, float("inf"), float("nan"), 0, -1, 65504):
+        assert known(x, MASK, value) == "made", value
+    for value in (most * 1.01, -most * 1.01, 10**39, 10**400):
+        assert known(x, MASK, value) is None, value
+
+
+def test_gradients_as_they_are_wanted() -> None:
+    x, v = X.clone().requires_grad_(), torch.rand(2, 8, requires_grad=True)
+    learn(X, ROWS, v.detach())
+    assert known(X, ROWS, v.detach()) == "made" and known(x, ROWS, v.detach()) == "applied"
+    assert known(x, ROWS, v) is None, "then it counts which row is the last"
+    learn(X, ROWS, v)
+    assert known(X, ROWS, v) == known(x, ROWS, v) == "applied"
+    with torch.no_grad():
+        assert known(x, ROWS, v) == "made"
+    _again.remember(X, ROWS, 0.5, again.TAKE, None, made)
+    assert known(X, ROWS, 0.5, again.TAKE) == "made" and known(x, ROWS, 0.5, again.TAKE) is None
+
+
+def test_whoever_watches() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    learn(X, MASK, 0.5)
+    with Mode():
+        assert known(X, MASK, 0.5) is None
+    with forward_ad.dual_level():
+        assert known(X, MASK, 0.5) is None
+    kept: list[Tensor] = []
+    torch.func.vmap(lambda x: (kept.append(x), kept.append(known(X, MASK, 0.5)), x)[2])(X)
+    assert kept[1] is None
+    assert known(kept[0], MASK, 0.5) is None, "what is left of a transform has no memory"
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert known(X, MASK, 0.5) is None
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert known(X, MASK, 0.5) == "made"
+
+
+def test_tensors_without_strides() -> None:
+    learn(X, slice(2, 4), 0.5)
+    assert known(X.to_sparse(), slice(2, 4), 0.5) is None
+    assert known(torch.nested.nested_tensor([X, X[:3]]), slice(2, 4), 0.5) is None
+
+
+def test_errors_are_not_swallowed() -> None:
+    class Cut(BaseException):
+        pass
+
+    def failing(*_: Any) -> None:
+        raise Cut
+
+    _again.remember(X, MASK, 0.5, again.SET, applied, failing)
+    with pytest.raises(Cut):
+        known(X, MASK, 0.5)
+    with pytest.raises(TypeError, match="takes x, the index, the value"):
+        _again.lookup(X, MASK)
+    with pytest.raises(TypeError):
+        _again.Recipe([])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
+def test_without_a_driver_there_are_no_recipes() -> None:
+    with pytest.raises(ValueError, match="driver"):
+        _again.Recipe(())
+
+
+def test_what_is_remembered_has_an_end() -> None:
+    for size in range(3000):
+        _again.seen(X, slice(0, size), 0.5, again.SET)
+    learn(X, MASK, 0.5)
+    assert known(X, MASK, 0.5) == "made"
+    assert not _again.seen(X, slice(0, 1), 0.5, again.SET), "it was forgotten"
+
+
+def test_nothing_is_leaked() -> None:
+    import gc
+    import sys
+
+    learn(X, (slice(1, 3), 2), 0.5)
+    index, x, value = (slice(1, 3), 2), torch.rand(6, 8), 0.25
+    before = [sys.getrefcount(thing) for thing in (x, index, value, index[0], Tensor, made, applied)]
+    for _ in range(100):
+        assert known(x, index, value) == "made"
+        assert known(x, [1], value) is None and known(x, (1.0,), value) is None and known(x, MASK, "") is None
+    gc.collect()
+    assert [sys.getrefcount(thing) for thing in (x, index, value, index[0], Tensor, made, applied)] == before
