@@ -28,7 +28,7 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 # when a gradient is ready and what a custom backward then writes, what modes, policies and library modules do, which
 # function a dispatcher picks, rounds of a loop that end in many different ways, which dimension of memory is expanded,
 # memory that a buffer, a file or a storage shares, a mode that a module is in, a scaler's step, what `.cpu()` copies or
-# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state.
+# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps.
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
     "config_execfile",
@@ -55,6 +55,7 @@ SEEN_ONLY_WHEN_RUN = {
     "silent_vector_to_parameters",
     "singledispatch_update",
     "try_except_else_paths",
+    "vmap_zeros_written",
 }
 
 

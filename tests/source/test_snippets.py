@@ -103,6 +103,17 @@ SNIPPETS = {
         optimizer.step()  # error: stepped
         (loss + other + gated(x).sum()).backward()
     """,
+    "what vmap hands to a function is one of a batch": """
+        def moved(x, y, index):
+            h = x.exp()
+            h += y  # error: saved
+            k = x * 1
+            k += y
+            k[index] += 1  # warning: silent-other
+            return h.sum() + k.sum()
+        rows = nn.Linear(4, 4)(torch.ones(3, 4))
+        torch.vmap(moved)(rows, torch.ones(3), torch.tensor([[0, 1], [1, 2], [2, 3]])).sum().backward()
+    """,
     "what a function returns has names for its parts": """
         z = nn.Linear(3, 3)(torch.randn(4, 3))
         best, order = z.max(1).values, z.sort(1).indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.modules import children_of
@@ -25,13 +26,26 @@ def run_transformed(
 ) -> Value:
     """Runs the function, on a first argument that requires grad, and goes backward."""
     if name == "vmap":
-        return interpreter.call(function, args, keywords, node)
+        return interpreter.call(function, [_one_of(value) for value in args], keywords, node)
     given = [_tracked(interpreter, args[0]), *args[1:]] if args else []
     made = interpreter.call(function, given, keywords, node)
     roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
     interpreter.tape.backward(roots)
     gradient = fresh(interpreter, None, "float")
     return Items([made, gradient], "tuple") if name == "value_and_grad" else gradient
+
+
+def _one_of(value: Value) -> Value:
+    """What `vmap` hands to its function: one of a batch, of a shape that is not known."""
+    if isinstance(value, Tensor):
+        one = copy.copy(value)
+        one.shape, one.repeats = None, None if value.repeats else value.repeats
+        return one
+    if isinstance(value, Dictionary):
+        return Dictionary({key: _one_of(item) for key, item in value.items.items()}, value.rest)
+    if isinstance(value, Items):
+        return Items([_one_of(item) for item in value.items], value.kind, value.rest)
+    return value
 
 
 def vjp(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
