@@ -75,8 +75,9 @@ def array_in_tensor(value: Any) -> Any:
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return None
-    if not isinstance(value, numpy.ndarray):
-        value = value.base if isinstance(value, numpy.flatiter) else value.obj if type(value) is memoryview else None
+    kind = type(value)  # `isinstance` would ask an object for its `__class__`, which may be code of the user's
+    if not issubclass(kind, numpy.ndarray):
+        value = value.base if kind is numpy.flatiter else value.obj if kind is memoryview else None
         if not isinstance(value, numpy.ndarray):
             return None
     owner = _owner(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,9 +47,12 @@ class Slot:
             return -int(tensor._cdata)
 
 
+is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+
+
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself, out of the wrappers that `torch.func` puts around it."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    while is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor
 

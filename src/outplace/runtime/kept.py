@@ -21,6 +21,7 @@ import torch
 from outplace.model import Mutation, SavedTensor, Tensor
 from outplace.runtime import aliases, appended, fast, graph, lost, names, paired, record, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
+from outplace.runtime.graph import is_wrapped
 from outplace.runtime.memory import PLAIN, same_piece, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
 
@@ -141,7 +142,7 @@ def note_kept(value: Any, way: str) -> Any:
         if way == "copy to":
             _receivers.append((id(_get_frame(1)), Weak(value) if type(value) in PLAIN else _nobody))
         elif way == "list":
-            if len(value) > 1 and value[0] is value[1] and type(value[0]) in PLAIN:
+            if type(value) is list and len(value) > 1 and value[0] is value[1] and type(value[0]) in PLAIN:
                 _remember_many(value[0])
         elif way in _OF_OTHERS:
             _OF_OTHERS[way](value, _get_frame(1))
@@ -287,7 +288,7 @@ def note_index(index: Any) -> Any:
 def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
     with unobserved():
         tensors = [part for part in parts if type(part) is torch.Tensor and part.dtype in (torch.int64, torch.int32)]
-        if len(tensors) != len(parts) or not tensors:
+        if len(tensors) != len(parts) or not tensors or any(map(is_wrapped, tensors)):
             return
         rows = torch.stack([part.reshape(-1) for part in torch.broadcast_tensors(*tensors)])
         repeated = rows.shape[1] - torch.unique(rows, dim=1).shape[1]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from outplace.runtime import record, writes
+from outplace.runtime.graph import unwrapped
 from outplace.runtime.record import Write
 
 _get_frame = sys._getframe
@@ -22,8 +23,9 @@ def note_part(owner: Any, name: str, augmented: bool) -> Any:
     """
     if not writes.is_traced() and isinstance(owner, torch.Tensor):
         with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
-            if owner.is_complex() and not owner.is_inference():
-                _note(owner, f".{name} =", augmented, _get_frame(1))
+            plain = unwrapped(owner)
+            if plain.is_complex() and not plain.is_inference():
+                _note(plain, f".{name} =", augmented, _get_frame(1))
     return owner
 
 

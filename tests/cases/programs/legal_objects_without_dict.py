@@ -23,6 +23,20 @@ class Loud:
         self.states.append(state)
 
 
+class Times:
+    def __rmul__(self, other):
+        return self
+
+
+class Lazy:
+    @property
+    def __class__(self):
+        raise SystemExit("asked for its class")
+
+    def __setitem__(self, key, value):
+        pass
+
+
 torch.manual_seed(0)
 options, loud = Options(steps=0, scale=torch.ones(2)), Loud()
 weight = torch.rand(2, requires_grad=True)
@@ -36,4 +50,5 @@ for _ in range(3):
     optimizer.zero_grad()
     (weight * loud.states[-1]).sum().backward()
     optimizer.step()
-print(options.steps, weight)
+print(options.steps, weight, type([state] * Times()))
+Lazy()["state"] = state
