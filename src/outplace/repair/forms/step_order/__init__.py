@@ -46,8 +46,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         yield from (one for one in (before_the_update(order), behind_the_backward(order)) if one is not None)
         return
     wired = replace(order, moment=known(order))
-    unused = not moment.held and trains_again(wired) is False and Wiring(order).is_cleared(order.step)
-    if not moment.held and trains_again(wired) is not False:  # who knows what the loss is to train?
+    unused = not moment.held and trains_again(wired) is False and Wiring(order).is_unused()
+    if not moment.held and not unused:  # who knows what the loss is to train?
         wired = replace(order, moment=replace(wired.moment, for_the_step=()))
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from outplace.repair.bug import Keeps, Moment
 from outplace.repair.code import Code, Loop
 from outplace.repair.edits import Edit
+from outplace.repair.flow import binds
+from outplace.repair.forms.step_order.forward import is_forward
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,9 @@ class Order:
         return [name for name in dict.fromkeys(names) if name in own]
 
     def _made_in(self, scope: ast.AST, name: str) -> bool:
-        return any(
-            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and isinstance(node.value, ast.Call)
-            for node in ast.walk(scope)
-        )
+        """Is it an object that a forward has made, no network?"""
+        made = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
+        return bool(made) and all(is_forward(self.code, node) for node in made)
 
     @property
     def in_one_round(self) -> bool:

@@ -51,7 +51,8 @@ def steps_together(order: Order) -> Reordering | None:
     wiring = Wiring(order)
     if not apart(wiring.networks.get(one or "") for one in {*trained, *map(stepping, steps)}):
         return None
-    return replace(way, plain=all(map(wiring.is_cleared, steps)) and not any(word in code.text for word in _REFUSED))
+    kept = wiring.are_kept(dict(zip(backwards, map(str, trained), strict=True)))
+    return replace(way, plain=kept and not any(word in code.text for word in _REFUSED))
 
 
 def _loss(statement: ast.stmt) -> str | None:

@@ -7,7 +7,7 @@ What is not plainly there is unknown: then a value is never said to train only t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -20,6 +20,8 @@ from outplace.repair.forms.step_order.order import Order, stepping
 from outplace.repair.origins import class_name, pairs
 
 _OF_A_NETWORK = ("parameters", "named_parameters", "state_dict", "train", "eval", "zero_grad", "modules", "children")
+
+_Reached = tuple[set[str], bool]
 
 
 def known(order: Order) -> Moment:
@@ -68,16 +70,20 @@ class Wiring:
         here = [node for node in found if self._code.scope(node) is self._scope]
         return list(dict.fromkeys(name for node in here for name in names_bound(node)))
 
-    def reached(self, name: str, at: ast.stmt, depth: int = 8) -> tuple[set[str], bool]:
+    def reached(self, name: str, at: ast.stmt, depth: int = 8) -> _Reached:
         """The networks that a value's backward would reach, and whether those are surely all."""
         made = made_last(self._code, at, name)
         if made is None or depth == 0:
-            return set(), depth > 0 and self._is_data(name)
+            return set(), depth > 0 and self._is_data(name, at, depth)
         if "no_grad" in " ".join(contexts(self._code, made)):
             return set(), True
+        return self.reached_by(made.value, made, depth)
+
+    def reached_by(self, value: ast.expr, at: ast.stmt, depth: int = 8) -> _Reached:
+        """The same for an expression."""
         networks: set[str] = set()
         sure = True
-        waiting: list[ast.AST] = [made.value]
+        waiting: list[ast.AST] = [value]
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.Call):
@@ -90,7 +96,7 @@ class Wiring:
             elif isinstance(node, ast.Attribute) and node.attr in WITHOUT_GRAPH:
                 continue
             elif isinstance(node, ast.Name):
-                inner = self.reached(node.id, made, depth - 1) if not is_library(node) else (set[str](), True)
+                inner = self.reached(node.id, at, depth - 1) if not is_library(node) else (set[str](), True)
                 networks |= inner[0]
                 sure = sure and inner[1]
             else:
@@ -115,20 +121,48 @@ class Wiring:
         ]
         return set(), len(made) == 1 and class_name(made[0]).endswith("Loss"), False
 
-    def _is_data(self, name: str) -> bool:
-        """Is it what a loop goes through, or a name of the file that is no tensor of a graph?"""
-        loops = [node for node in ast.walk(self._scope) if isinstance(node, ast.For)]
-        return any(name in names_bound(loop) for loop in loops)
+    def _is_data(self, name: str, at: ast.stmt, depth: int) -> bool:
+        """Is it surely no value of a graph: what a loop takes from data, or a name of the file for such a thing?"""
+        loops = [one for one in self._code.loops(at) if not isinstance(one, ast.While) and name in names_bound(one)]
+        if loops:
+            given = [node.id for node in ast.walk(loops[0].iter) if isinstance(node, ast.Name)]
+            return all(
+                made_last(self._code, loops[0], one) is None or self._is_apart(one, loops[0], depth) for one in given
+            )
+        made = [node for node in self._code.tree.body if isinstance(node, ast.Assign) and name in names_bound(node)]
+        return len(made) == 1 and self.reached_by(made[0].value, made[0], depth - 1) == (set(), True)
 
-    def is_cleared(self, step: ast.stmt) -> bool:
-        """Are the gradients of what a step takes cleared before each such step, and looked at by nobody else?"""
-        optimizer, block = stepping(step) or "", self._code.block(step)
-        before = [one for one in block[: block.index(step)] if clears(one)]
-        cleared = {ast.unparse(one.value.func.value) for one in before}  # type: ignore[attr-defined]
+    def _is_apart(self, name: str, at: ast.stmt, depth: int) -> bool:
+        return self.reached(name, at, depth - 1) == (set(), True)
+
+    def is_unused(self) -> bool:
+        """Are gradients that come to what was stepped, after the step, surely thrown away before the next one?"""
+        stepped = self.networks.get(self.stepped or "") or set()
+        backward = self._order.backward
+        loss = self.reached_by(backward.value, backward)[0] if isinstance(backward, ast.Expr) else set()
+        return bool(loss - stepped) and apart(self.networks.values()) and self._is_cleared(self.stepped or "", {})
+
+    def are_kept(self, changed: Mapping[ast.stmt, str]) -> bool:
+        """Do all steps take what they took, if these backwards reach only what the given optimizers step?"""
+        every = list(self.networks)
+        return apart(self.networks.values()) and all(self._is_cleared(one, changed) for one in every)
+
+    def _is_cleared(self, optimizer: str, changed: Mapping[ast.stmt, str]) -> bool:
+        """Are its gradients cleared before its only step, with no changed backward of another one in between? And does
+        nobody else look at gradients?"""
+        block = self._code.block(self._order.outer_step)
         steps = [node for node in self._code.every(ast.Expr) if stepping(node) == optimizer]
-        looked_at = any(node.attr == "grad" for node in self._code.every(ast.Attribute))
-        all_of_it = optimizer in cleared or (self.networks.get(optimizer) or {""}) <= cleared
-        return all_of_it and len(steps) == 1 and not looked_at
+        if len(steps) != 1 or steps[0] not in block or any(n.attr == "grad" for n in self._code.every(ast.Attribute)):
+            return False
+        left = {optimizer, *(self.networks[optimizer] or ())}
+        for statement in reversed(block[: block.index(steps[0])]):
+            if changed.get(statement, optimizer) != optimizer:
+                return False
+            cleared = ast.unparse(statement.value.func.value) if clears(statement) else ""  # type: ignore[attr-defined]
+            left = set() if cleared == optimizer else left - {cleared}
+            if not left - {optimizer}:
+                return True
+        return False
 
 
 def apart(given: Iterable[set[str] | None]) -> bool:
