@@ -10,23 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #if defined(__unix__)
 #include <dlfcn.h>
 #endif
 
 enum { MOST_ARGUMENTS = 32, MOST_KEPT = 1024, ALIGNMENT = 16, INVALID_CONTEXT = 201 };
-enum { OUT, X, INDEX, VALUE, LAST, SCRATCH, OPERANDS };
+enum { OUT, X, INDEX, VALUE, LAST, LATEST, OPERANDS };
 
 /* -- what `connect` was given ------------------------------------------------------------------------------------- */
 
 static PyTypeObject *tensor_type, *parameter_type;
 static PyObject *float16, *bfloat16, *empty_like, *transforms_active, *dispatch_modes, *tracing_state, *forward_ad,
     *is_deterministic, *is_grad_enabled, *current_device, *current_stream, *set_device;
-static PyObject *known; /* by description: the function to apply where a gradient is wanted, and a Recipe or what else makes the update */
+/* By description: the function to apply where a gradient is wanted, and a Recipe or what else makes the update. */
+static PyObject *known;
 
-static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg, *name_is_contiguous,
-    *name_new_empty, *name_requires_grad, *name_level;
+static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg,
+    *name_is_contiguous, *name_new_empty, *name_requires_grad, *name_level;
 
 /* The driver's own functions, as far as the loader finds them. */
 static int (*launch_kernel)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
@@ -503,7 +503,8 @@ static PyObject *lookup(PyObject *module, PyObject *const *args, Py_ssize_t coun
         Py_RETURN_NONE;
     PyObject *apply = Py_NewRef(PyTuple_GET_ITEM(entry, 0)), *recipe = Py_NewRef(PyTuple_GET_ITEM(entry, 1)), *result;
     PyObject *operands[] = {args[0], args[1], args[2], recipe};
-    result = wants_gradient ? PyObject_Vectorcall(apply, operands, 4, NULL) : PyObject_Vectorcall(recipe, operands, 3, NULL);
+    result = wants_gradient ? PyObject_Vectorcall(apply, operands, 4, NULL)
+                            : PyObject_Vectorcall(recipe, operands, 3, NULL);
     Py_DECREF(apply);
     Py_DECREF(recipe);
     return result;
@@ -536,7 +537,7 @@ static PyObject *seen(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
-static const char remember_doc[] = "Remembers of an update the Function that is applied for gradients, and what makes it.";
+static const char remember_doc[] = "Remembers of an update what makes it, and the Function for gradients.";
 
 static PyObject *remember(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -567,12 +568,13 @@ static PyObject *connect(PyObject *module, PyObject *args)
 {
     (void)module;
     PyObject *types[2], *asked[12];
-    if (!PyArg_ParseTuple(args, "O!O!OOOOOOOOOOOO", &PyType_Type, &types[0], &PyType_Type, &types[1], &asked[0], &asked[1],
-                          &asked[2], &asked[3], &asked[4], &asked[5], &asked[6], &asked[7], &asked[8], &asked[9],
-                          &asked[10], &asked[11]))
+    if (!PyArg_ParseTuple(args, "O!O!OOOOOOOOOOOO", &PyType_Type, &types[0], &PyType_Type, &types[1], &asked[0],
+                          &asked[1], &asked[2], &asked[3], &asked[4], &asked[5], &asked[6], &asked[7], &asked[8],
+                          &asked[9], &asked[10], &asked[11]))
         return NULL;
-    PyObject **kept[] = {&float16,       &bfloat16,   &empty_like,       &transforms_active, &dispatch_modes, &tracing_state,
-                         &forward_ad,    &is_deterministic, &is_grad_enabled, &current_device, &current_stream, &set_device};
+    PyObject **kept[] = {&float16,       &bfloat16,   &empty_like,       &transforms_active, &dispatch_modes,
+                         &tracing_state, &forward_ad, &is_deterministic, &is_grad_enabled,   &current_device,
+                         &current_stream, &set_device};
     for (int i = 0; i < 12; i++)
         Py_XSETREF(*kept[i], Py_NewRef(asked[i]));
     tensor_type = (PyTypeObject *)Py_NewRef(types[0]);
@@ -606,10 +608,20 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__again(void)
 {
-    struct { PyObject **where; const char *text; } names[] = {
-        {&name_dtype, "dtype"}, {&name_shape, "shape"}, {&name_stride, "stride"},
-        {&name_get_device, "get_device"}, {&name_data_ptr, "data_ptr"}, {&name_is_neg, "is_neg"},
-        {&name_is_contiguous, "is_contiguous"}, {&name_new_empty, "new_empty"}, {&name_requires_grad, "requires_grad"}, {&name_level, "_current_level"},
+    struct {
+        PyObject **where;
+        const char *text;
+    } names[] = {
+        {&name_dtype, "dtype"},
+        {&name_shape, "shape"},
+        {&name_stride, "stride"},
+        {&name_get_device, "get_device"},
+        {&name_data_ptr, "data_ptr"},
+        {&name_is_neg, "is_neg"},
+        {&name_is_contiguous, "is_contiguous"},
+        {&name_new_empty, "new_empty"},
+        {&name_requires_grad, "requires_grad"},
+        {&name_level, "_current_level"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].where = PyUnicode_InternFromString(names[i].text)) == NULL)
