@@ -274,8 +274,9 @@ typedef struct {
     vectorcallfunc call;
     Py_ssize_t count;
     Launch *launches;
-    PyObject *shape; /* of the result; NULL where it is like x */
-    int used; /* a bit for each operand that is a tensor */
+    PyObject *shape;   /* of the result; NULL where it is like x */
+    PyObject *kernels; /* whose functions are started, kept from being unloaded */
+    int used;          /* a bit for each operand that is a tensor */
 } Recipe;
 
 static int add_argument(Recipe *recipe, Launch *launch, PyObject *given)
@@ -430,17 +431,18 @@ static void recipe_free(PyObject *self)
 {
     free(((Recipe *)self)->launches);
     Py_XDECREF(((Recipe *)self)->shape);
+    Py_XDECREF(((Recipe *)self)->kernels);
     PyObject_Free(self);
 }
 
 static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
-    PyObject *launches, *shape = Py_None;
+    PyObject *launches, *kernels, *shape;
     if (names != NULL && PyDict_GET_SIZE(names) != 0) {
         PyErr_SetString(PyExc_TypeError, "a recipe takes no arguments by name");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "O!|O", &PyTuple_Type, &launches, &shape))
+    if (!PyArg_ParseTuple(args, "O!OO", &PyTuple_Type, &launches, &kernels, &shape))
         return NULL;
     if (launch_kernel == NULL || parameter_info == NULL) {
         PyErr_SetString(PyExc_ValueError, "the driver cannot be asked");
@@ -452,6 +454,7 @@ static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *names)
     recipe->call = recipe_call;
     recipe->used = 0;
     recipe->shape = shape == Py_None ? NULL : Py_NewRef(shape);
+    recipe->kernels = Py_NewRef(kernels);
     recipe->count = PyTuple_GET_SIZE(launches);
     recipe->launches = calloc((size_t)recipe->count + 1, sizeof(Launch));
     for (Py_ssize_t i = 0; i < recipe->count; i++)

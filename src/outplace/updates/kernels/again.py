@@ -66,7 +66,7 @@ def remember(
 
     if isinstance(make, Steps):
         try:
-            make = _again.Recipe(launches(make.starts, x), make.shape)
+            make = _again.Recipe(*launches(make.starts, x), make.shape)
         except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
             _works = False
             return

@@ -231,12 +231,12 @@ _compiled: dict[Any, Any] = {}
 _directly = True
 
 
-def launches(starts: Starts, x: Tensor) -> tuple[tuple[Any, ...], ...]:
-    """For each of the kernels, which have been started before, what CUDA's driver has to know to start it.
+def launches(starts: Starts, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]]:
+    """What CUDA's driver has to know to start each of the kernels, which have been started before, and these kernels.
 
     The arguments are pairs: what it is, and the number of an operand or the value; see `add_argument` in _again.c.
     """
-    result = []
+    result, kernels = [], []
     for start in starts:
         dtype = x.dtype if start.operands[0] == OUT else torch.int64
         compiled = _compiled[id(start.kernel), x.get_device(), dtype, True, start.rest]
@@ -251,7 +251,8 @@ def launches(starts: Starts, x: Tensor) -> tuple[tuple[Any, ...], ...]:
         metadata = compiled.metadata
         threads = 32 * metadata.num_warps
         result.append((compiled.function, *start.grid, threads, metadata.shared, tuple(arguments)))
-    return tuple(result)
+        kernels.append(compiled)
+    return tuple(result), tuple(kernels)
 
 
 _KINDS = {"i32": "i", "i64": "l"}
