@@ -512,3 +512,17 @@ def test_one_of_what_a_call_gives_is_made_anew_alone():
     known = {"held": {"score": "tensor", "feature": "tensor"}, "root_is_older": False}
     (text,) = ways(source, stale=["score", "feature"], **known).values()
     assert "# step\n_, feature = disc(fake)\nloss = " in text
+
+
+def test_a_network_that_keeps_a_computed_weight_is_not_made_anew():
+    source = """
+    critic = spectral_norm(nn.Linear(6, 1))
+    opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+    score = critic(fake)
+    score.mean().backward(retain_graph=True)
+    opt.step()  # step
+    score.std().backward()  # backward
+    """
+    known = {"held": {"critic.weight": "tensor", "score": "tensor"}, "stale": ["critic.weight", "score"]}
+    (text,) = ways(source, root_is_older=False, **known).values()
+    assert "# step\nscore = critic(fake)\nscore.std()" in text
