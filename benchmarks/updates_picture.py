@@ -98,22 +98,27 @@ def table(records: list[Record], size: str) -> str:
 
 
 def beside(records: list[Record]) -> str:
-    """In Markdown: small updates in calls of `torch.where`, larger ones beside the best by hand, by device time."""
+    """In Markdown: small updates in calls of `torch.where`, larger ones beside the best by hand.
+
+    By the clock, and on the device alone; of the largest the other table has the clock.
+    """
     small, *larger = dict.fromkeys(r["size"] for r in records)
-    sizes = " | ".join(f"{size} forward | backward" for size in larger)
+    columns = [(size, key) for size in larger for key in ("ratio", "on_device") if (size, key) != (larger[-1], "ratio")]
+    names = {"ratio": "by the clock", "on_device": "on the device"}
+    sizes = " | ".join(f"{size} {names[key]}, forward | backward" for size, key in columns)
     lines = [
         f"| update | dtype | {small}, in calls of `torch.where` | {sizes} |",
-        "|---|---|---|" + "---|---|" * len(larger),
+        "|---|---|---|" + "---|---|" * len(columns),
     ]
     for dtype in dict.fromkeys(r["dtype"] for r in records):
         for update, rows in panels(records, small, dtype).items():
             for ours in (r for r in rows if r["route"].startswith("at")):
                 name = update + ours["route"].removeprefix("at")
                 cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
-                for size in larger:
+                for size, kind in columns:
                     routes = {r["route"]: r for r in panels(records, size, dtype)[update]}
                     others = [r for route, r in routes.items() if not route.startswith("at")]
-                    for key in ("forward_on_device", "backward_on_device"):
+                    for key in (f"forward_{kind}", f"backward_{kind}"):
                         cells.append(f"{routes[ours['route']][key] / min(r[key] for r in others):.2f}")
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
