@@ -8,6 +8,7 @@ and from then on a little C looks at the operands and starts them. Where that wa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,8 +17,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 try:
+    if os.environ.get("OUTPLACE_PURE_PYTHON"):
+        raise ImportError
     from outplace.updates.kernels import _again
-except ImportError:  # there was no compiler
+except ImportError:  # or there was no compiler
     _again = None  # type: ignore[assignment]
 
 SET, SET_UNIQUE, ADD, TAKE = range(4)
@@ -66,7 +69,10 @@ def remember(
 
     if isinstance(make, Steps):
         try:
-            make = _again.Recipe(*launches(make.starts, x), make.shape)
+            known = launches(make.starts, x)
+            if known is None:
+                return
+            make = _again.Recipe(*known, make.shape)
         except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
             _works = False
             return

@@ -231,15 +231,17 @@ _compiled: dict[Any, Any] = {}
 _directly = True
 
 
-def launches(starts: Starts, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]]:
-    """What CUDA's driver has to know to start each of the kernels, which have been started before, and these kernels.
+def launches(starts: Starts, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]] | None:
+    """What CUDA's driver has to know to start each of the kernels, and these kernels; None if one is forgotten.
 
     The arguments are pairs: what it is, and the number of an operand or the value; see `add_argument` in _again.c.
     """
     result, kernels = [], []
     for start in starts:
         dtype = x.dtype if start.operands[0] == OUT else torch.int64
-        compiled = _compiled[id(start.kernel), x.get_device(), dtype, True, start.rest]
+        compiled = _compiled.get((id(start.kernel), x.get_device(), dtype, True, start.rest))
+        if compiled is None:
+            return None
         given: list[Any] = [("t", operand) for operand in start.operands]
         given += [("f", 0)] if start.takes_value else []
         given += [(None, int(value)) for value in (*start.numbers, *start.rest)]
