@@ -40,7 +40,7 @@ def _connected_to_the_cpu() -> Iterator[None]:
     again._works = None  # who has a CUDA device connects to it again
 
 
-X = torch.rand(6, 8)
+X = torch.linspace(0, 1, 48).reshape(6, 8)
 MASK, ROWS = X > 0.5, torch.tensor([1, 2])
 
 
@@ -73,7 +73,18 @@ def test_nothing_is_known_before() -> None:
     assert known(X, MASK, 0.0) is None
 
 
-@pytest.mark.parametrize("index", [MASK, ROWS, 1, slice(1, 3), (slice(None), 2), (..., 2), None], ids=str)
+INDICES = {
+    "mask": MASK,
+    "rows": ROWS,
+    "int": 1,
+    "slice": slice(1, 3),
+    "column": (slice(None), 2),
+    "last": (..., 2),
+    "new": None,
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES.keys())
 @pytest.mark.parametrize("value", [0.5, 3, torch.rand(2, 8)], ids=["float", "int", "tensor"])
 def test_other_values_in_the_same_places_are_the_same(index: Any, value: Any) -> None:
     learn(X, index, value)

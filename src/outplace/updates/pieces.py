@@ -30,7 +30,7 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any, index: Any) -> Tensor | 
     """
     if not mode.seen_only_by_autograd(x) or not x.is_contiguous():
         return None
-    by_kernel = kernels.sets_parts(x) and (isinstance(part, Tensor) or kernels.fits(part, x))
+    by_kernel = kernels.sets_parts(x, index, part) and (isinstance(part, Tensor) or kernels.fits(part, x))
     if not by_kernel and not _is_large(x):
         return None
     of_part = [*x.shape]

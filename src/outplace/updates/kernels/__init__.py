@@ -46,7 +46,7 @@ def masked_set(x: Tensor, mask: Tensor, value: Any, index: Tensor | None = None)
         done = _masked_by_kernel(x, mask, value, index)
         if done is not None:
             return done
-        if x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
+        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
             return x.masked_fill(mask, value)
     if type(value) is float:
         number = constants.number(value, x)
@@ -58,7 +58,8 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
     if type(mask) is not Tensor or not mode.seen_only_by_autograd(x):
         return None
     is_number = not isinstance(value, Tensor)
-    engine = on_cpu if x.is_cpu else _triton() if x.is_cuda and _pays(x, is_number) else None
+    index = mask if index is None else index
+    engine = on_cpu if x.is_cpu else _triton() if x.is_cuda and _pays(x, index, value) else None
     if engine is None or x.dtype not in engine.DTYPES:
         return None
     mask = _expanded(mask, x)
@@ -79,7 +80,7 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
         starts = engine.set_number(x, mask)
         if starts is None:
             return None
-        return again.first(starts, function.set_number, again.SET, x, mask if index is None else index, value)
+        return again.first(starts, function.set_number, again.SET, x, index, value)
     if gradients and x.requires_grad:
         return cast(Tensor, function.set_number(x, mask, value, on_cpu.set_number))
     return on_cpu.set_number(x, mask, value)
@@ -101,11 +102,11 @@ def fits(value: float, x: Tensor) -> bool:
     return not math.isfinite(value) or abs(value) <= torch.finfo(x.dtype).max
 
 
-def sets_parts(x: Tensor) -> bool:
+def sets_parts(x: Tensor, index: Any, value: Any) -> bool:
     """Is a kernel of ours quicker for parts of this tensor, which has gone through `mode.seen_only_by_autograd`?"""
     if not x.is_cuda or x.dtype not in _FLOATS:
         return False
-    if x.numel() * x.element_size() < PARTS_BYTES and not again.works():
+    if x.numel() * x.element_size() < PARTS_BYTES and not again.has_come(x, index, value, again.SET):
         return False
     return _triton() is not None
 
@@ -131,9 +132,9 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
     is_number = not isinstance(value, Tensor)
     find_last = how == again.SET and not is_number and value.requires_grad and torch.is_grad_enabled()
     takes_aten_longer = find_last or (add and elements <= ADD_ELEMENTS)  # for it these are several operations
-    if not (takes_aten_longer or elements * x.element_size() >= ROWS_BYTES or again.works()):
-        return None
     if dtype not in _FLOATS or not elements or not x.dim() or not x.is_contiguous():
+        return None
+    if not takes_aten_longer and elements * x.element_size() < ROWS_BYTES and not again.has_come(x, index, value, how):
         return None
     if index.dtype is not _INT64 or index.dim() != 1 or not index.is_contiguous() or index.device != x.device:
         return None
@@ -172,9 +173,11 @@ def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
     return torch.where((last != 0).reshape(-1, *(1,) * (x.dim() - 1)), x[index], 0.0)
 
 
-def _pays(x: Tensor, is_number: bool) -> bool:
-    """Is this so large that the time on the device is what counts, or is there a kernel that is started at once?"""
-    return bool(x.numel() * x.element_size() >= CUDA_BYTES or (is_number and again.works()))
+def _pays(x: Tensor, index: Tensor, value: Any) -> bool:
+    """Is this so large that the time on the device is what counts, or will a kernel be started at once from now on?"""
+    if x.numel() * x.element_size() >= CUDA_BYTES:
+        return True
+    return x.dtype in _FLOATS and not isinstance(value, Tensor) and again.has_come(x, index, value, again.SET)
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

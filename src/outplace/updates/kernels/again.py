@@ -3,7 +3,8 @@
 To find out how to update a tensor (which kernels, how many blocks, which arguments) takes Python longer than the
 device takes for ten megabytes. But it all follows from a description of the operands: dtypes, shapes, strides, an index
 that is no tensor, which gradients are wanted. When such an update comes for the second time its kernels are remembered,
-and from then on a little C looks at the operands and starts them. Where that was not compiled Python finds out anew.
+and from then on a little C looks at the operands and starts them. Small tensors are left to ATen the first time, which
+may be the only one: no kernel is compiled for it. Where the C was not compiled Python finds out anew every time.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ lookup: Callable[[Tensor, Any, Any, int], Tensor | None] = _nothing if _again is
 """The update, if such a one is remembered."""
 
 
+def has_come(x: Tensor, index: Any, value: Any, how: int) -> bool:
+    """Has such an update come before, and can it be remembered?"""
+    return works() and _again.seen(x, index, value, how)
+
+
 def first(starts: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
     """The update by these kernels, by way of the Function `apply` where a gradient is wanted, and remembered."""
     from outplace.updates.kernels.on_cuda import Steps
@@ -63,7 +69,7 @@ def remember(
 ) -> None:
     """Notes how such an update is made, and by which Function where a gradient is wanted, if it comes again."""
     global _works
-    if not works() or not _again.seen(x, index, value, how):
+    if not has_come(x, index, value, how):
         return
     from outplace.updates.kernels.on_cuda import Steps, launches
 
