@@ -135,6 +135,24 @@ for operands in ((x, mask), (x, mask, 1.0, x, x, x)):
     except TypeError:
         continue
     raise AssertionError(operands)
+# the whole way of at, on tensors that say they are on a GPU: ATen, then Python, then C
+from outplace import at
+from outplace.updates import kernels
+
+torch.Tensor.is_cuda, torch.Tensor.is_cpu = property(lambda x: True), property(lambda x: False)
+kernels._triton, torch.cuda.is_current_stream_capturing = lambda: on_cuda, lambda: False
+again._again.forget()
+ways = []
+for turn in range(4):
+    x = torch.rand(40, 50, requires_grad=True)
+    started.clear()
+    by_driver = again.lookup(x, mask, 1.0, again.SET) is not None
+    result = at(x)[mask].set(turn - 0.5)
+    ways.append("C" if by_driver else "Python" if started else "ATen")
+    assert torch.equal(result, torch.where(mask, turn - 0.5, x)), turn
+assert ways == ["ATen", "Python", "C", "C"], ways
+del torch.Tensor.is_cuda, torch.Tensor.is_cpu
+
 Compiled.src.signature["elements"] = "u16"  # a Triton that has other types
 again._again.forget()
 for turn in range(3):
