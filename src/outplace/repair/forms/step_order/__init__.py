@@ -10,7 +10,8 @@
 - `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
   goes behind the loop.
 
-Each gives other numbers from the step on, so none is safe: a run has to show that all before it stays as it was.
+Most give other numbers from the step on: a run has to show that all before it stays as it was. Where the source shows
+that no step takes another gradient (`wiring`), it does without a run.
 """
 
 from __future__ import annotations

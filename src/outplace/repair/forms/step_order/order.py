@@ -23,7 +23,7 @@ class Reordering:
     """Where it is not the file of the moment."""
     plain: bool = False
     """Is a loss only computed, with all that it is made from, after the step of another loss, or an update only put off
-    until the backward that is next?"""
+    until the backward that is next? Or does the source show that no step takes another gradient?"""
 
 
 @dataclass(frozen=True)
