@@ -40,7 +40,7 @@ from updates_picture import draw
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
-FEWEST_TURNS, MOST_TURNS, SECONDS_OF_TURNS = 9, 60, 0.15
+FEWEST_TURNS, MOST_TURNS, SECONDS_OF_TURNS = {"cpu": 25, "cuda": 9}, 60, 0.15
 """How many turns a route has, and how long they take it if that is between the two numbers."""
 MOST_CALLS_A_TURN, SECONDS_A_TURN = 100, 0.02
 TURNS_ON_DEVICE = 7
@@ -326,7 +326,7 @@ def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Time
     names = list(calls)
     turns: dict[str, list[float]] = {name: [] for name in names}
     on_device: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(max(FEWEST_TURNS, min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))):
+    for _ in range(max(FEWEST_TURNS[device], min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))):
         for name in names:
             turns[name].append(seconds(calls[name], counts[name], device))
         names = [*names[1:], names[0]]  # what comes after another may be the slower for it
