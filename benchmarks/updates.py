@@ -20,6 +20,7 @@ import ctypes
 import json
 import os
 import platform
+import random
 import statistics
 import sys
 import time
@@ -326,15 +327,15 @@ def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Time
     names = list(calls)
     turns: dict[str, list[float]] = {name: [] for name in names}
     on_device: dict[str, list[float]] = {name: [] for name in names}
+    chance = random.Random(0)
     for _ in range(max(FEWEST_TURNS[device], min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))):
+        chance.shuffle(names)  # what comes after another may be the slower for it
         for name in names:
             turns[name].append(seconds(calls[name], counts[name], device))
-        names = [*names[1:], names[0]]  # what comes after another may be the slower for it
     for _ in range(TURNS_ON_DEVICE if device == "cuda" else 0):
         for name in names:
             queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / min(turns[name]))))
             on_device[name].append(seconds_on_device(calls[name], queued))
-        names = [*names[1:], names[0]]
     return {name: Timed(turns[name], on_device[name], peak_memory(call, device)) for name, call in calls.items()}
 
 
