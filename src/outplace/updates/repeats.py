@@ -13,6 +13,11 @@ from torch import Tensor
 
 from outplace.updates import mode
 
+try:
+    import numpy
+except ImportError:  # torch does without it, too
+    numpy = None  # type: ignore[assignment]
+
 _FEW = 1 / 64
 """Up to this share of all places, entries are sorted rather than noted in a tensor of all places."""
 
@@ -50,6 +55,10 @@ def none(places: Sequence[Tensor | None], shape: Sequence[int]) -> bool:
     if math.prod(wide) < math.prod(sizes) * _FEW:
         ordered = flat(places, shape)[0].reshape(-1).sort().values
         return bool((ordered[1:] != ordered[:-1]).all())
+    if numpy is not None and all(place.is_cpu for place in index):  # which takes a quarter of the time
+        noted = numpy.zeros(sizes, dtype=bool)
+        noted[tuple(place.numpy() for place in index)] = True
+        return int(numpy.count_nonzero(noted)) == math.prod(wide)
     named = torch.zeros(sizes, dtype=torch.bool, device=index[0].device)
     named[index] = True
     return int(named.count_nonzero()) == math.prod(wide)
