@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from outplace.repair.from_source import Repaired, repair
 from outplace.source.analysis import check_file
@@ -19,6 +21,13 @@ def repaired(source: str, **options: Any) -> Repaired:
         return check_file(path, text, Project()).findings
 
     return repair("program.py", textwrap.dedent(source), check, lambda _: True, **options)
+
+
+@pytest.fixture(autouse=True)
+def _as_torch_was() -> Iterator[None]:
+    """Programs that run in this process may choose another default dtype."""
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture
