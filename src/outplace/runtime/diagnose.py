@@ -12,6 +12,7 @@ from typing import Any
 
 from outplace.knowledge.errors import Match, recognise
 from outplace.model import Diagnosis
+from outplace.runtime import standins
 from outplace.runtime.usercode import known_sources
 
 ATTRIBUTE = "outplace_diagnoses"
@@ -67,6 +68,8 @@ def _is_ours(traceback: TracebackType) -> bool:
     frame = traceback.tb_frame
     if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
         return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
+    if standins.is_one(frame.f_code):
+        return True
     # One function of ours says that it is of the import system (see `instrument.loading`): it is known by its module.
     return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING
 

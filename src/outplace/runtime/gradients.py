@@ -7,15 +7,17 @@ writes the one it was given has written all of them. It is seen by the count of 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 
 from outplace.model import Cause
-from outplace.runtime import names, record, silent, verdict, writes
+from outplace.runtime import names, record, silent, standins, verdict, writes
 
 _HOOK = "The hook"
+_get_frame = sys._getframe
 
 
 class _Gradients:
@@ -139,7 +141,7 @@ def _watched_hook(hook: Any) -> Any:
         if writes.is_traced():
             return hook(gradient)
         given = _Gradients((gradient,), _alone().hook)
-        made = hook(gradient)
+        made = standins.call(_get_frame().f_back, hook, (gradient,), {})
         given.look(_HOOK)
         return made
 
@@ -167,7 +169,7 @@ class _ModuleHook:
         *inputs, outputs = gradients
         given = _Gradients(outputs, _alone().passed if passed else _alone().module)
         also = _Gradients(inputs[0] if inputs else (), _alone().module)
-        made = self._hook(module, *gradients)
+        made = standins.call(_get_frame().f_back, self._hook, (module, *gradients), {})
         given.look(_HOOK)
         also.look(_HOOK)
         return made

@@ -19,7 +19,21 @@ from typing import Any
 import torch
 
 from outplace.model import Mutation, SavedTensor, Tensor
-from outplace.runtime import aliases, appended, fast, graph, lost, names, paired, record, silent, sites, verdict, writes
+from outplace.runtime import (
+    aliases,
+    appended,
+    fast,
+    graph,
+    lost,
+    names,
+    paired,
+    record,
+    silent,
+    sites,
+    standins,
+    verdict,
+    writes,
+)
 from outplace.runtime.aliases import Weak
 from outplace.runtime.graph import is_wrapped
 from outplace.runtime.memory import PLAIN, same_piece, unobserved
@@ -39,8 +53,10 @@ _taken: deque[tuple[Weak, int, int, Weak]] = deque(maxlen=64)
 def _make_state_dict(original: Any) -> Any:
     @functools.wraps(original)
     def state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = original(self, *args, **kwargs)
-        if not writes.is_traced() and not args and "destination" not in kwargs:
+        if writes.is_traced():
+            return original(self, *args, **kwargs)
+        made = standins.call(_get_frame(1), original, (self, *args), kwargs)
+        if not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
                 version = -1 if first.is_inference() else first._version

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from outplace.cli.errors import OutplaceError
 from outplace.model import Diagnosis
-from outplace.runtime import attach, diagnose, instrument
+from outplace.runtime import attach, diagnose, instrument, standins
 from outplace.runtime.session import Session, Targets, telling
 from outplace.runtime.usercode import own_files, remember_source
 
@@ -123,7 +123,7 @@ def _run_script(program: Program, path: str, source: bytes) -> None:
     _set_up(program.target, program.arguments, os.path.dirname(os.path.realpath(path)))
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     main = _new_main(loader, __file__=path, __cached__=None)
-    exec(instrument.compile_main(source, path), main.__dict__)
+    standins.call_from_nowhere(exec, instrument.compile_main(source, path), main.__dict__)
 
 
 def _run_source(name: str, program: Program, filename: str, source: str | bytes) -> None:
@@ -135,19 +135,22 @@ def _run_source(name: str, program: Program, filename: str, source: str | bytes)
         main = _new_main(loader, __file__=filename, __cached__=None)
     else:
         main = _new_main(importlib.machinery.BuiltinImporter)
-    exec(instrument.compile_main(source, filename), main.__dict__)
+    standins.call_from_nowhere(exec, instrument.compile_main(source, filename), main.__dict__)
 
 
 def _run_folder(program: Program) -> None:
     _set_up(program.target, program.arguments, os.path.abspath(program.target))
     _new_main(importlib.machinery.BuiltinImporter)
-    runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+    standins.call_from_nowhere(_run_as_main, "__main__", False)
 
 
 def _run_module(program: Program) -> None:
     _set_up("-m", program.arguments, os.getcwd())
     _new_main(importlib.machinery.BuiltinImporter)
-    runpy._run_module_as_main(program.target)  # type: ignore[attr-defined]
+    standins.call_from_nowhere(_run_as_main, program.target)
+
+
+_run_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]
 
 
 def _set_up(name: str, arguments: tuple[str, ...], folder: str) -> None:
@@ -208,7 +211,7 @@ def _hide_frames_below() -> None:
 
 
 def _is_below(frame: FrameType) -> bool:
-    return frame.f_code.co_filename == __file__
+    return standins.is_one(frame.f_code) and frame.f_globals is vars(sys)
 
 
 def _new_main(loader: Any, **attributes: Any) -> ModuleType:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, steps, writes
+from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, standins, steps, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
@@ -117,8 +117,10 @@ def _make_taker(original: Any) -> Any:
 
     @functools.wraps(original)
     def taker(*args: Any, **kwargs: Any) -> Any:
-        tensor = original(*args, **kwargs)
-        if not writes.is_traced() and args and type(tensor) is torch.Tensor and tensor is not args[0]:
+        if writes.is_traced():
+            return original(*args, **kwargs)
+        tensor = standins.call(_get_frame(1), original, args, kwargs)
+        if args and type(tensor) is torch.Tensor and tensor is not args[0]:
             _remember(args[0], tensor)
         return tensor
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from outplace.runtime import fast, record
+from outplace.runtime import fast, record, standins
 from outplace.runtime.aliases import is_untracked
 from outplace.runtime.record import WHOLE, Instruction, Region, Write, frames_to_own_code
 from outplace.runtime.usercode import own_files
@@ -189,8 +189,9 @@ def _make_taken(name: str, method: Any) -> Callable[..., Any]:
     """For a method that is taken first (`add = x.add_`) and called later, perhaps again and again."""
 
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note(self, name, _get_frame(1))
-        return method(self, *args, **kwargs)
+        frame = _get_frame(1)
+        note(self, name, frame)
+        return standins.call(frame, method, (self, *args), kwargs)
 
     taken.__name__, taken.__qualname__, taken.__doc__ = name, method.__qualname__, method.__doc__
     return taken
@@ -238,9 +239,12 @@ def _make_setitem(original: Any) -> Any:
         return fast.compiled.SetItem(original, _note_item)
 
     def __setitem__(self: Any, index: Any, value: Any) -> None:
-        if not is_traced():
-            note(self, "__setitem__", _get_frame(1), _simple_index(index))
-        original(self, index, value)
+        if is_traced():
+            original(self, index, value)
+        else:
+            frame = _get_frame(1)
+            note(self, "__setitem__", frame, _simple_index(index))
+            standins.call(frame, original, (self, index, value), {})
 
     return __setitem__
 
@@ -261,7 +265,8 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
         if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
             targets = target if isinstance(target, list | tuple) else (target,)
-            frames = _frames(_get_frame(1))
+            frame = _get_frame(1)
+            frames = _frames(frame)
             if frames is not None:
                 _note_each(targets, name, frames)
             if has_torch_function(targets) or has_torch_function(args):
@@ -271,6 +276,7 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
                     return handle_torch_function(writing_function, (*targets, *args), *args, **kwargs)
                 finally:
                     _overridden.pop()
+            return standins.call(frame, original, args, kwargs)
         return original(*args, **kwargs)
 
     writing_function.__name__ = writing_function.__qualname__ = name

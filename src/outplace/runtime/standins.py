@@ -1,0 +1,55 @@
+"""Calls in another frame's name: a warning tells its line by the frame it comes from, which must not be one of ours.
+
+torch's own warnings name the innermost frame of Python, those with a `stacklevel` one of those around it. Where a
+function of ours stands before one of torch's, that is called by a frame which has the file, the line and the globals of
+our caller.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+_NAME = "<outplace>"
+
+
+def call(frame: FrameType | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls the function as if the line that `frame` is at did; None where a thread of torch's has called us."""
+    if frame is None:
+        return FunctionType(_code_at(*_NOWHERE), vars(sys))(function, args, kwargs)
+    return FunctionType(_code_at(frame.f_code.co_filename, frame.f_lineno), frame.f_globals)(function, args, kwargs)
+
+
+def call_from_nowhere(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls the function as if there were no frame below it, as for a program that Python starts."""
+    below = FunctionType(_in_place_of(_deep, *_NOWHERE), vars(sys))
+    return below(below, function, args, _DEPTH)
+
+
+def is_one(code: CodeType) -> bool:
+    """Does a frame of this code only stand for another?"""
+    return code.co_name == _NAME
+
+
+_NOWHERE = "sys", 1
+"""What Python's warnings name where there is no frame to name."""
+
+_DEPTH = 4
+"""No warning looks farther below the program than this."""
+
+_flat = lambda function, args, kwargs: function(*args, **kwargs)  # noqa: E731
+_deep = lambda itself, function, args, more: itself(itself, function, args, more - 1) if more else function(*args)  # noqa: E731
+
+
+@functools.lru_cache(maxsize=1000)
+def _code_at(filename: str, line: int) -> CodeType:
+    return _in_place_of(_flat, filename, line)
+
+
+def _in_place_of(function: Any, filename: str, line: int) -> CodeType:
+    """The code of a function of one line, as if it stood there."""
+    code: CodeType = function.__code__
+    return code.replace(co_name=_NAME, co_filename=filename, co_firstlineno=line)
