@@ -152,6 +152,8 @@ def test_standard_input(tmp_path):
         "no-final-newline": b"print(1)\n1 / 0",
         "wide-characters": "名前 = 0\nprint('é漢字', 1 / 名前)\n".encode(),
         "continued": b"x = 1 + \\\n    2\nprint(x)\nx = x / \\\n   0\n",
+        "warnings": b"print(1 is 1)\n",
+        "warnings-of-what-is-refused": b"print(1 is 1)\nreturn 1\n",
         "shebang": b"#!/usr/bin/env python\n# vim: set fileencoding=utf-8 :\nprint(1)\n",
     }.items(),
     ids=lambda case: case[0],
@@ -162,14 +164,28 @@ def test_encodings_and_line_ends(tmp_path, source):
 
 
 def test_a_file_that_is_no_program(tmp_path):
-    (tmp_path / "binary").write_bytes(bytes(range(256)) * 4)
-    (tmp_path / "nul.py").write_bytes(b"x = 1\0\n")
-    (tmp_path / "coding.py").write_bytes(b"# coding: no-such-thing\nprint(1)\n")
-    for name in ("binary", "nul.py", "coding.py"):
+    files = {
+        "binary": bytes(range(256)) * 4,
+        "nul.py": b"x = 1\0\n",
+        "coding.py": b"# coding: no-such-thing\nprint(1)\n",
+        "comment.py": b"print(1)\n# caf\xe9\n",
+        "string.py": b"print('caf\xe9')\n",
+        "ascii.py": b"# coding: ascii\nprint('\xe9')\n",
+        "bom.py": b"\xef\xbb\xbf# coding: latin-1\nprint(1)\n",
+        "utf16.py": "# coding: utf-16\nprint(1)\n".encode("utf-16"),
+        "utf16-by-name-only.py": b"# coding: utf-16\nprint(1)\n",
+    }
+    for name, source in files.items():
+        (tmp_path / name).write_bytes(source)
         expected, actual = both(tmp_path, name)
-        assert actual.code == expected.code == 1
-        assert actual.stderr.splitlines()[-1].split(":")[0] == expected.stderr.splitlines()[-1].split(":")[0]
-        assert "outplace/" not in actual.stderr
+        assert expected.code == 1, name
+        same(expected, actual)
+    endings = [
+        subprocess.run(words, input=files["comment.py"], cwd=tmp_path, env=environment(), capture_output=True)
+        for words in ([PYTHON, "-"], [OUTPLACE, "run", "-"])
+    ]
+    expected, actual = endings
+    assert (actual.returncode, actual.stdout, actual.stderr) == (1, b"", expected.stderr)
 
 
 def test_a_script_that_another_one_runs(tmp_path):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import atexit
 import importlib.machinery
+import io
 import itertools
 import os
 import pkgutil
 import runpy
+import subprocess
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal
 
 from outplace.cli.errors import OutplaceError
@@ -123,7 +126,7 @@ def _run_script(program: Program, path: str, source: bytes) -> None:
     _set_up(program.target, program.arguments, os.path.dirname(os.path.realpath(path)))
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     main = _new_main(loader, __file__=path, __cached__=None)
-    standins.call_from_nowhere(exec, instrument.compile_main(source, path), main.__dict__)
+    standins.call_from_nowhere(exec, _compile(program, source, path), main.__dict__)
 
 
 def _run_source(name: str, program: Program, filename: str, source: str | bytes) -> None:
@@ -135,7 +138,28 @@ def _run_source(name: str, program: Program, filename: str, source: str | bytes)
         main = _new_main(loader, __file__=filename, __cached__=None)
     else:
         main = _new_main(importlib.machinery.BuiltinImporter)
-    standins.call_from_nowhere(exec, instrument.compile_main(source, filename), main.__dict__)
+    standins.call_from_nowhere(exec, _compile(program, source, filename), main.__dict__)
+
+
+def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
+    """Compiles the program. Bytes that are no text Python itself refuses: it has other words than `compile` has."""
+    if isinstance(source, str) or _is_text(source):
+        return instrument.compile_main(source, filename)
+    options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("OUTPLACE")}
+    given = source if filename == "<stdin>" else None
+    words = [sys.executable, *options, program.target, *program.arguments]
+    raise SystemExit(subprocess.run(words, input=given, env=plain).returncode)
+
+
+def _is_text(source: bytes) -> bool:
+    """Is it text in the encoding that it names, to the last comment? `compile` does not look there."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        source.decode(encoding)
+        return b"\0" not in source and "a".encode(encoding) == b"a"  # else it cannot have named the encoding
+    except (SyntaxError, UnicodeError, LookupError):
+        return False
 
 
 def _run_folder(program: Program) -> None:

@@ -10,6 +10,7 @@ import io
 import os
 import runpy
 import sys
+import warnings
 from types import CodeType
 from typing import Any
 
@@ -44,7 +45,11 @@ def compile_marked(source: str | bytes, filename: str, flags: int = 0) -> CodeTy
 def compile_main(source: str | bytes, filename: str) -> CodeType:
     """Compiles the program itself: source that Python refuses is refused in Python's own words, all other runs."""
     with contextlib.suppress(*_UNCOMPILABLE):
-        return compile_marked(source, filename)
+        with warnings.catch_warnings(record=True) as said:  # where it is compiled again, below, they are said there
+            marked = compile_marked(source, filename)
+        for one in said:
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+        return marked
     # Python's own words for an error; and where the marks are too much (expressions of great depth), no marks.
     code: CodeType = compile(source, filename, "exec", dont_inherit=True)
     return code
