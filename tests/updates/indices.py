@@ -98,7 +98,7 @@ def low_thresholds(monkeypatch: Any) -> None:
     from outplace.updates import kernels, pieces, place
 
     monkeypatch.setattr(kernels, "CPU_ELEMENTS", 0)
-    for least in ("CUDA_BYTES", "ROWS_BYTES", "PARTS_BYTES"):
+    for least in ("CUDA_BYTES", "TENSOR_BYTES", "ROWS_BYTES", "PARTS_BYTES"):
         monkeypatch.setattr(kernels, least, 0)
     monkeypatch.setattr(place, "_SMALL", 0)
     monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0})

@@ -17,8 +17,11 @@ ON_CPU = -1
 """The number that `get_device` gives for a tensor on a CPU."""
 
 
-@pytest.fixture(autouse=True)
-def _connected_to_the_cpu() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=["by DLPack", "by attributes"])
+def _connected_to_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+    if request.param == "by DLPack" and exchange is None:
+        pytest.skip("this torch has no such interface")
     _again.connect(
         Tensor,
         torch.nn.Parameter,
@@ -34,6 +37,7 @@ def _connected_to_the_cpu() -> Iterator[None]:
         lambda: ON_CPU,
         lambda device: 0,
         lambda device: None,
+        exchange if request.param == "by DLPack" else None,
     )
     yield
     _again.forget()
@@ -91,7 +95,8 @@ def test_other_values_in_the_same_places_are_the_same(index: Any, value: Any) ->
     other = torch.rand(2, 8) if isinstance(value, Tensor) else 7.5
     again_index = index.clone() if isinstance(index, Tensor) else index
     assert known(torch.rand(6, 8), again_index, other) == "made"
-    assert known(torch.nn.Parameter(X), again_index, other) == "applied"
+    learn(torch.nn.Parameter(X), index, value)
+    assert known(torch.rand(6, 8).requires_grad_(), again_index, other) == "applied"
 
 
 def test_what_differs_is_another_update() -> None:
@@ -140,7 +145,22 @@ def test_indices_that_look_alike() -> None:
         for other in indices[:number]:
             assert known(X, index, 0.5) is None, (index, other)
         learn(X, index, 0.5)
-    for index in (True, 1.0, "1", [1], slice(1.0), slice(True), (slice("a"),), (True,), (1.0,), torch.Size([1])):
+    learn(X, (1,) * 9, 0.5)
+    assert known(X, (1,) * 9, 0.5) is None, "too many to be worth it"
+    for index in (
+        2**70,
+        (slice(2**70),),
+        True,
+        1.0,
+        "1",
+        [1],
+        slice(1.0),
+        slice(True),
+        (slice("a"),),
+        (True,),
+        (1.0,),
+        torch.Size([1]),
+    ):
         assert known(X, index, 0.5) is None, index
 
 
@@ -160,11 +180,10 @@ def test_numbers_that_the_dtype_cannot_hold(dtype: torch.dtype, most: float) -> 
 
 def test_gradients_as_they_are_wanted() -> None:
     x, v = X.clone().requires_grad_(), torch.rand(2, 8, requires_grad=True)
-    learn(X, ROWS, v.detach())
-    assert known(X, ROWS, v.detach()) == "made" and known(x, ROWS, v.detach()) == "applied"
-    assert known(x, ROWS, v) is None, "then it counts which row is the last"
-    learn(X, ROWS, v)
-    assert known(X, ROWS, v) == known(x, ROWS, v) == "applied"
+    for number, (one, other) in enumerate(((X, v.detach()), (x, v.detach()), (X, v), (x, v))):
+        assert known(one, ROWS, other) is None, "the others do not tell"
+        learn(one, ROWS, other)
+        assert known(one, ROWS, other) == ("applied" if number else "made")
     with torch.no_grad():
         assert known(x, ROWS, v) == "made"
     _again.remember(X, ROWS, 0.5, again.TAKE, None, made)
@@ -198,6 +217,8 @@ def test_whoever_watches() -> None:
 def test_tensors_without_strides() -> None:
     learn(X, slice(2, 4), 0.5)
     assert known(X.to_sparse(), slice(2, 4), 0.5) is None
+    assert known(torch._efficientzerotensor(6, 8), slice(2, 4), 0.5) is None
+    assert known(X.to("meta"), slice(2, 4), 0.5) is None
     assert known(torch.nested.nested_tensor([X, X[:3]]), slice(2, 4), 0.5) is None
 
 
@@ -220,7 +241,7 @@ def test_errors_are_not_swallowed() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
 def test_without_a_driver_there_are_no_recipes() -> None:
     with pytest.raises(ValueError, match="driver"):
-        _again.Recipe((), (), None)
+        _again.Recipe((), (), (None,))
 
 
 def test_what_is_remembered_has_an_end() -> None:

@@ -71,9 +71,11 @@ def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pyt
         v = torch.randn(x.shape, device=device).to(dtype)
         for number in (0.0, 0.1, -1, float("inf"), float("nan")):
             assert same_bits(set_number(x, wide, number), torch.where(mask, number, x))
-        if device == "cpu":  # elsewhere it is torch.where
+        if device == "cpu":
             assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
-        outside, inside = ours.split(x, wide)
+        elif ours.set_tensor(x, wide, v) is not None:
+            assert same_bits(ours.Steps(ours.set_tensor(x, wide, v))(x, wide, v), torch.where(mask, v, x))
+        outside, inside = kernels.split(x, wide)
         assert same_bits(outside, torch.where(mask, 0.0, x)) and same_bits(inside, torch.where(mask, x, 0.0))
 
 
@@ -103,13 +105,14 @@ def test_the_gradients_are_those_of_where(shape: str, device: str, monkeypatch: 
 @pytest.mark.parametrize("device", DEVICES)
 def test_any_byte_but_zero_is_true(device: str) -> None:
     """Masks that come from images have 255, where PyTorch itself writes 1."""
+    engine(device)
     for x, mask in operands(torch.float32, device):
         bytes_ = torch.where(mask.expand(x.shape), 255, 0).to(torch.uint8)
         odd, mask = bytes_.view(torch.bool), bytes_ != 0
         assert same_bits(set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
         if device == "cpu":
             assert same_bits(on_cpu.set_tensor(x, odd, -x), torch.where(mask, -x, x))
-        for ours, theirs in zip(engine(device).split(x, odd), engine(device).split(x, mask), strict=True):
+        for ours, theirs in zip(kernels.split(x, odd), kernels.split(x, mask), strict=True):
             assert same_bits(ours, theirs)
 
 

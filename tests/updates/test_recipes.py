@@ -100,17 +100,15 @@ def update(x, mask, value):
         done = again.first(on_cuda.set_number(x, mask), function.set_number, again.SET, x, mask, value)
     return done
 
-for turn in range(5):
-    x = torch.rand(40, 50, requires_grad=turn == 3)
+for turn in range(6):  # three times each, without gradients and with them
+    x = torch.rand(40, 50, requires_grad=turn >= 3)
     mask = torch.rand(40, 50) < 0.5
     started.clear()
-    if turn == 3:
-        _ = update(x.detach(), mask, 1.0)
     result = update(x, mask, turn - 0.5)
     assert torch.equal(result, torch.where(mask, turn - 0.5, x)), turn
-    assert len(started) == (turn < 2), (turn, started)
+    assert len(started) == (turn % 3 < 2), (turn, started)
     assert result.requires_grad == x.requires_grad
-    if turn == 3:
+    if turn >= 3:
         (grad,) = torch.autograd.grad(result.sum(), x)
         assert torch.equal(grad, (~mask).float())
 assert devices == [-1], devices  # the driver's first answer
@@ -118,17 +116,25 @@ _again = again._again
 compiled = Compiled()
 one = (7, 2, 1, 128, 16)
 right = (("t", 0), ("t", 1), ("t", 2), ("f", 0), ("i", 2000))
-recipe = _again.Recipe(((*one, right),), (compiled,), None)
+recipe = _again.Recipe(((*one, right),), (compiled,), (None,))
 assert torch.equal(recipe(x, mask, 3), torch.where(mask, 3.0, x.detach()))
 for wrong in (right[:-1] + (("l", 2000),), right + (("i", 1),), (("t", 9),) + right[1:], (("q", 0),) + right[1:],
               right[1:], right * 10):
     try:
-        _again.Recipe(((*one, wrong),), (compiled,), None)
+        _again.Recipe(((*one, wrong),), (compiled,), (None,))
     except ValueError:
         continue
     raise AssertionError(wrong)
-taken = _again.Recipe(((*one, right),), (compiled,), [20, 100])(x, mask, 3.0)
+taken = _again.Recipe(((*one, right),), (compiled,), ([20, 100],))(x, mask, 3.0)
 assert taken.shape == (20, 100) and torch.equal(taken.reshape(40, 50), torch.where(mask, 3.0, x.detach()))
+both = _again.Recipe(((*one, (("t", 6), *right[1:])),), (compiled,), (None, [20, 100]))(x, mask, 3.0)
+assert both[0].shape == x.shape and torch.equal(both[1].reshape(40, 50), torch.where(mask, 3.0, x.detach()))
+for shapes in ((), (None, None, None)):
+    try:
+        _again.Recipe(((*one, right),), (compiled,), shapes)
+    except ValueError:
+        continue
+    raise AssertionError(shapes)
 for operands in ((x, mask), (x, mask, 1.0, x, x, x)):
     try:
         recipe(*operands)

@@ -16,12 +16,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from outplace.updates import constants, mode
+import outplace.updates as updates
+from outplace.updates import constants, mode, repeats
 from outplace.updates.kernels import again, function, on_cpu
 
 CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 25
 """From here on the time on the device is longer than what Python needs to start a kernel of ours under a mask."""
+TENSOR_BYTES = 1 << 24
+"""The same for a tensor under a mask: below nothing is quicker to ask for than `torch.where`."""
 ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
 """Where Python starts them our kernels for rows are quicker from so many bytes on; to add also for few elements."""
 PARTS_BYTES = 1 << 22
@@ -32,7 +35,7 @@ _SHORT_FLOATS = frozenset((torch.bfloat16, torch.float16))
 _FILL_ELEMENTS = 1 << 22
 """From here on `masked_fill` is quicker than `where` for these, although it goes over x twice."""
 _TAKE_ELEMENTS = 1 << 20
-"""From here on our kernel takes rows quicker than ATen's, which takes less time to ask for."""
+"""From here on our kernel takes rows quicker than ATen's, however it is started."""
 _INT64 = torch.int64
 _is_deterministic: Callable[[], bool] = torch.are_deterministic_algorithms_enabled
 
@@ -46,7 +49,7 @@ def masked_set(x: Tensor, mask: Tensor, value: Any, index: Tensor | None = None)
         done = _masked_by_kernel(x, mask, value, index)
         if done is not None:
             return done
-        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
+        if x.is_cuda and x.dtype in _FLOATS and not isinstance(value, Tensor) and _fills(x, mask, value):
             return x.masked_fill(mask, value)
     if type(value) is float:
         number = constants.number(value, x)
@@ -68,9 +71,10 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
         if not mode.is_memory(value):
             return None
         value = _expanded(value, x)
+        starts = None if engine is on_cpu else engine.set_tensor(x, mask, value)
+        if starts is not None:
+            return again.first(starts, function.set_tensor, again.SET, x, index, value)
         make = on_cpu.set_tensor if engine is on_cpu else _where
-        if engine is not on_cpu:
-            again.remember(make, function.set_tensor, again.SET, x, mask, value)
         if gradients and (x.requires_grad or value.requires_grad):
             return cast(Tensor, function.set_tensor(x, mask, value, make))
         return make(x, mask, value)
@@ -93,8 +97,27 @@ def _where(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient, which a kernel may read, outside the mask and inside it, with zeros elsewhere."""
-    engine = on_cpu if grad.is_cpu else _triton()
-    return cast(tuple[Tensor, Tensor], engine.split(grad, _expanded(mask, grad)))
+    if grad.is_cpu:
+        return on_cpu.split(grad, _expanded(mask, grad))
+    starts = _triton().split(grad, _expanded(mask, grad))
+    if starts is None:
+        return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+    return again.first_split(starts, (None, None), grad, mask)
+
+
+def split_rows(grad: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient with zeros in the rows that the index, which has gone through `rows_put`, names; and these rows.
+
+    Where several entries name a row it goes to the last one.
+    """
+    if mode.seen_only_by_autograd(grad) and not (grad.requires_grad and torch.is_grad_enabled()):
+        grad, entries = grad.contiguous(), len(index)
+        known = again.lookup(grad, index, 0.0, again.SPLIT)
+        if known is not None:
+            return cast(tuple[Tensor, Tensor], known)
+        return again.first_split(_triton().split_rows(grad, entries), (None, [entries, *grad.shape[1:]]), grad, index)
+    last = repeats.last_of_each(*repeats.flat((index,), grad.shape))
+    return updates.at(grad)[index].set(0.0), torch.where(_wide(last, grad), grad[index], 0.0)
 
 
 def fits(value: float, x: Tensor) -> bool:
@@ -148,7 +171,12 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
         return None
     if is_number:
         return again.first(kernels.fill_rows(x, entries), function.set_number, how, x, index, value)
-    apply = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
+    if add:
+        apply = function.add_rows
+    elif x.requires_grad and kernels.owns_rows(x, entries):
+        apply, find_last = function.set_own_rows, False
+    else:
+        apply = function.set_last_rows if find_last else function.set_rows
     return again.first(kernels.put_rows(x, entries, add=add, find_last=find_last), apply, how, x, index, value)
 
 
@@ -161,23 +189,35 @@ def _has_rows(value: Tensor, entries: int, x: Tensor) -> bool:
 
 def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
     """`x[index]`, which has gone through `rows_put`; zeros for entries that are not the last for their row."""
-    if x.is_cuda and (last is not None or x.numel() >= _TAKE_ELEMENTS) and not x.requires_grad and not is_compiling():
+    if x.is_cuda and not x.requires_grad and not is_compiling():
         said = 1.0 if last is None else last
         taken = again.lookup(x, index, said, again.TAKE)
         if taken is not None:
-            return taken
-        if mode.seen_only_by_autograd(x) and x.is_contiguous() and (last is not None or again.works()):
+            return cast(Tensor, taken)
+        if mode.seen_only_by_autograd(x) and x.is_contiguous() and (last is not None or _takes(x, index)):
             return again.first_taken(_triton().take_rows(x, len(index), last is not None), x, index, said)
     if last is None:
         return x[index]
-    return torch.where((last != 0).reshape(-1, *(1,) * (x.dim() - 1)), x[index], 0.0)
+    return torch.where(_wide(last != 0, x), x[index], 0.0)
+
+
+def _takes(x: Tensor, index: Tensor) -> bool:
+    """Is our kernel quicker to take rows than ATen's? That takes less time to ask for, until ours is remembered."""
+    return (x.numel() >= _TAKE_ELEMENTS and again.works()) or again.has_come(x, index, 1.0, again.TAKE)
+
+
+def _wide(entries: Tensor, x: Tensor) -> Tensor:
+    """Something of each entry of an index for rows, to go with these rows."""
+    return entries.reshape(-1, *(1,) * (x.dim() - 1))
 
 
 def _pays(x: Tensor, index: Tensor, value: Any) -> bool:
     """Is this so large that the time on the device is what counts, or will a kernel be started at once from now on?"""
+    if isinstance(value, Tensor):
+        return bool(x.numel() * x.element_size() >= TENSOR_BYTES)
     if x.numel() * x.element_size() >= CUDA_BYTES:
         return True
-    return x.dtype in _FLOATS and not isinstance(value, Tensor) and again.has_come(x, index, value, again.SET)
+    return x.dtype in _FLOATS and again.has_come(x, index, value, again.SET)
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
@@ -205,11 +245,16 @@ def _works_for_rows(dtype: torch.dtype, add: bool) -> bool:
         for width in (16, 1 << 14):
             x, index = torch.zeros(1, width, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
             _triton().Steps(_triton().put_rows(x, 1, add=add))(x, index, x)
+            if not add and _triton().owns_rows(x, 1):
+                _triton().Steps(_triton().split_rows(x, 1), (None, [1, width]))(x, index, 0.0)
     except Exception:
         return False
     return True
 
 
-def _fills_quicker(x: Tensor, value: Any) -> bool:
-    """From some size on; and the number must be one that it takes for every dtype: float16 ends at 65504."""
-    return x.numel() >= _FILL_ELEMENTS and isinstance(value, (int, float)) and abs(value) < 65504
+def _fills(x: Tensor, mask: Tensor, value: float) -> bool:
+    """Is `masked_fill` better than `where`? It leaves x's dimensions in their order, as our kernels do."""
+    if not fits(value, x):
+        return False
+    many = x.numel() >= _FILL_ELEMENTS and x.dtype in _SHORT_FLOATS and mask.shape == x.shape
+    return many or not x.is_contiguous()

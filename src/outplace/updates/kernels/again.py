@@ -24,16 +24,18 @@ try:
 except ImportError:  # or there was no compiler
     _again = None  # type: ignore[assignment]
 
-SET, SET_UNIQUE, ADD, TAKE = range(4)
-"""What is remembered. SET_UNIQUE is promised to name no place twice; TAKE is the backward of SET for rows."""
+SET, SET_UNIQUE, ADD, TAKE, SPLIT = range(5)
+"""What is remembered. SET_UNIQUE is promised to name no place twice. TAKE and SPLIT are for backward: rows of the
+gradient; and what it gives to x and what to the value.
+"""
 
 
-def _nothing(x: Tensor, index: Any, value: Any, how: int, /) -> Tensor | None:
+def _nothing(x: Tensor, index: Any, value: Any, how: int, /) -> Any:
     return None
 
 
-lookup: Callable[[Tensor, Any, Any, int], Tensor | None] = _nothing if _again is None else _again.lookup
-"""The update, if such a one is remembered."""
+lookup: Callable[[Tensor, Any, Any, int], Any] = _nothing if _again is None else _again.lookup
+"""The update, if such a one is remembered; SPLIT gives two tensors, the others one."""
 
 
 def has_come(x: Tensor, index: Any, value: Any, how: int) -> bool:
@@ -58,10 +60,22 @@ def first_taken(starts: Any, grad: Tensor, index: Tensor, last: Any) -> Tensor:
     """The rows of a gradient that the index names, taken by these kernels and remembered."""
     from outplace.updates.kernels.on_cuda import Steps
 
-    steps = Steps(starts, [len(index), *grad.shape[1:]])
+    steps = Steps(starts, ([len(index), *grad.shape[1:]],))
     taken = steps(grad, index, last)
     remember(steps, None, TAKE, grad, index, last)
-    return taken
+    return cast(Tensor, taken)
+
+
+def first_split(
+    starts: Any, shapes: tuple[list[int] | None, ...], grad: Tensor, index: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What a gradient gives to x and what to the value, by these kernels and remembered."""
+    from outplace.updates.kernels.on_cuda import Steps
+
+    steps = Steps(starts, shapes)
+    both = steps(grad, index, 0.0)
+    remember(steps, None, SPLIT, grad, index, 0.0)
+    return cast(tuple[Tensor, Tensor], both)
 
 
 def remember(
@@ -78,7 +92,7 @@ def remember(
             known = launches(make.starts, x)
             if known is None:
                 return
-            make = _again.Recipe(*known, make.shape)
+            make = _again.Recipe(*known, make.shapes)
         except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
             _works = False
             return
@@ -110,11 +124,12 @@ def _connected() -> bool:
             torch._C._len_torch_dispatch_stack,
             torch._C._get_tracing_state,
             forward_ad,
-            torch.are_deterministic_algorithms_enabled,
+            torch._C._get_deterministic_algorithms,
             torch.is_grad_enabled,
             torch._C._cuda_getDevice,
             torch._C._cuda_getCurrentRawStream,
             torch._C._cuda_setDevice,
+            getattr(Tensor, "__dlpack_c_exchange_api__", None),
         )
     except AttributeError:  # a torch that lacks one of them
         return False

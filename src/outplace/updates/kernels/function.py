@@ -11,9 +11,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 import outplace.updates as updates
 from outplace.updates import kernels, mode
+from outplace.updates.kernels import again
 
 Make = Callable[..., Tensor]
 """An update without gradients, of x, the index and the value."""
@@ -36,8 +38,7 @@ class _SetNumber(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (index,) = ctx.saved_tensors
-        return updates.at(grads[0])[index].set(0.0), None, None, None
+        return _zeroed(grads[0], ctx.saved_tensors[0]), None, None, None
 
 
 class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
@@ -48,9 +49,13 @@ class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (mask,) = ctx.saved_tensors
-        (grad,) = grads
-        if not mode.seen_only_by_autograd(grad):
+        (grad,), (mask,) = grads, ctx.saved_tensors
+        if not ctx.needs_input_grad[2]:
+            return _zeroed(grad, mask), None, None, None
+        known = again.lookup(grad, mask, 0.0, again.SPLIT) if grad.is_cuda and not is_compiling() else None
+        if known is not None:
+            to_x, to_value = known
+        elif not mode.seen_only_by_autograd(grad):
             to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
         elif torch.is_grad_enabled() and grad.requires_grad:
             to_x, to_value = _Split.apply(grad, mask)
@@ -83,7 +88,7 @@ class _SetPart(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), index = grads, ctx.index
         of_x, _, of_value, _ = ctx.needs_input_grad
-        return updates.at(grad)[index].set(0.0) if of_x else None, None, grad[index] if of_value else None, None
+        return _zeroed(grad, index) if of_x else None, None, grad[index] if of_value else None, None
 
 
 class _AddRows(torch.autograd.Function):  # type: ignore[misc]
@@ -99,6 +104,8 @@ class _AddRows(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _SetRows(torch.autograd.Function):  # type: ignore[misc]
+    """Each row is named once."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
         ctx.save_for_backward(index)
@@ -109,11 +116,28 @@ class _SetRows(torch.autograd.Function):  # type: ignore[misc]
         (grad,), (index,) = grads, ctx.saved_tensors
         of_x, _, of_value, _ = ctx.needs_input_grad
         to_value = kernels.rows_taken(grad, index) if of_value else None
-        return updates.at(grad)[index].set(0.0) if of_x else None, None, to_value, None
+        return _zeroed(grad, index) if of_x else None, None, to_value, None
+
+
+class _SetOwnRows(torch.autograd.Function):  # type: ignore[misc]
+    """Several rows may be for one place: the last one counts, and it alone has a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
+        ctx.save_for_backward(index)
+        return make(x, index, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (index,) = grads, ctx.saved_tensors
+        if not ctx.needs_input_grad[2]:
+            return _zeroed(grad, index), None, None, None
+        to_x, to_value = kernels.split_rows(grad, index)
+        return to_x, None, to_value, None
 
 
 class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
-    """The same where several rows may be for one place: the last one counts, and it alone has a gradient."""
+    """The same where a launch more counts for nothing: which row is the last one is kept for backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
@@ -128,7 +152,13 @@ class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
         (grad,), (index, last) = grads, ctx.saved_tensors
         of_x, _, of_value, _ = ctx.needs_input_grad
         to_value = kernels.rows_taken(grad, index, last) if of_value else None
-        return updates.at(grad)[index].set(0.0) if of_x else None, None, to_value, None
+        return _zeroed(grad, index) if of_x else None, None, to_value, None
+
+
+def _zeroed(grad: Tensor, index: Any) -> Tensor:
+    """The gradient of x, where it is kept."""
+    known = again.lookup(grad, index, 0.0, again.SET) if grad.is_cuda and not is_compiling() else None
+    return updates.at(grad)[index].set(0.0) if known is None else cast(Tensor, known)
 
 
 def claims(entries: int) -> bool:
@@ -136,6 +166,6 @@ def claims(entries: int) -> bool:
     return entries > MOST_COMPARED
 
 
-set_number, set_tensor, set_part, add_rows, set_rows, set_last_rows = map(
-    applying, (_SetNumber, _SetTensor, _SetPart, _AddRows, _SetRows, _SetLastRows)
+set_number, set_tensor, set_part, add_rows, set_rows, set_own_rows, set_last_rows = map(
+    applying, (_SetNumber, _SetTensor, _SetPart, _AddRows, _SetRows, _SetOwnRows, _SetLastRows)
 )

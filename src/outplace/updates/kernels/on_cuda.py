@@ -9,12 +9,19 @@ import torch
 from torch import Tensor
 
 from outplace.updates.kernels import triton_kernels as kernel
+from outplace.updates.kernels import triton_own_rows as own
 from outplace.updates.kernels.function import claims
 from outplace.updates.kernels.layout import collapsed, span
 
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 MAX_DIMS = 4
 BLOCK, WARPS = 1024, 4
+TILE, MOST_BLOCKS = 8192, 256
+"""How many elements a block writes at once, and how many blocks share the rows, where each has rows of its own."""
+MOST_OWNED, MOST_OWN_ROWS, MOST_READ_BY_ALL, FEW_ENTRIES = 1 << 24, 4096, 8192, 128
+"""Up to so many elements of x, rows of a block, and entries of the index, of which each block reads all, that is quick:
+a launch takes the time of ten megabytes. Entries that name the same few rows are few, or the work is that of one block.
+"""
 MOST_IN_ONE_BLOCK, ENTRIES_IN_ONE_BLOCK = 8 * BLOCK, 128
 """So many elements are as quickly copied and written to by one block, which can do the one after the other."""
 MOST_ENTRIES = 2**31 - 2**16
@@ -25,8 +32,12 @@ MOST_KEPT = 1024
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
-OUT, X, INDEX, VALUE, LAST, LATEST = range(6)
-"""The operands of an update: its result, what it is made of, and what its kernels leave for each other and backward."""
+OUT, X, INDEX, VALUE, LAST, LATEST, SECOND = range(7)
+"""The operands of an update: its result, what it is made of, what its kernels leave for each other and backward, and a
+second result.
+"""
+Shape = list[int] | None
+"""Of a result; None for one like x."""
 
 
 class Start(NamedTuple):
@@ -42,27 +53,28 @@ class Start(NamedTuple):
     rest: tuple[int, ...]
     numbers: tuple[int, ...] = ()
     takes_value: bool = False
+    warps: int = WARPS
 
 
 Starts = tuple[Start, ...]
 
 
 class Steps:
-    """Kernels that are started one after the other. Called with the operands it makes a tensor, like x, of them."""
+    """Kernels that are started one after the other. Called with the operands it makes one tensor or two of them."""
 
-    __slots__ = ("shape", "starts")
+    __slots__ = ("shapes", "starts")
 
-    def __init__(self, starts: Starts, shape: list[int] | None = None) -> None:
-        self.starts, self.shape = starts, shape
+    def __init__(self, starts: Starts, shapes: tuple[Shape, ...] = (None,)) -> None:
+        self.starts, self.shapes = starts, shapes
 
-    def __call__(self, x: Tensor, index: Any, value: Any, *more: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, index: Any, value: Any, *more: Tensor) -> Any:
         """The operands are OUT, which is made here, X, INDEX, VALUE, and those that the kernels need beyond them."""
-        out = torch.empty_like(x) if self.shape is None else x.new_empty(self.shape)
-        operands = (out, x, index, value, *more)
+        results = [torch.empty_like(x) if shape is None else x.new_empty(shape) for shape in self.shapes]
+        operands = dict(enumerate((results[0], x, index, value, *more)))
+        operands[SECOND] = results[-1]
         for start in self.starts:
-            numbers = (float(value), *start.numbers) if start.takes_value else start.numbers
-            launch(start.kernel, start.grid, [operands[i] for i in start.operands], numbers, start.rest)
-        return out
+            launch(start, [operands[i] for i in start.operands], value)
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 def set_number(x: Tensor, mask: Tensor) -> Starts | None:
@@ -78,19 +90,23 @@ def set_number(x: Tensor, mask: Tensor) -> Starts | None:
     return (Start(kernel.set_strided, _blocks(elements), operands, rest, takes_value=True),)
 
 
-def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient outside the mask and inside it, with zeros elsewhere, from one reading."""
+def set_tensor(x: Tensor, mask: Tensor, value: Tensor) -> Starts | None:
+    """The same with a tensor; None if not all of them, which have one shape, lie without gaps."""
+    if not (mask.is_contiguous() and x.is_contiguous() and value.is_contiguous()):
+        return None
+    elements = x.numel()
+    flat = (elements, elements >= LARGE, BLOCK)
+    return (Start(kernel.set_flat_to_tensor, _blocks(elements), (OUT, X, INDEX, VALUE), flat),)
+
+
+def split(grad: Tensor, mask: Tensor) -> Starts | None:
+    """The gradient outside the mask and inside it, with zeros elsewhere, from one reading; None as above."""
     elements = grad.numel()
-    rest: tuple[int, ...] | None
+    operands = (OUT, SECOND, X, INDEX)
     if mask.is_contiguous() and grad.is_contiguous():
-        how, rest = kernel.split_flat, (elements, elements >= LARGE, BLOCK)
-    else:
-        how, rest = kernel.split_strided, _walk(grad, mask)
-        if rest is None:
-            return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
-    outside, inside = torch.empty_like(grad), torch.empty_like(grad)
-    launch(how, _blocks(elements), (outside, inside, grad, mask), (), rest)
-    return outside, inside
+        return (Start(kernel.split_flat, _blocks(elements), operands, (elements, elements >= LARGE, BLOCK)),)
+    rest = _walk(grad, mask)
+    return None if rest is None else (Start(kernel.split_strided, _blocks(elements), operands, rest),)
 
 
 def set_part(x: Tensor, dim: int, start: int, stop: int, number: bool) -> Starts:
@@ -114,6 +130,8 @@ def put_rows(x: Tensor, entries: int, *, add: bool = False, find_last: bool = Fa
     """
     elements, size = x.numel(), x.size(0)
     width = elements // size
+    if owns_rows(x, entries) and not find_last:
+        return (_in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE), x, entries, (add,), listed=True),)
     of_last = LAST if find_last else INDEX
     if _one_block_does(elements, entries, width):
         rest: tuple[int, ...] = (add, find_last, ENTRIES_IN_ONE_BLOCK, BLOCK)
@@ -134,6 +152,8 @@ def fill_rows(x: Tensor, entries: int) -> Starts:
     """x with a number in the rows that an index with so many entries names."""
     elements, size = x.numel(), x.size(0)
     width = elements // size
+    if owns_rows(x, entries):
+        return (_in_one_launch(own.fill_own_rows, (OUT, X, INDEX), x, entries, takes_value=True),)
     if _one_block_does(elements, entries, width):
         numbers = (entries, elements, size, width)
         return (Start(kernel.fill_in_one_block, (1, 1), (OUT, X, INDEX), (BLOCK,), numbers, takes_value=True),)
@@ -152,6 +172,51 @@ def take_rows(x: Tensor, entries: int, some: bool) -> Starts:
     return (Start(kernel.take_rows, grid, operands, (size, width, some, rows, columns), (entries,)),)
 
 
+def split_rows(grad: Tensor, entries: int) -> Starts:
+    """The gradient, of which `owns_rows` is true, with zeros in the rows that the index names; and these rows.
+
+    Where several entries name a row it goes to the last one, and the others have zeros.
+    """
+    return (_in_one_launch(own.split_rows, (OUT, SECOND, X, INDEX), grad, entries, listed=True),)
+
+
+def owns_rows(x: Tensor, entries: int) -> bool:
+    """Is it quicker to do it in one launch, with each block looking for its own rows, for so many entries?"""
+    elements, size = x.numel(), x.size(0)
+    width = elements // size
+    if elements > MOST_OWNED or width > TILE or size > MOST_BLOCKS * MOST_OWN_ROWS or entries > MOST_READ_BY_ALL:
+        return False
+    return (2 * entries <= size or entries <= FEW_ENTRIES) and width * x.element_size() >= 8  # room for the notes
+
+
+def _in_one_launch(
+    kernel: Any,
+    operands: tuple[int, ...],
+    x: Tensor,
+    entries: int,
+    flags: tuple[int, ...] = (),
+    *,
+    listed: bool = False,
+    takes_value: bool = False,
+) -> Start:
+    elements, size = x.numel(), x.size(0)
+    width = elements // size
+    columns = _power(width)
+    own_rows = max(2, min(_power(size), max(TILE // columns, _power(-(-size // MOST_BLOCKS)))))
+    rows = min(TILE // columns, own_rows)
+    chunk = next(chunk for chunk in (FEW_ENTRIES, 1024, 4096) if entries <= chunk or chunk == 4096)
+    rest: tuple[int, ...] = (width, *flags, own_rows, rows, columns, chunk)
+    if listed:
+        rest += (max(rows * columns // (2 * own_rows), 1),)
+    grid, numbers, warps = (-(-size // own_rows), 1), (entries, size), 16 if elements > TILE else 8
+    return Start(kernel, grid, operands, rest, numbers, takes_value, warps)
+
+
+def _power(number: int) -> int:
+    """The next power of two."""
+    return 1 << (number - 1).bit_length()
+
+
 def _copy(elements: int, size: int, latest: int, clear: bool) -> Start:
     return Start(kernel.copy, _blocks(elements), (OUT, X, latest), (elements, size, clear, elements >= LARGE, BLOCK))
 
@@ -166,7 +231,7 @@ def _blocks(elements: int) -> tuple[int, int]:
 
 def _blocks_of_rows(entries: int, width: int, most_rows: int) -> tuple[tuple[int, int], int, int]:
     """How many blocks, and how many rows and columns each has."""
-    columns = min(1 << (width - 1).bit_length(), BLOCK)
+    columns = min(_power(width), BLOCK)
     rows = min(BLOCK // columns, most_rows)
     return (-(-entries // rows), -(-width // columns)), rows, columns
 
@@ -194,7 +259,7 @@ _walks: dict[Any, tuple[int, ...] | None] = {}
 # -- starting a kernel ----------------------------------------------------------------------------------------------
 
 
-def launch(kernel: Any, grid: tuple[int, int], tensors: Any, numbers: tuple[float, ...], rest: tuple[int, ...]) -> None:
+def launch(start: Start, tensors: Any, value: Any) -> None:
     """Starts the kernel; its arguments are the tensors, numbers of any value, and the rest (sizes and constants).
 
     Triton compiles anew for other dtypes, alignments, sizes and constants, and looks all of that up at every launch,
@@ -203,7 +268,8 @@ def launch(kernel: Any, grid: tuple[int, int], tensors: Any, numbers: tuple[floa
     device = tensors[0].get_device()
     if device != torch._C._cuda_getDevice():
         with torch.cuda.device(device):
-            return launch(kernel, grid, tensors, numbers, rest)
+            return launch(start, tensors, value)
+    numbers = (float(value), *start.numbers) if start.takes_value else start.numbers
     addresses = [tensor.data_ptr() for tensor in tensors]
     together = 0
     for address in addresses:
@@ -211,19 +277,24 @@ def launch(kernel: Any, grid: tuple[int, int], tensors: Any, numbers: tuple[floa
     aligned: Any = together & 15 == 0
     if not aligned:  # then it counts which of them are not
         aligned = tuple(address & 15 == 0 for address in addresses)
-    key = id(kernel), device, tensors[0].dtype, aligned, rest  # to hash a kernel takes long
+    key = _key(start, device, tensors[0].dtype, aligned)
     compiled = _compiled.get(key)
     if compiled is None or not _directly:
         if len(_compiled) >= MOST_KEPT:
             _compiled.clear()
-        _compiled[key] = kernel[grid](*tensors, *numbers, *rest, num_warps=WARPS)
+        _compiled[key] = start.kernel[start.grid](*tensors, *numbers, *start.rest, num_warps=start.warps)
     else:
         # an address is taken as it is, while of a tensor Triton asks for it and then asks CUDA about it
         compiled.run(
-            *grid, 1, torch._C._cuda_getCurrentRawStream(device), compiled.function, compiled.packed_metadata,
-            None, None, None, *addresses, *numbers, *rest,
+            *start.grid, 1, torch._C._cuda_getCurrentRawStream(device), compiled.function, compiled.packed_metadata,
+            None, None, None, *addresses, *numbers, *start.rest,
         )  # fmt: skip
     return None
+
+
+def _key(start: Start, device: int, dtype: torch.dtype, aligned: Any) -> tuple[Any, ...]:
+    """What a kernel is compiled for; to hash the kernel itself takes long."""
+    return id(start.kernel), device, dtype, aligned, start.rest, start.warps
 
 
 _compiled: dict[Any, Any] = {}
@@ -239,7 +310,7 @@ def launches(starts: Starts, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tu
     result, kernels = [], []
     for start in starts:
         dtype = x.dtype if start.operands[0] == OUT else torch.int64
-        compiled = _compiled.get((id(start.kernel), x.get_device(), dtype, True, start.rest))
+        compiled = _compiled.get(_key(start, x.get_device(), dtype, True))
         if compiled is None:
             return None
         given: list[Any] = [("t", operand) for operand in start.operands]

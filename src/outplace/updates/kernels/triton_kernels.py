@@ -44,6 +44,15 @@ def set_flat(out, x, mask, number, elements, WIDE: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def set_flat_to_tensor(out, x, mask, value, elements, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The value where the mask is True, x elsewhere."""
+    place, inside = _places(elements, WIDE, BLOCK)
+    chosen = tl.load(mask + place, mask=inside, other=0) != 0
+    old, new = tl.load(x + place, mask=inside), tl.load(value + place, mask=inside)
+    tl.store(out + place, tl.where(chosen, new, old), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def set_strided(  # type: ignore[no-untyped-def]
     out, x, mask, number, elements,
     n0, n1, n2, x0, m0, x1, m1, x2, m2, x3, m3,
@@ -123,7 +132,7 @@ def copy(out, x, latest, elements, size, CLEAR: tl.constexpr, WIDE: tl.constexpr
 def claim(index, latest, entries, size, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Of every row that the index names, the last entry that does."""
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    row = _row(index, entry, entries, size)
+    row = row_of(index, entry, entries, size)
     tl.atomic_max(latest + row, entry, mask=entry < entries, sem="relaxed")
 
 
@@ -134,7 +143,7 @@ def put_rows(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Rows of the value, put or added; if only the last for a place counts, that is found here or was by `claim`."""
     entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = _row(index, entry, entries, size)
+    row = row_of(index, entry, entries, size)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     counts = entry < entries
     if FIND:
@@ -165,7 +174,7 @@ def put_rows(  # type: ignore[no-untyped-def]
 def fill_rows(out, index, number, entries, size, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """The number in rows of what is there."""
     entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = _row(index, entry, entries, size)
+    row = row_of(index, entry, entries, size)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (entry < entries)[:, None] & (column < width)[None, :]
     new = tl.full((ROWS, BLOCK), number, out.dtype.element_ty)
@@ -178,7 +187,7 @@ def take_rows(  # type: ignore[no-untyped-def]
 ):
     """The rows of x that the index names, or zeros for those entries that do not count."""
     entry = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = _row(index, entry, entries, size)
+    row = row_of(index, entry, entries, size)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     counts = entry < entries
     inside = counts[:, None] & (column < width)[None, :]
@@ -206,7 +215,7 @@ def in_one_block(  # type: ignore[no-untyped-def]
         place = start + tl.arange(0, BLOCK)
         inside = place < entries * width
         entry = place // width
-        row = _row(index, entry, entries, size)
+        row = row_of(index, entry, entries, size)
         new = tl.load(value + place, mask=inside)
         target = out + row * width + (place - entry * width)
         if ADD:
@@ -227,7 +236,7 @@ def fill_in_one_block(  # type: ignore[no-untyped-def]
     for start in range(0, entries * width, BLOCK):
         place = start + tl.arange(0, BLOCK)
         entry = place // width
-        row = _row(index, entry, entries, size)
+        row = row_of(index, entry, entries, size)
         new = tl.full((BLOCK,), number, out.dtype.element_ty)
         tl.store(out + row * width + (place - entry * width), new, mask=place < entries * width)
 
@@ -240,7 +249,7 @@ def _copy_all(out, x, elements, BLOCK: tl.constexpr):  # type: ignore[no-untyped
 
 
 @triton.jit
-def _row(index, entry, entries, size):  # type: ignore[no-untyped-def]
+def row_of(index, entry, entries, size):  # type: ignore[no-untyped-def]
     """The row that an entry of the index names; the device stops for one that is not there, as it does in ATen."""
     row = tl.load(index + entry, mask=entry < entries, other=0)
     row = tl.where(row < 0, row + size, row)
