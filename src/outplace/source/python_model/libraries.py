@@ -188,15 +188,16 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     if isinstance(value, Tensor):
         made: Value = torch_model.copied(interpreter, value)
     elif isinstance(value, Items):
-        made = Items([_deep_copy(interpreter, item, seen) for item in value.items], value.kind, value.rest)
+        made = seen[id(value)] = Items([], value.kind, value.rest)  # known before its items, which may hold it
+        made.items.extend([_deep_copy(interpreter, item, seen) for item in value.items])
     elif isinstance(value, Dictionary):
-        made = Dictionary({key: _deep_copy(interpreter, item, seen) for key, item in value.items.items()}, value.rest)
+        made = seen[id(value)] = Dictionary({}, value.rest)
+        made.items.update({key: _deep_copy(interpreter, item, seen) for key, item in value.items.items()})
     elif isinstance(value, Instance):
-        made = Instance(value.cls)
-        seen[id(value)] = made
+        made = seen[id(value)] = Instance(value.cls)
         made.names.update({name: _deep_copy(interpreter, item, seen) for name, item in value.names.items()})
     elif isinstance(value, Layer):
-        made = Layer(value.kind, value.options)
+        made = seen[id(value)] = Layer(value.kind, value.options)
         made.training, made.sizes = value.training, value.sizes
         made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
         made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}

@@ -86,17 +86,17 @@ def as_argument(value: Value) -> Arg:
     return Arg(None, None)
 
 
-def tensors_in(value: Value) -> Iterator[Tensor]:
-    """All tensors a value holds or may be."""
+def tensors_in(value: Value, around: tuple[int, ...] = ()) -> Iterator[Tensor]:
+    """All tensors a value holds or may be; `around` are the containers it lies in, one of which it may be."""
     for option in options(value):
         if isinstance(option, Tensor):
             yield option
-        elif isinstance(option, Items):
+        elif isinstance(option, Items) and id(option) not in around:
             for item in (*option.items, *([option.rest] if option.rest is not None else [])):
-                yield from tensors_in(item)
-        elif isinstance(option, Dictionary):
+                yield from tensors_in(item, (*around, id(option)))
+        elif isinstance(option, Dictionary) and id(option) not in around:
             for item in option.items.values():
-                yield from tensors_in(item)
+                yield from tensors_in(item, (*around, id(option)))
 
 
 def any_grad(tensors: Any) -> bool | None:
