@@ -54,6 +54,46 @@ SNIPPETS = {
         q *= 2  # error: saved
         (scores + q.sum(-1, keepdim=True)).sum().backward()
     """,
+    "modules that hold each other": """
+        class Part(nn.Module):
+            def __init__(self, whole):
+                super().__init__()
+                self.whole = whole
+                self.fc = nn.Linear(3, 3)
+            def __setattr__(self, name, value):
+                if name == "whole":
+                    self.__dict__[name] = value
+                else:
+                    super().__setattr__(name, value)
+            def forward(self, x):
+                return self.fc(x)
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Part(self)
+                self.parts = nn.ModuleList([self.part])
+        net = Whole()
+        net.train()
+        for module in net.modules():
+            module.eval()
+        y = net.part.whole.parts[0](torch.randn(2, 3)).exp()
+        y += 1  # error: saved
+        y.sum().backward()
+    """,
+    "containers that hold each other": """
+        import copy
+        root = {"value": torch.randn(3), "children": []}
+        for i in range(2):
+            root["children"].append({"value": root["value"] + i, "parent": root})
+        held = [root]
+        held.append(held)
+        again = copy.deepcopy(held)
+        print(root, again)
+        w = again[0]["children"][1]["value"].requires_grad_()
+        y = w.exp()
+        y += 1  # error: saved
+        y.sum().backward()
+    """,
     "a step by hand leaves alone what no backward has reached": """
         body, a, b = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
         def step(parameters):
@@ -838,6 +878,44 @@ SNIPPETS = {
             y = torch.func.functional_call(layer, {"weight": weights["w"]}, (x,)).exp()
             y += 1  # error: saved
             return y
+    """,
+    "a state that is put back where the module has a way to": """
+        class Cell(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.decay = nn.Parameter(torch.ones(6))
+                self.v = torch.zeros(1)
+
+            def forward(self, x):
+                self.v = self.v * self.decay + x
+                return self.v
+
+            def reset(self):
+                self.v = torch.zeros(1)
+
+        net = nn.Sequential(nn.Linear(4, 6), Cell())
+        other = nn.Sequential(nn.Linear(4, 6), Cell())
+        optimizer = torch.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1)
+        for step in range(2):
+            x = torch.randn(3, 4)
+            loss = net(x).sum() + net(x).sum()
+            loss.backward()
+            optimizer.step()
+            for module in net.modules():
+                if hasattr(module, "reset"):
+                    module.reset()
+        for step in range(2):
+            loss = other(x).sum() + other(x).sum()
+            loss.backward()
+            optimizer.step()  # warning: stepped
+            if input():
+                other[1].reset()
+    """,
+    "sizes whose number is not known": """
+        x, sizes = torch.rand(4, 5), input().split()
+        x /= torch.norm(x.view(4, -1, *(1 for _ in range(x.dim() - 2))), dim=1, keepdim=True)
+        x += torch.randn(4, *sizes) + x.reshape(-1, *map(int, sizes))
+        x += torch.randn(4, *[3])  # error: shape-dtype
     """,
 }
 

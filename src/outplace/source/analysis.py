@@ -108,7 +108,7 @@ def _with_groups(hits: list[Hit]) -> list[Hit]:
 
 
 def _group(hit: Hit) -> Group:
-    return hit.write.group if hit.write is not None else hit.group
+    return (*hit.write.group, *hit.group) if hit.write is not None else hit.group
 
 
 def _is_own(module: Module) -> bool:

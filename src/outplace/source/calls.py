@@ -13,6 +13,7 @@ from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.values import (
     DEFAULT_FACTORY,
     NONE,
+    SEVERAL,
     UNKNOWN,
     Bound,
     Choice,
@@ -48,7 +49,10 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
     args: list[Value] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            args.extend(python_model.spread(interpreter.eval(argument.value)))
+            spread = interpreter.eval(argument.value)
+            args.extend(python_model.spread(spread))
+            if not python_model.is_exact(spread) and torch_model.takes_sizes(node.func):
+                args.append(SEVERAL)
         else:
             args.append(interpreter.eval(argument))
     keywords: dict[str, Value] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from outplace.model import StepOrder
@@ -16,6 +16,7 @@ from outplace.source.tape import Hit, Node, Place, Tape
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
+    Bound,
     Choice,
     Const,
     Namespace,
@@ -53,6 +54,8 @@ class Interpreter:
         self._numbers = {} if numbers is None else numbers
         self.global_hooks: list[Value] = []
         """What `register_module_forward_hook` has been given."""
+        self.training: set[int] = set()
+        """Modules whose children are told by `train`: one of them may hold a module that it lies in."""
         self._loops = 0
         self._last_step: tuple[int, list[tuple[Frame, int]]] = 0, []
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
@@ -179,7 +182,7 @@ class Interpreter:
             return run(chosen)
         tape, results = self.tape, []
         path, group, number = tape.path, tape.group, tape.tick()
-        count = sum(not is_none(option) for option in chosen.options)
+        count = _number_of(chosen.options)
         for place, (option, arms) in enumerate(zip(chosen.options, chosen.paths, strict=True)):
             tape.path = (*path, *(arm for arm in arms if arm not in path))
             tape.group = (*group, (number, place, count))
@@ -203,3 +206,9 @@ class Interpreter:
     binary = expressions.binary
     bind = statements.bind
     make_function = statements.make_function
+
+
+def _number_of(options: Sequence[Value]) -> int:
+    """How many values a statement may be run on; `loss = 0` before the loop has no backward."""
+    losses = [option for option in options if isinstance(option, Bound) and option.function == "backward"]
+    return sum(isinstance(loss.receiver, Tensor) for loss in losses) or sum(not is_none(option) for option in options)

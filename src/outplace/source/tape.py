@@ -138,7 +138,7 @@ class Hit:
     save: Save | None = None
     detail: str = ""
     group: Group = ()
-    """Filled in for hits without a write."""
+    """Of the backward, or of what is refused at once; a write has its own."""
     order: StepOrder | None = None
     """Where an update of parameters stands before the backward."""
 
@@ -262,7 +262,7 @@ class Tape:
         together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
         sure = certain and together and implied
         order = self.order if kind == "stepped" else None
-        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, order=order))
+        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, self.group, order))
         if kind == "silent-data":
             # A value that is swapped and put back: the other half of the swap is part of the bug.
             for other in save.storage.writes:

@@ -48,6 +48,8 @@ class Const(Value):
 UNKNOWN = Unknown()
 PLAIN = Plain()
 NONE = Const(None)
+SEVERAL = Unknown()
+"""Stands for the rest of `f(*items)`, where the number of items is not known."""
 
 
 class Tensor(Value):

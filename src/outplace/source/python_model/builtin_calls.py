@@ -13,6 +13,7 @@ from outplace.source.values import (
     Class,
     Const,
     Dictionary,
+    Instance,
     Items,
     Plain,
     Super,
@@ -115,6 +116,19 @@ def _getattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], 
     return UNKNOWN
 
 
+def _hasattr(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    """Surely so where it is bound; what bases of torch have besides is not known."""
+    holder, name = (args[0], args[1]) if len(args) == 2 else (UNKNOWN, UNKNOWN)
+    if not isinstance(holder, Instance) or not isinstance(name, Const) or holder.cls.find("__getattr__"):
+        return PLAIN
+    if name.value in holder.names or holder.cls.find(name.value) is not None:
+        return Const(True)
+    from outplace.source.attributes import has_unknown_base
+
+    known = holder.cls.torch_base() is None and not has_unknown_base(holder.cls)
+    return Const(False) if known and not name.value.startswith("__") else PLAIN
+
+
 def _setattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
     if len(args) == 3 and isinstance(args[1], Const) and isinstance(args[1].value, str):
         interpreter.set_attribute(args[0], args[1].value, args[2], node)
@@ -180,11 +194,12 @@ def _truths(args: list[Value]) -> list[bool | None]:
 CALLS: dict[str, Any] = {
     "range": _range, "zip": _zip, "enumerate": _enumerate, "list": _as_list, "tuple": _as_list, "set": _as_list,
     "sorted": _as_list, "dict": as_dict, "map": as_mapped, "sum": _sum, "isinstance": _isinstance, "getattr": _getattr,
-    "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed, "len": _length,
-    "any": _any, "all": _all, "max": _extreme, "min": _extreme, "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
+    "hasattr": _hasattr, "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed,
+    "len": _length, "any": _any, "all": _all, "max": _extreme, "min": _extreme,
+    "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
 }  # fmt: skip
 
 PLAIN_BUILTINS = {
-    "int", "float", "str", "bool", "abs", "print", "open", "hasattr", "callable", "type", "id", "hash", "repr", "round",
+    "int", "float", "str", "bool", "abs", "print", "open", "callable", "type", "id", "hash", "repr", "round",
     "format", "input", "ord", "chr", "bytes", "pow", "divmod", "issubclass", "vars", "dir",
 }  # fmt: skip

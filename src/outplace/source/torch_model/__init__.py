@@ -16,6 +16,7 @@ from outplace.source.torch_model.modules import (
 )
 from outplace.source.torch_model.operations import augmented, binary, run_op
 from outplace.source.torch_model.optimizers import note_replaced
+from outplace.source.torch_model.shapes import takes_sizes
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
 from outplace.source.torch_model.types import is_instance
 from outplace.source.torch_model.writing import check_appended, check_index, numpy_write
@@ -48,6 +49,7 @@ __all__ = [
     "set_attribute",
     "set_item",
     "super_attribute",
+    "takes_sizes",
     "tensors_in",
     "torch_attribute",
 ]

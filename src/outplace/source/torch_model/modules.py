@@ -197,9 +197,17 @@ def module_method(
 
 
 def _all_modules(module: Value) -> list[Value]:
-    found: list[Value] = []
-    for child in children_of(module).values():
-        found.extend([child, *_all_modules(child)])
+    return [child for _, child in _named_modules(module)]
+
+
+def _named_modules(module: Value, prefix: str = "", seen: set[int] | None = None) -> list[tuple[str, Value]]:
+    """All that is inside, each once: a module may hold the one that holds it."""
+    seen = {id(module)} if seen is None else seen
+    found: list[tuple[str, Value]] = []
+    for name, child in children_of(module).items():
+        if id(child) not in seen:
+            seen.add(id(child))
+            found.extend([(prefix + name, child), *_named_modules(child, f"{prefix}{name}.", seen)])
     return found
 
 
@@ -212,8 +220,11 @@ def _train(
         module.training = known
     elif isinstance(module, Instance):
         module.names["training"] = PLAIN if known is None else Const(known)
-    for child in children_of(module).values():
-        _set_training(interpreter, child, given, node)
+    if id(module) not in interpreter.training:
+        interpreter.training.add(id(module))
+        for child in children_of(module).values():
+            _set_training(interpreter, child, given, node)
+        interpreter.training.discard(id(module))
     return module
 
 
@@ -354,7 +365,7 @@ _MODULE_METHODS: dict[str, Any] = {
         [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]
     ),
     "named_modules": lambda i, m, a, k, n: Items(
-        [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]
+        [Items([Const(name), child], "tuple") for name, child in [("", m), *_named_modules(m)]]
     ),
     "items": lambda i, m, a, k, n: Items(
         [Items([Const(name), child], "tuple") for name, child in children_of(m).items()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 
-from outplace.source.values import PLAIN, Bound, Const, Items, Layer, Plain, Tensor, Value
+from outplace.source.values import PLAIN, SEVERAL, Bound, Const, Items, Layer, Plain, Tensor, Value
 
 Shape = tuple[int | None, ...]
 Arguments = list[Value]
@@ -170,8 +171,21 @@ def _integer(value: Value | None) -> int | None:
     return None
 
 
+_BY_SIZES = {
+    "view", "reshape", "expand", "permute", "repeat", "tile", "zeros", "ones", "empty", "rand", "randn", "new_zeros",
+    "new_ones", "new_empty",
+}  # fmt: skip
+
+
+def takes_sizes(function: ast.expr) -> bool:
+    """Is it called by any number of sizes?"""
+    return isinstance(function, ast.Attribute) and function.attr in _BY_SIZES
+
+
 def sizes(args: Arguments) -> Shape | None:
     """A shape given as numbers or as one tuple of them."""
+    if SEVERAL in args:
+        return None
     if len(args) == 1 and isinstance(args[0], Items):
         return None if args[0].rest is not None else tuple(_integer(item) for item in args[0].items)
     if len(args) == 1 and not isinstance(args[0], Const):
