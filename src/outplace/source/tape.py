@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from outplace.source.overlaps import Region, apart, touches
+
 if TYPE_CHECKING:
     from outplace.model import StepOrder
     from outplace.source.project import Module
-    from outplace.source.torch_model.regions import Region
     from outplace.source.values import Tensor
 
 Path = tuple[tuple[int, int], ...]
@@ -38,9 +39,10 @@ class Place:
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "restored", "writes")
+    __slots__ = ("copied", "made", "restored", "writes")
 
     def __init__(self) -> None:
+        self.made = next(_clock)
         self.writes: list[Write] = []
         self.copied: tuple[Storage, int] | None = None
         """Of a clone: what it was copied from, and when."""
@@ -110,11 +112,36 @@ class Save:
     itself: Tensor | None = None
     """The tensor, where the node surely keeps that very object: no view of it, and not its own result."""
 
+    @property
+    def region(self) -> Region | None:
+        """Which part of the storage's first tensor it is, where that is known."""
+        return self.itself.region if self.itself is not None else () if self.saved_as == "result" else None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of a checkpointed function: backward runs it again, and goes by what it saves then."""
+
+    begin: int
+    end: int
+    reentrant: bool | None
+    """Whether backward looks at versions, None where that is not known."""
+    saves: dict[int, ast.AST]
+    """When it saves, and where."""
+
+    def is_spared(self, save: Save, write: Write) -> bool:
+        """Is what it saves, of its own, still there when backward has run it again and needs it?"""
+        if write.time > self.end:
+            return True
+        # One that is not reentrant ends with the last that it has to save; and it goes by contents, not by versions.
+        ended = not any(time > write.time and node is not write.place.node for time, node in self.saves.items())
+        return self.reentrant is False and (ended or apart(write.region, save.region))
+
 
 class Node:
     """One operation that autograd recorded."""
 
-    __slots__ = ("backward", "inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
+    __slots__ = ("backward", "block", "inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
         self.operation, self.place, self.time, self.path = operation, place, time, path
@@ -124,6 +151,7 @@ class Node:
         self.outputs: list[Storage] = []
         self.backward: Callable[[], None] | None = None
         """Runs the backward of a custom Function."""
+        self.block: Block | None = None
 
 
 @dataclass(frozen=True)
@@ -246,6 +274,9 @@ class Tape:
     def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
         if write.moved is not None and write.moved is not save.itself:
             return
+        block = node.block if node.block is not None and save.storage.made > node.block.begin else None
+        if block is not None and block.is_spared(save, write):
+            return
         kind = "saved" if write.tracked else "silent-data"
         if write.tracked and (write.step or save.parameter):
             kind = "stepped"
@@ -258,6 +289,9 @@ class Tape:
         detail = ""
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
             kind, detail = "silent-other", "ctx"
+        if block is not None and kind == "saved" and block.reentrant is False:
+            kind, detail = "silent-other", "recomputed"
+            certain = certain and touches(write.region, save.region) and None not in (write.region or ())
         implied = all(arm in write.path for arm in node.path)
         together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
         sure = certain and together and implied

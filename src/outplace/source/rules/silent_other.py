@@ -28,6 +28,8 @@ _MESSAGES = {
     "copy.deepcopy gives one its own",
     "shared gradient": "this makes one tensor the gradient of two leaves, and backward adds the gradients of both to "
     "it: assign a clone",
+    "recomputed": "a checkpointed block keeps this tensor when backward runs it again, where PyTorch checks nothing, "
+    "and this write changes it: write out of place",
     "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
     "it before backward: use ctx.save_for_backward, and write out of place",
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
-from outplace.source.tape import Node
+from outplace.source.tape import Block, Node
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
@@ -341,7 +341,19 @@ def _cat(name: str) -> Any:
 
 
 def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return interpreter.call(args[0], args[1:], {}, node) if args else UNKNOWN
+    if not args:
+        return UNKNOWN
+    begin = interpreter.tape.tick()
+    made = interpreter.call(args[0], args[1:], {}, node)
+    roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
+    inside = [one for one in interpreter.tape.reached(roots) if one.time > begin and one.block is None]
+    # What is not said is True: PyTorch warns that it will be False one day.
+    reentrant = python_model.truth(keywords.get("use_reentrant", Const(True)))
+    saves = {save.time: one.place.node for one in inside for save in one.saves}
+    block = Block(begin, interpreter.tape.tick(), reentrant, saves)
+    for one in inside:
+        one.block = block
+    return made
 
 
 def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:

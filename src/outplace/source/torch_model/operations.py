@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
+from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
 from outplace.source.torch_model import regions, shapes
 from outplace.source.torch_model.tensors import (
@@ -416,12 +417,12 @@ def _shared_result(
     return None
 
 
-def _region(op_name: str, how: str, source: Tensor) -> regions.Region | None:
+def _region(op_name: str, how: str, source: Tensor) -> Region | None:
     if op_name in _TURNING:
         return regions.turned(source)
     if how in ("detached", "untracked"):
         return source.region
-    return (regions.RESHAPED,) if source.region == () and op_name in _KEEPING_ORDER else None
+    return (RESHAPED,) if source.region == () and op_name in _KEEPING_ORDER else None
 
 
 def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:

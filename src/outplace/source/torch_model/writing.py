@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
+from outplace.source.overlaps import Region, overlap, touches
 from outplace.source.tape import Hit, Node, Storage, Write, compatible
-from outplace.source.torch_model import regions
 from outplace.source.torch_model.tensors import is_stale, requires_grad
 from outplace.source.values import Items, Tensor, Value
 
@@ -103,7 +103,7 @@ _BY_INDEX = {"index_add_", "index_copy_", "index_put_", "scatter_", "scatter_add
 def check_overlap(
     interpreter: Interpreter,
     target: Tensor,
-    written: regions.Region | None,
+    written: Region | None,
     operation: str,
     others: list[Tensor],
     node: ast.AST,
@@ -115,7 +115,7 @@ def check_overlap(
         if other.storage is target.storage and target.certain and other.certain:
             whole = other is target or (written == () and other.region is not None)
             anywhere = operation in _BY_INDEX and whole
-            if anywhere or regions.overlap(written, other.region):
+            if anywhere or overlap(written, other.region):
                 interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
 
 
@@ -154,7 +154,7 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
     since, path = holder.appended.setdefault(id(same), (tape.tick(), tape.path))
     if any(_is_or_holds(item, same) for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
-            changed = same is tensor or regions.touches(write.region, tensor.region)
+            changed = same is tensor or touches(write.region, tensor.region)
             if changed and write.time > since and write.operation != "detach_":
                 detail = "kept" if same is tensor else "kept view"
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail=detail))
