@@ -69,7 +69,7 @@ class Compiled:  # as Triton has it
 
 class Kernel:
     def __init__(self, function):
-        self.function = function
+        self.fn = function
     def __getitem__(self, grid):
         def start(out, x, mask, number, *rest, num_warps):
             out.copy_(torch.where(mask, number, x))

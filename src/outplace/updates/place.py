@@ -65,7 +65,7 @@ class Place:
                 return done
         done = None
         if is_mask:
-            if x.numel() < _SMALL and not by_kernel:
+            if not by_kernel and (x.is_cuda or x.numel() < _SMALL):
                 done = short.set_small(x, index, v)
             if done is None:
                 done = short.set_mask(x, index, v)

@@ -49,7 +49,7 @@ def masked_set(x: Tensor, mask: Tensor, value: Any, index: Tensor | None = None)
         done = _masked_by_kernel(x, mask, value, index)
         if done is not None:
             return done
-        if x.is_cuda and x.dtype in _FLOATS and not isinstance(value, Tensor) and _fills(x, mask, value):
+        if x.is_cuda and x.dtype in _SHORT_FLOATS and mask.shape == x.shape and _fills_quicker(x, value):
             return x.masked_fill(mask, value)
     if type(value) is float:
         number = constants.number(value, x)
@@ -60,34 +60,44 @@ def masked_set(x: Tensor, mask: Tensor, value: Any, index: Tensor | None = None)
 def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None) -> Tensor | None:
     if type(mask) is not Tensor or not mode.seen_only_by_autograd(x):
         return None
-    is_number = not isinstance(value, Tensor)
-    index = mask if index is None else index
-    engine = on_cpu if x.is_cpu else _triton() if x.is_cuda and _pays(x, index, value) else None
-    if engine is None or x.dtype not in engine.DTYPES:
-        return None
-    mask = _expanded(mask, x)
-    gradients = torch.is_grad_enabled()
-    if not is_number:
+    if isinstance(value, Tensor):
         if not mode.is_memory(value):
             return None
         value = _expanded(value, x)
-        starts = None if engine is on_cpu else engine.set_tensor(x, mask, value)
+    if x.is_cuda and x.dtype in _FLOATS:
+        return _masked_on_cuda(x, mask, value, mask if index is None else index)
+    return _masked_on_cpu(x, _expanded(mask, x), value) if x.is_cpu and x.dtype in on_cpu.DTYPES else None
+
+
+def _masked_on_cpu(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    apply, make = function.set_number, on_cpu.set_number
+    wants_gradient = x.requires_grad
+    if isinstance(value, Tensor):
+        apply, make = function.set_tensor, on_cpu.set_tensor
+        wants_gradient = wants_gradient or value.requires_grad
+    return apply(x, mask, value, make) if wants_gradient and torch.is_grad_enabled() else make(x, mask, value)
+
+
+def _masked_on_cuda(x: Tensor, mask: Tensor, value: Any, index: Tensor) -> Tensor | None:
+    kernels = _triton() if _pays(x, index, value) else None
+    if isinstance(value, Tensor):
+        if kernels is None:
+            return None
+        wide = _expanded(mask, x)
+        starts = kernels.set_tensor(x, wide, value)
         if starts is not None:
             return again.first(starts, function.set_tensor, again.SET, x, index, value)
-        make = on_cpu.set_tensor if engine is on_cpu else _where
-        if gradients and (x.requires_grad or value.requires_grad):
-            return cast(Tensor, function.set_tensor(x, mask, value, make))
-        return make(x, mask, value)
-    if engine is not on_cpu:
-        if not fits(value, x):
-            return None
-        starts = engine.set_number(x, mask)
-        if starts is None:
-            return None
+        if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
+            return cast(Tensor, function.set_tensor(x, wide, value, _where))
+        return None
+    if not fits(value, x):
+        return None
+    starts = None if kernels is None else kernels.set_number(x, _expanded(mask, x))
+    if starts is not None:
         return again.first(starts, function.set_number, again.SET, x, index, value)
-    if gradients and x.requires_grad:
-        return cast(Tensor, function.set_number(x, mask, value, on_cpu.set_number))
-    return on_cpu.set_number(x, mask, value)
+    if x.is_contiguous() and mask.is_contiguous():
+        return None
+    return x.clone().masked_fill_(mask, value)  # which lies in memory as x does, and as the kernels leave it
 
 
 def _where(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
@@ -215,9 +225,7 @@ def _pays(x: Tensor, index: Tensor, value: Any) -> bool:
     """Is this so large that the time on the device is what counts, or will a kernel be started at once from now on?"""
     if isinstance(value, Tensor):
         return bool(x.numel() * x.element_size() >= TENSOR_BYTES)
-    if x.numel() * x.element_size() >= CUDA_BYTES:
-        return True
-    return x.dtype in _FLOATS and again.has_come(x, index, value, again.SET)
+    return x.numel() * x.element_size() >= CUDA_BYTES or again.has_come(x, index, value, again.SET)
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:
@@ -252,9 +260,6 @@ def _works_for_rows(dtype: torch.dtype, add: bool) -> bool:
     return True
 
 
-def _fills(x: Tensor, mask: Tensor, value: float) -> bool:
-    """Is `masked_fill` better than `where`? It leaves x's dimensions in their order, as our kernels do."""
-    if not fits(value, x):
-        return False
-    many = x.numel() >= _FILL_ELEMENTS and x.dtype in _SHORT_FLOATS and mask.shape == x.shape
-    return many or not x.is_contiguous()
+def _fills_quicker(x: Tensor, value: Any) -> bool:
+    """From some size on; and the number must be one that it takes for every dtype: float16 ends at 65504."""
+    return x.numel() >= _FILL_ELEMENTS and isinstance(value, (int, float)) and abs(value) < 65504

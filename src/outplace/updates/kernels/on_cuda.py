@@ -29,6 +29,8 @@ MOST_ROW_ELEMENTS = 65_535 * BLOCK
 """A row that is longer has too many blocks for CUDA."""
 MOST_KEPT = 1024
 """So many launches are remembered, and so many walks."""
+MOST_ANYWHERE = 1 << 20
+"""With fewer elements parts have one kernel, whether or not they begin at a multiple of 16 elements."""
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
@@ -116,10 +118,14 @@ def set_part(x: Tensor, dim: int, start: int, stop: int, number: bool) -> Starts
     first, last = start * inner, stop * inner
     # What is not needed is left out where it is wide; elsewhere it lies in the same sectors of memory anyway.
     wide = (last - first) * x.element_size() >= 128
-    rest = (elements, shape[dim] * inner, first, last, wide, elements >= LARGE, BLOCK)
-    if number:
-        return (Start(kernel.set_part_to_number, _blocks(elements), (OUT, X), rest, takes_value=True),)
-    return (Start(kernel.set_part, _blocks(elements), (OUT, X, VALUE), rest),)
+    places = (elements, shape[dim] * inner, first, last)
+    rest = (wide, elements >= LARGE, BLOCK)
+    operands = (OUT, X) if number else (OUT, X, VALUE)
+    if elements < MOST_ANYWHERE:
+        any_part = kernel.set_any_part_to_number if number else kernel.set_any_part
+        return (Start(any_part, _blocks(elements), operands, rest, places, takes_value=number),)
+    part = kernel.set_part_to_number if number else kernel.set_part
+    return (Start(part, _blocks(elements), operands, places + rest, takes_value=number),)
 
 
 def put_rows(x: Tensor, entries: int, *, add: bool = False, find_last: bool = False) -> Starts:

@@ -119,6 +119,12 @@ def set_part_to_number(  # type: ignore[no-untyped-def]
     tl.store(out + place, tl.where(chosen, tl.full((BLOCK,), number, old.dtype), old), mask=inside)
 
 
+PLACES = ["elements", "span", "first", "last"]
+set_any_part = triton.jit(do_not_specialize=PLACES)(set_part.fn)
+set_any_part_to_number = triton.jit(do_not_specialize=PLACES)(set_part_to_number.fn)
+"""The same, compiled once for all places."""
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def copy(out, x, latest, elements, size, CLEAR: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """A copy of x; and of every row of it nothing is said yet in `latest`."""
