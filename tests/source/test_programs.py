@@ -28,7 +28,8 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 # when a gradient is ready and what a custom backward then writes, what modes, policies and library modules do, which
 # function a dispatcher picks, rounds of a loop that end in many different ways, which dimension of memory is expanded,
 # memory that a buffer, a file or a storage shares, a mode that a module is in, a scaler's step, what `.cpu()` copies or
-# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps.
+# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps, the
+# slope of an activation.
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
     "config_execfile",
@@ -40,6 +41,7 @@ SEEN_ONLY_WHEN_RUN = {
     "generator_coroutine_send",
     "mode_that_writes_results",
     "namespace_folder",
+    "negative_slope_in_place",
     "optimizer_in_backward_hook",
     "silent_batch_buffer_refilled",
     "silent_batchnorm_eval_then_train",

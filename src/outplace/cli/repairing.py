@@ -89,6 +89,8 @@ class Repairing:
         ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
         done = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
         _say(console, f"{done}: no in-place error is left, and {ran}.", "green")
+        if outcome.left:
+            _say(console, f"Not repaired: {outcome.left}.", "yellow")
 
 
 def write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None:

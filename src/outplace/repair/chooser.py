@@ -30,7 +30,7 @@ from outplace.repair.forms import (
     table,
 )
 from outplace.repair.intent import intent_of
-from outplace.repair.origins import has_flag, origins
+from outplace.repair.origins import class_name, has_flag, origins
 from outplace.repair.place import Place, Style, place_at, target_of
 
 Title = str
@@ -350,8 +350,15 @@ def _refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     made = place.bug.made_at
     code = place.files.code(made.file) if made is not None else None
     node = code.at(made) if code is not None and made is not None else None
-    edits = saver.result_clone(code, node) if code is not None and node is not None else None
-    if edits is not None and made is not None:
+    if code is None or node is None or made is None:
+        return
+    of = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and class_name(call) == "Parameter"), None)
+    if place.bug.kind == "expanded" and of is not None and of.args:
+        end = code.span(of.args[0])[1]
+        yield Candidate("Make the parameter of a copy", "safe", {made.file: (Edit(end, end, ".clone()"),)})
+        return
+    edits = saver.result_clone(code, node)
+    if edits is not None:
         yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
 
 
@@ -580,6 +587,7 @@ _BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
     "inference": _inference,
     "shape-dtype": _shape_dtype,
     "detached": _detached,
+    "underivable": _refused,
     "silent-data": _silent_data,
     "silent-alias": _silent_alias,
     "silent-other": _silent_other,

@@ -49,7 +49,9 @@ class Outcome:
     """The repaired files; empty where there is nothing to write."""
     proofs: list[Proof] = field(default_factory=list)
     trouble: str = ""
-    """Why nothing was repaired, or not all."""
+    """Why nothing was repaired."""
+    left: str = ""
+    """The silent bugs that are left beside an error that is mended."""
 
 
 class Repair:
@@ -60,6 +62,8 @@ class Repair:
         self._reference: Evidence | None = None
         self._earlier: Evidence | None = None
         """The reference run of this round, and that of the round before."""
+        self._in_part = False
+        """Has the last round mended some of several errors, so that this one's reference has to show it right?"""
 
     def run(self) -> Outcome:
         """Runs, repairs, proves."""
@@ -70,6 +74,9 @@ class Repair:
             if evidence.good or not evidence.diagnoses:
                 break
             settled = self._round(files, evidence)
+            if settled is None and outcome.proofs and _is_silent(evidence):
+                outcome.left = _left(evidence)
+                break
             if settled is None:
                 outcome.trouble = self._words_for(evidence, files)
                 outcome.texts, outcome.proofs = {}, []
@@ -86,7 +93,7 @@ class Repair:
                 return outcome
             files, evidence, output, proof = settled
             outcome.proofs.append(proof)
-        if not evidence.good:
+        if not evidence.good and not outcome.left:
             outcome.trouble = "the in-place error is gone, but the program then fails in another way"
             return outcome
         outcome.texts = {path: files.text(path) for path in files.paths if files.text(path) != _text(path)}
@@ -125,8 +132,12 @@ class Repair:
         reference, self._reference, self._earlier = None, None, self._reference
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
             reference = self._reference = self._runs.again(_changed(files), reference=True)[0]
+            if self._in_part and not _same_as_meant(self._earlier, reference):
+                return None
+        self._in_part = False
         redrawn: tuple[Files, Evidence, Path, Proof] | None = None
         partly: tuple[Files, Evidence, Path, Proof] | None = None
+        fewer: tuple[Files, Evidence, Path, Proof] | None = None
         for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
             if tries >= MOST_TRIES:
                 break
@@ -134,6 +145,9 @@ class Repair:
             after, output = self._runs.again(_changed(tried or edited))
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
             if proof is None:
+                proof = _judge_one(candidate, evidence, after, reference)
+                if proof is not None and (fewer is None or len(after.diagnoses) < len(fewer[1].diagnoses)):
+                    fewer = edited, after, output, proof
                 continue
             settled = edited, after, output, proof
             if candidate.keeps == "earlier" and not drew_alike(evidence, after):
@@ -142,7 +156,10 @@ class Repair:
                 partly = partly or settled  # a later backward minds a step, too: perhaps there is one for both
             else:
                 return settled
-        return partly or redrawn
+        if partly or redrawn:
+            return partly or redrawn
+        self._in_part = fewer is not None
+        return fewer
 
     def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
         """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
@@ -200,6 +217,18 @@ class Repair:
         for candidate in propose(files, bug, self._style, neighbours):
             if candidate.safety == "safe" or candidate.provable or (self._unsafe and candidate.safety == "unsafe"):
                 yield candidate
+
+
+def _is_silent(evidence: Evidence) -> bool:
+    """Is there nothing left that raises?"""
+    silent = all(diagnosis["kind"].startswith("silent") for diagnosis in evidence.diagnoses)
+    return silent and (evidence.code == 0 or evidence.stopped)
+
+
+def _left(evidence: Evidence) -> str:
+    lines = [mutation["site"]["line"] for diagnosis in evidence.diagnoses for mutation in diagnosis["mutations"][:1]]
+    places = " and ".join(f"line {line}" for line in dict.fromkeys(lines))
+    return f"what is told of {places} above raises nothing, and no rewrite that I know could be proved right"
 
 
 def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
@@ -276,6 +305,27 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
     if after.code or candidate.keeps != "all" or not same_roots(before, after, 1):
         return None
     return Proof(candidate.title, "as it was in the first backward", "compared when all are mended: see the last one")
+
+
+def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Is it one of several errors that is mended, with the others as they were? They are for the next rounds."""
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    if not new or len(new) >= len(old) or any(one not in old for one in new) or candidate.keeps != "all":
+        return None
+    if reference is None or not (same_roots(before, reference) and same_roots(before, after)):
+        return None
+    if len(after.roots) < len(before.roots):
+        return None
+    loss = f"as it was in {_times(len(after.roots))} up to the error"
+    return Proof(candidate.title, loss, "compared when all are mended: see the last one")
+
+
+def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
+    """Does the program, mended in part, do what it would have done before, had it kept what was saved?"""
+    if earlier is None or len(earlier.roots) != len(reference.roots):
+        return False
+    return same_roots(earlier, reference) and same_gradients(earlier, reference)[0]
 
 
 def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:

@@ -187,7 +187,7 @@ def target_of(node: ast.AST) -> ast.expr | None:
     name = function.attr if isinstance(function, ast.Attribute) else ""
     if name.endswith("_") and not name.endswith("__") and isinstance(function, ast.Attribute):
         if is_library(function.value):
-            return node.args[0] if node.args else None
+            return start_of_chain(node.args[0]) if node.args else None  # `torch.clamp_(x.sigmoid_(), 0)`
         return start_of_chain(function.value)
     return node.args[0] if has_flag(node) and node.args else None
 

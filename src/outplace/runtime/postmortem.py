@@ -14,7 +14,7 @@ from outplace.knowledge.errors import Match, VersionError, parse_version_error
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import by_node, describe_saved
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
-from outplace.runtime import graph, hidden, names, record, sites
+from outplace.runtime import graph, hidden, names, record, sites, written
 from outplace.runtime.culprits import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, place_of
 from outplace.runtime.graph import Slot
 from outplace.runtime.makers import made_at
@@ -24,6 +24,7 @@ from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
 from outplace.runtime.surroundings import Surroundings
 
+_WITH_SLOPE = ("leaky_relu", "elu", "celu")
 _STEPS_OVER = {"embedding_renorm_"}
 """Writes to a parameter that are part of a forward, not an update of it."""
 
@@ -41,6 +42,8 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     stack = names.own_frames(error.__traceback__, frame)
     raised = record.frames_to_own_code(frame)
     raised_at = sites.at_instruction(raised[-1]).site if raised else None
+    if not slots and match.entry.name == "negative-slope":
+        return [_negative_slope(error, match, frame, nodes)]
     if not slots:
         return [_without_slots(error, match, raised_at)]
     hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
@@ -277,6 +280,17 @@ def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Muta
         f"{keeps} for its backward. It was overwritten after that, so the gradient would be computed from the wrong "
         "values."
     )
+
+
+def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes: list[Any]) -> Diagnosis:
+    """The activations whose in-place form backward cannot undo, and the calls that chose it."""
+    slopes = ("_saved_negative_slope", "_saved_alpha")
+    refused = [node for node in nodes if any(getattr(node, name, 1) < 0 for name in slopes)]
+    results = [result for node in refused if (result := getattr(node, "_saved_result", None)) is not None]
+    memory = {names.storage_of(result) for result in results}
+    calls = [w for w in record.current().writes if w.storage in memory and w.operation.startswith(_WITH_SLOPE)]
+    tensor = names.described(results[0], None) if results else Tensor(None)
+    return written.diagnosis(error, match, frame, calls, tensor, "The line that called it is not known.")
 
 
 def _without_slots(error: BaseException, match: Match, raised_at: Site | None) -> Diagnosis:

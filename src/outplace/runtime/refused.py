@@ -13,7 +13,7 @@ import torch
 
 from outplace.knowledge.errors import Match
 from outplace.knowledge.kinds import BY_NAME
-from outplace.model import Diagnosis, Mutation, Site, Tensor
+from outplace.model import Diagnosis, Fix, Mutation, Site, Tensor
 from outplace.repair.forms.augmented import SYMBOLS
 from outplace.runtime import graph, names, record, sites, writes
 from outplace.runtime.culprits import place_of
@@ -48,6 +48,9 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     if match.entry.kind == "leaf" and target is not None and tensor is None and not compiled:
         target, tensor = _leaf_among(target, frame) or (target, tensor)
     chain = tuple(sites.at_instruction(part).site for part in library)
+    stepped = _evaluate(target, frame) if match.entry.kind == "expanded" and target is not None else None
+    if isinstance(stepped, torch.optim.Optimizer):
+        return [_expanded_parameter(error, match, located, Mutation(operation, located.site, None), stepped, frame)]
     return [
         _diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)
     ]
@@ -221,6 +224,35 @@ def _diagnosis(
         made_at=made_at,
         fixes=fixes_for(kind.name, [(mutation.operation, located)], False, tensor=name, error=str(error)),
         notes=_parameter_note(tensor, frame, name),
+    )
+
+
+def _expanded_parameter(
+    error: BaseException,
+    match: Match,
+    located: Located,
+    mutation: Mutation,
+    optimizer: torch.optim.Optimizer,
+    frame: FrameType,
+) -> Diagnosis:
+    """A step that was refused: which of the parameters is made of an expanded tensor, and where."""
+    kind = BY_NAME[match.entry.kind]
+    held = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    shared = [
+        one for one in held if any(step == 0 and size > 1 for step, size in zip(one.stride(), one.shape, strict=True))
+    ]
+    name = names.name_in_frames(shared[0], names.own_frames(None, frame)) if shared else None
+    place = writes.where_leaf_was_made(shared[0]) if shared else None
+    return Diagnosis(
+        kind=kind.name,
+        code=kind.code,
+        error=str(error),
+        tensor=names.described(shared[0], name) if shared else Tensor(None),
+        why=match.cause,
+        raised_at=located.site,
+        mutations=(replace(mutation, operation=f"{type(optimizer).__name__}.step"),),
+        made_at=sites.at_instruction(place).site if place is not None else None,
+        fixes=(Fix("Make the parameter of a copy: `nn.Parameter(x.expand(...).clone())`.", "suggestion"),),
     )
 
 

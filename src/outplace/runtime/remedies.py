@@ -53,6 +53,12 @@ _MOST_REWRITES = 3
 _ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
 _STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the end."
 _FLAG_ADVICE = "Build the module with `inplace=False`."
+_CALL_ADVICE = "Call it without `inplace=True`, and use what it returns."
+_WRITTEN_ADVICE = (
+    "Write the parameters after the backward that needs their old values.",
+    "Or let the forward use a copy of them: `weight.clone()`.",
+)
+"""For parameters that no optimizer has stepped."""
 
 
 def fixes_for(
@@ -67,6 +73,8 @@ def fixes_for(
     bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
     fixes: dict[Any, Fix] = {}
     program = _Program()
+    writes = list(writes)
+    operations = [operation for operation, _ in writes]
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):
@@ -75,7 +83,8 @@ def fixes_for(
             once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
             fixes.setdefault(once or fix.diff or fix.title, fix)
     shown = list(fixes.values())
-    for advice in _ADVICE.get(kind, ()):
+    by_hand = kind == "stepped" and operations and not any(name.endswith(".step") for name in operations)
+    for advice in _WRITTEN_ADVICE if by_hand else _ADVICE.get(kind, ()):
         if not _is_said(advice, shown):
             fixes.setdefault(advice, Fix(advice, "suggestion"))
     match = recognise(error) if not fixes else None
@@ -138,7 +147,8 @@ def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, pr
     if not found and operation == "__setitem__" and bug.kind == "saved":
         found.append(Fix(_ITEM_ADVICE, "suggestion"))
     if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
-        found.append(Fix(_FLAG_ADVICE, "suggestion"))
+        advice = _CALL_ADVICE if any(keyword.arg == "inplace" for keyword in located.node.keywords) else _FLAG_ADVICE
+        found.append(Fix(advice, "suggestion"))
     return found
 
 

@@ -7,4 +7,8 @@ from outplace.source.tape import Hit
 
 def message(hit: Hit) -> str:
     """Why it is refused."""
+    if hit.detail == "parameter":
+        return (
+            "a parameter is made of an expanded tensor, whose elements share memory: clone() it in `nn.Parameter(...)`"
+        )
     return "the written-to tensor is expanded: several of its elements share one memory location"

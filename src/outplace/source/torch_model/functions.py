@@ -112,6 +112,9 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         made: Value = special(interpreter, args, keywords, node)
         return made
     if short in _FACTORIES and name.count(".") <= 1:
+        if "out" in keywords:
+            _check_out(interpreter, keywords["out"], args, node)
+            return keywords["out"]
         return _factory(interpreter, short, args, keywords)
     if name.startswith("torch.distributions."):
         return make_distribution(name, args, keywords)
@@ -171,7 +174,9 @@ def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: as
             interpreter.hit("out-arg", node, target.known)
         read = [tensor for value in args for tensor in tensors_in(value)]
         check_overlap(interpreter, target, target.region, "out=", read, node)
-        interpreter.tape.write(target, interpreter.place(node), "out=")
+        words = node.keywords if isinstance(node, ast.Call) else []
+        name = next((ast.unparse(word.value) for word in words if word.arg == "out"), "")
+        interpreter.tape.write(target, interpreter.place(node), "out=", target=name)
 
 
 def _grad_mode(mode: str, args: list[Value]) -> Value:
@@ -281,7 +286,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     made = parameter(interpreter, grad)
     if args and isinstance(args[0], Tensor):
         made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
-        made.region = args[0].region
+        made.region, made.expanded, made.repeated = args[0].region, args[0].expanded, args[0].repeated
         made.since = interpreter.tape.tick()
     if grad:
         made.family.leaf = made

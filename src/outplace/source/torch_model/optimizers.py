@@ -85,6 +85,8 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
         if tensor.graded is not False or tape.opaque or guessing:
             sure = guessing or tensor.graded is True
             tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+            if tensor.expanded:
+                interpreter.hit("expanded", node, sure and bool(tensor.repeated), "parameter")
         if tensor.shallow:
             interpreter.hit("silent-other", node, False, "shallow")
         if tensor.replaced is not None and tensor.graded is False:

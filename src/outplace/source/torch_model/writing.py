@@ -38,7 +38,8 @@ def target_text(node: ast.AST) -> str:
     if isinstance(node, ast.AugAssign):
         return ast.unparse(node.target)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-        return ast.unparse(node.func.value)
+        of_torch = ast.unparse(node.func.value).split(".")[0] in ("torch", "F", "nn")
+        return ast.unparse(node.args[0] if of_torch and node.args else node.func.value)
     if isinstance(node, ast.Call) and node.args and not isinstance(node.func, ast.Name):
         return ast.unparse(node.args[0])
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
