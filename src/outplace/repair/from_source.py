@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from functools import cached_property
 from outplace.model import Finding, Fix
 from outplace.repair.bug import Candidate, of_finding
 from outplace.repair.chooser import propose
-from outplace.repair.edits import Conflict
+from outplace.repair.code import Code, Function
+from outplace.repair.edits import Conflict, Edit
 from outplace.repair.files import Files
 from outplace.repair.patch import unified
 from outplace.repair.place import Style
@@ -21,6 +23,9 @@ _MOST_FIXES = 30
 _DEEPEST = 6
 
 _Texts = dict[str, str]
+_Pairs = list[tuple[Finding, Candidate]]
+_Settled = tuple[_Texts, list[Finding], _Pairs]
+"""New texts, what is found in them, and what was done about which finding."""
 Check = Callable[..., Sequence[Finding]]
 """Analyses a file, given its path and text, and the texts of other files of the project where they were changed."""
 
@@ -67,6 +72,8 @@ class _Repair:
         self.path, self.wanted, self.unsafe, self.style = path, wanted, unsafe, style
         self._check, self._others, self._editable = check, others, {path, *editable}
         self._files: Files | None = None
+        self._by_itself: set[tuple[str, str]] = set()
+        """Findings that were tried alone, and not mended."""
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -80,7 +87,7 @@ class _Repair:
 
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed."""
-        done: list[tuple[Finding, Candidate]] = []
+        done: _Pairs = []
         texts = {self.path: text}
         findings = self.check(texts)
         given_up: set[tuple[str, str]] = set()
@@ -95,16 +102,18 @@ class _Repair:
             finding = min(waiting, key=lambda one: not _silent(one), default=None)
             if finding is None:
                 break
-            settled = self._settle(texts, finding, findings, 0)
+            together = None if _silent(finding) else self._settle_together(texts, waiting, findings)
+            settled = together or self._settle(texts, finding, findings, 0)
             if settled is None:
                 given_up.add(_key(finding))
+                self._by_itself.add(_key(finding))
                 if _silent(finding) and not self.unsafe:
                     unsound |= {one.site.function for one in findings if finding.severity == "error"}
                     unsound.add(finding.site.function)
                 continue
-            new, after, candidate = settled
+            new, after, pairs = settled
             mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
-            done += [(one, candidate) for one in findings if _taken(mended, one)]
+            done += [(one, _done_about(one, pairs)) for one in findings if _taken(mended, one)]
             texts, findings = new, after
             given_up.clear()  # what could not be fixed before this edit perhaps can be now
         left = tuple(one for one in findings if self.wanted(one))
@@ -118,43 +127,96 @@ class _Repair:
             return None
         if settled is None:
             return None
-        new, candidate = settled[0][self.path], settled[2]
+        new, candidate = settled[0][self.path], settled[2][0][1]
         return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
 
     def _to_do(self, finding: Finding) -> bool:
         return self.wanted(finding) and (self.unsafe or finding.severity == "error")
 
-    def _settle(
-        self, texts: _Texts, finding: Finding, before: list[Finding], depth: int
-    ) -> tuple[_Texts, list[Finding], Candidate] | None:
+    def _settle_together(self, texts: _Texts, waiting: list[Finding], before: list[Finding]) -> _Settled | None:
+        """Bugs of separate functions at once, by the first remedy of each: one look at the file for all of them."""
+        files = self._with(texts)
+        code = files.code(self.path)
+        if code is None:
+            return None
+        chosen: dict[ast.AST, tuple[Finding, Candidate]] = {}
+        for finding in waiting:
+            function = _own_function(code, finding)
+            if function is None or function in chosen or _key(finding) in self._by_itself:
+                continue
+            candidate = next(self._candidates(files, finding, before), None)
+            if candidate is not None and _lies_in(code, function, candidate):
+                chosen[function] = finding, candidate
+        together = list(chosen.values())
+        while len(together) > 1:
+            edits = tuple(edit for _, candidate in together for edit in candidate.edits[self.path])
+            new = _edited(files, texts, {self.path: edits})
+            after = before if new is None else self.check(new)
+            mended = Counter(map(_essence, before)) - Counter(map(_essence, after))
+            if new is not None and _fewer(before, after) and all(_taken(mended, finding) for finding, _ in together):
+                return new, after, together
+            together = together[: len(together) // 2]
+        return None
+
+    def _settle(self, texts: _Texts, finding: Finding, before: list[Finding], depth: int) -> _Settled | None:
         """The text without this finding and with no new one. A tensor that many operations keep takes several edits."""
         partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
         for candidate, new in self._tries(texts, finding, before):
             after = self.check(new)
             if _fewer(before, after):
-                return new, after, candidate
+                return new, after, [(finding, candidate)]
             moved = [other for other in after if _same_write(finding, other)]
             if candidate.safety == "safe" and moved and len(after) == len(before):
                 partly.append((new, after, candidate, moved[0]))
         for new, after, candidate, rest in partly if depth < _DEEPEST else ():
             settled = self._settle(new, rest, after, depth + 1)
             if settled is not None:
-                return settled[0], settled[1], candidate
+                return settled[0], settled[1], [(finding, candidate)]
         return None
 
     def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
-        files = self._files = Files({**self.others, **texts}, may_read=False, like=self._files)
+        files = self._with(texts)
+        for candidate in self._candidates(files, finding, before):
+            new = _edited(files, texts, candidate.edits)
+            if new is not None:
+                yield candidate, new
+
+    def _with(self, texts: _Texts) -> Files:
+        self._files = Files({**self.others, **texts}, may_read=False, like=self._files)
+        return self._files
+
+    def _candidates(self, files: Files, finding: Finding, before: list[Finding]) -> Iterator[Candidate]:
         neighbours = tuple(of_finding(other) for other in before if other is not finding)
         for candidate in propose(files, of_finding(finding), self.style, neighbours):
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
-            if not allowed or candidate.checking or not set(candidate.edits) <= self._editable:
-                continue
-            try:
-                edited = files.edited(candidate.edits)
-            except Conflict:
-                continue
-            if edited is not None:
-                yield candidate, texts | {path: edited.text(path) for path in candidate.edits}
+            if allowed and not candidate.checking and set(candidate.edits) <= self._editable:
+                yield candidate
+
+
+def _edited(files: Files, texts: _Texts, edits: Mapping[str, tuple[Edit, ...]]) -> _Texts | None:
+    """The texts with these edits, if they can be made and leave Python."""
+    try:
+        edited = files.edited(edits)
+    except Conflict:
+        return None
+    return None if edited is None else texts | {path: edited.text(path) for path in edits}
+
+
+def _own_function(code: Code, finding: Finding) -> Function | None:
+    """The outermost function that a bug has all to itself; None where a step, or another function, has a part in it."""
+    saver = finding.saved_by or finding.site
+    node = code.at(finding.site) if finding.site.file == saver.file == code.path else None
+    if node is None or finding.kind == "stepped":
+        return None
+    around = [one for one in code.above(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return around[-1] if around and around[-1].lineno <= saver.line <= (around[-1].end_lineno or 0) else None
+
+
+def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
+    """Does it edit nothing but this function?"""
+    start, end = code.span(function)
+    edits = candidate.edits.get(code.path, ())
+    return len(candidate.edits) == 1 and bool(edits) and all(start <= one.start <= one.end <= end for one in edits)
 
 
 def _doubtful(finding: Finding) -> bool:
@@ -193,6 +255,14 @@ def _taken(mended: Counter[tuple[str, str]], finding: Finding) -> bool:
         return False
     mended[_essence(finding)] -= 1
     return True
+
+
+def _done_about(finding: Finding, pairs: _Pairs) -> Candidate:
+    """What mended a finding: what was done about it, or about another one of the same saver, or function."""
+    own = [candidate for other, candidate in pairs if other is finding]
+    alike = [candidate for other, candidate in pairs if finding.saved_by and other.saved_by == finding.saved_by]
+    beside = [candidate for other, candidate in pairs if other.site.function == finding.site.function]
+    return [*own, *alike, *beside, pairs[0][1]][0]
 
 
 def _key(finding: Finding) -> tuple[str, str]:
