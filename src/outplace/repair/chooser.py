@@ -190,7 +190,11 @@ def _saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """A table that a loop fills and reads back as a list, with those that fail beside it in the same loop."""
     loops = place.code.loops(place.statement)[:1]
-    others = [place_at(place.files, bug, site) for bug in neighbours if bug.kind == "saved" for site in bug.writes]
+    if not loops:
+        return
+    lines = range(loops[0].lineno, (loops[0].end_lineno or loops[0].lineno) + 1)
+    near = [(bug, site) for bug in neighbours if bug.kind == "saved" for site in bug.writes if site.line in lines]
+    others = [place_at(place.files, bug, site) for bug, site in near]
     beside = [one.statement for one in others if one is not None and one.code is place.code]
     writes = [place.statement, *(one for one in beside if place.code.loops(one)[:1] == loops)]
     found = table.as_lists(place.files, place.code, writes)

@@ -65,6 +65,8 @@ def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
 
 def _hooked(code: Code, names: set[str]) -> bool:
     """Is it given to `register_forward_hook`, and called by nobody else?"""
+    if _REGISTERS not in code.text:
+        return False
     calls = code.every(ast.Call)
     to_hooks = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == _REGISTERS]
     given = any(call.args and _name(call.args[0]) in names for call in to_hooks)
