@@ -43,3 +43,17 @@ def test_each_statement_of_a_long_loop_is_read_a_few_times(read: list[ast.AST], 
     (found,) = caught.value.outplace_diagnoses  # type: ignore[attr-defined]
     assert found.tensor.name == "history[0]"
     assert len(read) < 6 * len(names)
+
+
+def test_a_weight_that_is_kept_for_all_steps() -> None:
+    net = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    kept = torch.nn.utils.parametrize.cached()
+    with outplace.watch(), pytest.raises(RuntimeError, match="a second time") as caught, kept:
+        for _ in range(2):
+            net(torch.ones(1, 2)).sum().backward()
+    (found,) = caught.value.outplace_diagnoses  # type: ignore[attr-defined]
+    assert found.tensor.name == "net.weight"
+    assert "`parametrize.cached()` keeps net.weight" in found.why
+    assert [fix.title for fix in found.fixes] == [
+        "Begin `with parametrize.cached():` anew in every step, inside the loop: net.weight is then computed anew."
+    ]

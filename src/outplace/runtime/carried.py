@@ -53,6 +53,8 @@ class Kept:
     used: Located | None
     used_at: Site | None
     keeper: Keeper | None
+    cached: bool = False
+    """Has `parametrize.cached()` kept it, a weight that is computed from others?"""
 
     @property
     def kept_at(self) -> Site | None:
@@ -71,11 +73,13 @@ def find(kept: Any, user: Any, nodes: set[Any], stack: Sequence[FrameType]) -> K
     """All that can be known about what the node `kept` made and the node `user` has used; `nodes` are all of them."""
     computed, used = (sites.at_place(culprits.place_of(node)) for node in (kept, user))
     alive = [path for frame in stack for path, tensor in names.tensors(frame) if _node_of(tensor) is kept]
-    keeper = _in_loop(kept, nodes, computed, stack) or _beside(computed, used, alive)
+    cached = any(tensor is not None and _node_of(tensor) is kept for tensor in names.cached_weights().values())
+    keeper = None if cached else _in_loop(kept, nodes, computed, stack) or _beside(computed, used, alive)
     name = keeper.name if keeper else next(iter(alive), None) or _in_both(computed, used)
     if keeper and keeper.frame:
         name = next((path for path in alive if path.startswith(f"{keeper.name}[")), name)
-    return Kept(Tensor(name, *form(kept)), computed, used, made_at(culprits.place_of(user), user.name()), keeper)
+    used_at = made_at(culprits.place_of(user), user.name())
+    return Kept(Tensor(name, *form(kept)), computed, used, used_at, keeper, cached)
 
 
 def form(node: Any) -> tuple[tuple[int, ...] | None, str | None]:

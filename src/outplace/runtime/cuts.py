@@ -21,12 +21,14 @@ from outplace.runtime import sites
 from outplace.runtime.carried import Keeper, Kept, base, value_of
 from outplace.runtime.sites import full_path, source_tree
 
-Story = Literal["carried", "once", "shared", "same"]
-"""How a graph is come into again: state of the step before, what was computed once, two losses, one loss twice."""
+Story = Literal["carried", "once", "cached", "shared", "same"]
+"""How a graph is come into again: state of the step before, what was computed once, or is kept by
+`parametrize.cached()`, two losses, one loss twice."""
 
 _KEEP_VALUES = "Take `.detach()` of it where it is kept for the next step, or where the next step takes it up."
 _ANEW = "If it is to be trained: compute {name} anew in every step."
 _CONSTANT = "If it is not: take `.detach()` of it where it is computed."
+_CACHED_ANEW = "Begin `with parametrize.cached():` anew in every step, inside the loop: {name} is then computed anew."
 _ADD = "Add the losses and run one backward: `(first + second).backward()`."
 _CUT_ONE = "Use `{name}.detach()` in the loss that is not to train what {name} was computed from."
 _BOTH_FIRST = "Run both backwards before the optimizers step."
@@ -49,6 +51,8 @@ def advice(story: Story, name: str | None, cut: Iterable[Fix], stepped: bool, st
         told = [] if any(fix.diff for fix in cut) else [_KEEP_VALUES]
     elif story == "once":
         told = [_ANEW, _CONSTANT]
+    elif story == "cached":
+        told = [_CACHED_ANEW]
     elif story == "same":
         told = [_LOSS_ANEW, _TWICE]
     else:

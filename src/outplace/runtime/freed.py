@@ -192,8 +192,10 @@ class _Failure:
         crossing, kept = members[0]
         since = {one.frames: one for one in _earlier(self.raised) if one.moment > _number(crossing.kept)}
         freed_by = list(since.values())
-        if self._ran_again(kept, min(backward.moment for backward in freed_by)):
-            story: Story = "carried"
+        if kept.cached:
+            story: Story = "cached"
+        elif self._ran_again(kept, min(backward.moment for backward in freed_by)):
+            story = "carried"
         else:
             story = "once" if self.raised in since else "shared"
         freed = {one.freed: one.saved_as for one, _ in members}
@@ -274,6 +276,11 @@ def _why(story: Story, name: str | None, saved_by: SavedTensor) -> str:
         return (
             f"{freed} {name or 'Its result'} was computed once and is used in every round: an earlier round's backward "
             "has freed its graph, and this one needs it again."
+        )
+    if story == "cached":
+        return (
+            f"{freed} `parametrize.cached()` keeps {name or 'a weight'} as it was first computed: an earlier round's "
+            "backward has freed its graph, and this one needs it again."
         )
     if story == "same":
         return f"{freed} {name or 'This loss'} has gone backward before, and nothing was computed anew since."

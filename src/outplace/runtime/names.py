@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 
 from outplace.model import Tensor
 from outplace.runtime.graph import unwrapped
@@ -111,11 +112,17 @@ def tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for prefix, child in module.named_modules():
-        for name, tensor in (*child._parameters.items(), *child._buffers.items()):
+        cached = [(name, tensor) for (owner, name), tensor in cached_weights().items() if owner == id(child)]
+        for name, tensor in (*child._parameters.items(), *child._buffers.items(), *cached):
             if tensor is not None:
                 full = path + _dotted(f"{prefix}.{name}" if prefix else name)
                 yield full, tensor
                 yield from _gradient(full, tensor)
+
+
+def cached_weights() -> dict[tuple[int, str], torch.Tensor | None]:
+    """What `parametrize.cached()` keeps of weights that are computed, by the identity of the module and the name."""
+    return getattr(parametrize, "_cache", {})
 
 
 def _gradient(path: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
