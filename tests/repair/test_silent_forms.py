@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -195,3 +196,34 @@ def run(command: list[str], folder: Path) -> list[float]:
     )
     (found,) = re.findall(r"^RESULT (.*)$", done.stdout, re.MULTILINE)
     return [float(number) for number in found.split()]
+
+
+def own(source: str, saver: str) -> str:
+    """The source with memory of their own for the tensors that the line with this text is given."""
+    code = Code("a.py", source)
+    statement = next(one for one in ast.walk(code.tree) if isinstance(one, ast.stmt) and saver in ast.unparse(one))
+    return apply(source, silent.own_tensors(code, statement))
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("y = net(torch.from_numpy(obs).float())", "y = net(torch.from_numpy(obs).clone().float())"),
+        ("x = torch.as_tensor(obs)\ny = net(x)", "x = torch.as_tensor(obs).clone()\ny = net(x)"),
+        ("x = torch.from_numpy(obs)\nx[0] = 1\ny = net(x)", "x = torch.from_numpy(obs)\nx[0] = 1\ny = net(x)"),
+        ("x = torch.from_numpy(obs)\nx.mul_(2)\ny = net(x)", "x = torch.from_numpy(obs)\nx.mul_(2)\ny = net(x)"),
+        ("y = net(torch.from_numpy(obs).clone())", "y = net(torch.from_numpy(obs).clone())"),
+        ("y = net(torch.tensor(obs))", "y = net(torch.tensor(obs))"),
+    ],
+)
+def test_a_tensor_of_an_array_gets_memory_of_its_own(source, after):
+    assert own(source, "net(") == after
+
+
+def test_an_array_that_astype_need_not_copy_gets_memory_of_its_own():
+    source = "arr = np.asarray(image).astype(dtype, copy=False)\narr -= arr.mean()\n"
+    code = Code("a.py", source)
+    statement = code.tree.body[1]
+    assert isinstance(statement, ast.AugAssign)
+    (edits,) = silent.own_array(code, statement, statement.target)
+    assert apply(source, edits).splitlines()[0] == "arr = np.asarray(image).astype(dtype, copy=False).copy()"

@@ -236,6 +236,8 @@ def _copies(place: Place) -> Iterator[Candidate]:
         named = [one for one in clones if one.named]
         if len(named) > 1:
             ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure))
+        if len(named) < len(clones) > 1:  # an operand may share the memory under a name that nobody can see
+            ways.append(("Let backward keep copies", [one.edit for one in clones], False))
         if not ways:
             return
         if index == 0:
@@ -501,6 +503,14 @@ def _silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candida
     if place.target is not None:
         for edits in silent.own_array(place.code, place.statement, place.target):
             yield place.candidate("Give the array memory of its own", "safe", edits)
+    own: dict[str, tuple[Edit, ...]] = {}
+    for site, _ in place.bug.savers:
+        code = place.files.code(site.file)
+        node = code.at(site) if code is not None else None
+        found = silent.own_tensors(code, node) if code is not None and node is not None else []
+        own[site.file] = tuple(dict.fromkeys((*own.get(site.file, ()), *found)))
+    if own and all(own.values()):
+        yield Candidate("Give the tensor memory of its own", "safe", own)
     yield from _copies(place)
 
 

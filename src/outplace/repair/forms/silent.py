@@ -70,6 +70,45 @@ def kept_state(code: Code) -> list[list[Edit]]:
     return found
 
 
+def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
+    """`torch.from_numpy(array).clone()`, where an operation is given such a tensor, or a name that is only read."""
+    statement = code.statement(node)
+    if statement is None:
+        return []
+    names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    bound = [one for name in sorted(names) for one in bindings(code, statement, name) if _is_only_read(code, one)]
+    homes = [statement, *(one for one in bound if isinstance(one, ast.Assign))]
+    calls = [one for home in homes for one in ast.walk(home) if isinstance(one, ast.Call) and _shares_array(code, one)]
+    ends = dict.fromkeys(code.span(call)[1] for call in calls)
+    return [Edit(end, end, ".clone()") for end in ends]
+
+
+def _shares_array(code: Code, call: ast.Call) -> bool:
+    """`torch.from_numpy(array)`, of which no copy is made at once."""
+    above = code.parents.get(call)
+    copied = isinstance(above, ast.Attribute) and above.attr in ("clone", "copy")
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in ("from_numpy", "as_tensor", "asarray")
+    return named and not copied and ast.unparse(call.func).startswith("torch.")
+
+
+def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
+    """Is what it binds never written, so that a copy of it is as good?"""
+    if not isinstance(binding, ast.Assign) or not isinstance(binding.targets[0], ast.Name):
+        return False
+    name, scope = binding.targets[0].id, code.scope(binding)
+    for node in ast.walk(scope):
+        written: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+        if isinstance(node, ast.Assign):
+            written = next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+            written = start_of_chain(node.func.value)
+        while isinstance(written, ast.Subscript):
+            written = written.value
+        if isinstance(written, ast.Name) and written.id == name:
+            return False
+    return True
+
+
 def own_entries(code: Code) -> list[list[Edit]]:
     """For each `[x] * n` or `[x for _ in range(n)]`: a list with an x for each entry."""
     found: list[list[Edit]] = []
@@ -178,6 +217,10 @@ def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
     return [code.replaced(statement, f"{holder}.index_put_(({code.segment(index)},), {sign}{text}, accumulate=True)")]
 
 
+_SHARING = {"numpy", "__array__", "astype", "reshape", "ravel", "squeeze", "transpose", "swapaxes", "view"}
+"""Methods that hand out an array in memory that somebody else has, too."""
+
+
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
     """`.copy()` behind the `.numpy()` that an array came from, or before it goes into `from_numpy`."""
     while isinstance(target, ast.Subscript):
@@ -191,7 +234,7 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
         if (
             isinstance(value, ast.Call)
             and isinstance(value.func, ast.Attribute)
-            and value.func.attr in ("numpy", "__array__")
+            and value.func.attr in _SHARING
         ):
             end = code.span(value)[1]
             found.append([Edit(end, end, ".copy()")])
