@@ -1,0 +1,79 @@
+"""A leaf that requires grad, or a view of one, is written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.repair.aliases import only_name
+from outplace.repair.bug import Bug, Candidate
+from outplace.repair.flow import read_later
+from outplace.repair.forms import no_grad
+from outplace.repair.intent import intent_of
+from outplace.repair.origins import has_flag
+from outplace.repair.out_of_place import is_whole, out_of_place, plain, rebinding
+from outplace.repair.place import Place, place_at, target_of
+
+
+def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """An update goes under no_grad, a step of the computation makes a new tensor."""
+    if _flagged_for_its_result(place):
+        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        return
+    if place.target is None:  # a module that was built to write
+        yield from out_of_place(place, trusting=True)
+        return
+    intent = intent_of(place)
+    if intent != "update":
+        safety = "safe" if intent == "value" else "unsafe"
+        for title, edits in plain(place):
+            if rebinding(place) != "no" or _only_leaf_elsewhere(place):
+                yield Candidate(title, safety, edits)  # type: ignore[arg-type]
+    own = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
+    if isinstance(own, ast.Call) and target_of(own) is None:
+        return  # the write is only a part of the statement
+    edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
+    if edits_under is not None:
+        safety = "safe" if intent == "update" else "unsafe"
+        yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
+
+
+def _flagged_for_its_result(place: Place) -> bool:
+    """`w = F.relu(self.w, inplace=True)`: a flag saves memory, it is not there to change a parameter.
+
+    But where the parameter is read again below, one would expect it changed.
+    """
+    call = place.node
+    if not isinstance(call, ast.Call) or is_whole(place.statement, call):
+        return False
+    subject = call.args[0] if call.args and (place.target is None or has_flag(call)) else None
+    return isinstance(subject, ast.Attribute) and not read_later(place.code, place.statement, ast.unparse(subject))
+
+
+def _only_leaf_elsewhere(place: Place) -> bool:
+    """A local name for a parameter that lives elsewhere: the parameter must not change, the name may."""
+    if not isinstance(place.holder, ast.Name):
+        return False
+    name = place.holder.id
+    return only_name(place.files, place.code, place.statement, name) and read_later(place.code, place.statement, name)
+
+
+def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:
+    """The statement with those right behind it that have the same trouble."""
+    block = place.code.block(place.statement)
+    others = [
+        place_at(place.files, bug, bug.writes[0])
+        for bug in neighbours
+        if bug.kind in ("leaf", "leaf-view") and bug.writes
+    ]
+    troubled = {
+        other.statement
+        for other in others
+        if other is not None and other.code is place.code and intent_of(other) == "update"
+    }
+    found = [place.statement]
+    for later in block[block.index(place.statement) + 1 :]:
+        if later not in troubled:
+            break
+        found.append(later)
+    return found

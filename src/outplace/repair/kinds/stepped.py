@@ -1,0 +1,58 @@
+"""Parameters are updated between a forward and its backward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from outplace.model import Safety
+from outplace.repair.bug import Bug, Candidate, Moment
+from outplace.repair.copies import copies_for_backward
+from outplace.repair.files import Files
+from outplace.repair.forms import backward_first, step_order
+from outplace.repair.place import Place, place_at
+
+
+def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
+
+    Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
+    update that takes no gradient until the backward that is next.
+    """
+    alike = [bug, *(other for other in neighbours if other.kind == "stepped")]
+    all_of_them = [one for other in alike for one in step_order.moments(files, other)]
+    for moment in step_order.moments(files, bug):
+        if any(_goes_before(other, moment) for other in all_of_them):
+            continue  # weights that are swapped in and back: the first of the two is what must wait
+        code = files.code(moment.file)
+        ways = list(step_order.reorderings(code, moment, files)) if code is not None else []
+        provable = bug.raised_at is not None
+        for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
+            safety: Safety = "safe" if way.plain and not provable else "unsafe"
+            yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+
+
+def _goes_before(other: Moment, moment: Moment) -> bool:
+    """Is the other an earlier update by hand before the same backward?"""
+    both_by_hand = not moment.by_optimizer and not other.by_optimizer
+    same = (other.file, other.backward_line) == (moment.file, moment.backward_line)
+    return both_by_hand and same and other.step_line < moment.step_line < moment.backward_line
+
+
+def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
+    """Weights that are averaged, scaled or swapped by hand: backward may keep copies of the old ones.
+
+    An update by gradients is a step of a training, whose order is what is wrong.
+    """
+    places = [place_at(files, bug, site) for site in bug.writes]
+    by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
+    if bug.raised_at is None or not places or len(by_hand) < len(places):
+        return
+    for candidate in copies_for_backward(by_hand[0]):
+        yield replace(candidate, safety="unsafe", provable=True)
+
+
+def _takes_gradients(place: Place) -> bool:
+    function = place.code.function(place.statement)
+    return backward_first.takes_gradients(place.code, function if isinstance(function, ast.stmt) else place.statement)
