@@ -26,7 +26,7 @@ static PyObject *float16, *bfloat16, *empty_like, *transforms_active, *dispatch_
 static PyObject *known;
 
 static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg, *name_new_empty,
-    *name_requires_grad, *name_level;
+    *name_requires_grad, *name_level, *name_to_save;
 
 /* What DLPack 1.3 has for C: torch gives it since 2.10, and it takes a tenth of the time that Python's attributes take. */
 
@@ -640,6 +640,21 @@ static PyObject *lookup(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return result;
 }
 
+static const char forward_doc[] = "The forward of a Function that saves the index and makes the update.";
+
+static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "forward takes a context, x, the index, the value, and what makes the update");
+        return NULL;
+    }
+    PyObject *saved = PyTuple_Pack(1, args[2]);
+    int failed = saved == NULL || PyObject_SetAttr(args[0], name_to_save, saved) < 0;
+    Py_XDECREF(saved);
+    return failed ? NULL : PyObject_Vectorcall(args[4], args + 1, 3, NULL);
+}
+
 static const char seen_doc[] = "Has such an update been seen once before? Only what comes again is worth a Recipe.";
 
 static PyObject *seen(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -730,6 +745,7 @@ static PyObject *forget(PyObject *module, PyObject *none)
 
 static PyMethodDef functions[] = {
     {"lookup", (PyCFunction)(void (*)(void))lookup, METH_FASTCALL, lookup_doc},
+    {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL, forward_doc},
     {"seen", (PyCFunction)(void (*)(void))seen, METH_FASTCALL, seen_doc},
     {"remember", (PyCFunction)(void (*)(void))remember, METH_FASTCALL, remember_doc},
     {"connect", connect, METH_VARARGS, connect_doc},
@@ -755,6 +771,7 @@ PyMODINIT_FUNC PyInit__again(void)
         {&name_new_empty, "new_empty"},
         {&name_requires_grad, "requires_grad"},
         {&name_level, "_current_level"},
+        {&name_to_save, "to_save"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].where = PyUnicode_InternFromString(names[i].text)) == NULL)

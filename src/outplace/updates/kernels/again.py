@@ -38,6 +38,15 @@ lookup: Callable[[Tensor, Any, Any, int], Any] = _nothing if _again is None else
 """The update, if such a one is remembered; SPLIT gives two tensors, the others one."""
 
 
+def _forward(ctx: Any, x: Tensor, index: Tensor, value: Any, make: Callable[..., Tensor], /) -> Tensor:
+    ctx.save_for_backward(index)
+    return make(x, index, value)
+
+
+forward: Callable[..., Any] = _forward if _again is None else _again.forward
+"""Of a Function that saves the index and makes the update."""
+
+
 def has_come(x: Tensor, index: Any, value: Any, how: int) -> bool:
     """Has such an update come before, and can it be remembered?"""
     return works() and _again.seen(x, index, value, how)

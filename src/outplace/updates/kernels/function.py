@@ -33,25 +33,21 @@ def applying(function: Any) -> Callable[..., Any]:
     return cast(Callable[..., Any], super(torch.autograd.Function, function).apply)
 
 
-class _SetNumber(torch.autograd.Function):  # type: ignore[misc]
-    """The index is a mask or names rows."""
+class _Saving(torch.autograd.Function):  # type: ignore[misc]
+    """What needs the index in backward, and nothing else."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, value: float, make: Make) -> Tensor:
-        ctx.save_for_backward(index)
-        return make(x, index, value)
+    forward = staticmethod(again.forward)
+
+
+class _SetNumber(_Saving):
+    """The index is a mask or names rows."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         return _zeroed(grads[0], ctx.saved_tensors[0]), None, None, None
 
 
-class _SetTensor(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor, value: Tensor, make: Make) -> Tensor:
-        ctx.save_for_backward(mask)
-        return make(x, mask, value)
-
+class _SetTensor(_Saving):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), (mask,) = grads, ctx.saved_tensors
@@ -96,12 +92,7 @@ class _SetPart(torch.autograd.Function):  # type: ignore[misc]
         return _zeroed(grad, index) if of_x else None, None, grad[index] if of_value else None, None
 
 
-class _AddRows(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
-        ctx.save_for_backward(index)
-        return make(x, index, value)
-
+class _AddRows(_Saving):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
@@ -112,13 +103,8 @@ class _AddRows(torch.autograd.Function):  # type: ignore[misc]
         return grad, None, kernels.rows_taken(grad, index) if taken is None else taken, None
 
 
-class _SetRows(torch.autograd.Function):  # type: ignore[misc]
+class _SetRows(_Saving):
     """Each row is named once."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
-        ctx.save_for_backward(index)
-        return make(x, index, value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -128,13 +114,8 @@ class _SetRows(torch.autograd.Function):  # type: ignore[misc]
         return _zeroed(grad, index) if of_x else None, None, to_value, None
 
 
-class _SetOwnRows(torch.autograd.Function):  # type: ignore[misc]
+class _SetOwnRows(_Saving):
     """Several rows may be for one place: the last one counts, and it alone has a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
-        ctx.save_for_backward(index)
-        return make(x, index, value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
