@@ -27,6 +27,7 @@ Cause = Literal[
     "shallow",  # copy.copy of a network
     "lost",  # a parameter was replaced behind its optimizer
     "repeated",  # an index names a place twice
+    "cut",  # `.data =` hands on values without their graph
 ]
 """Which of the silent bugs it is (OUT303): what the repair goes by."""
 

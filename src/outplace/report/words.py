@@ -57,6 +57,7 @@ _SHARED = "{tensor} was changed by {op}, and with it all that shares its memory"
 _SHARED_OR = {
     "rebound": "{tensor} was replaced after its optimizer was made, and nobody updates it",
     "grad =": "{tensor} has become the gradient of two leaves",
+    ".data =": "{tensor} was given values by .data, which cuts them off from what they were computed from",
     "repeated index": "{tensor} is added to at an index that occurs twice, and only one of the values counts",
 }
 """For silent bugs that no node is part of, by the operation."""

@@ -23,7 +23,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from outplace.model import Mutation, Site
-from outplace.runtime import hooks, names, previous, silent, sites, verdict, writes
+from outplace.runtime import hooks, names, previous, severed, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction, frames_to_own_code
@@ -181,6 +181,7 @@ class _StepHook:
             known.watching = False
         if known.left >= 0 and known.optimizer() is optimizer:
             silent.guarded(functools.partial(previous.look, optimizer, known.parameters()))
+            silent.guarded(functools.partial(severed.look, known.parameters()))
             verdict.raise_if_strict()
             silent.guarded(functools.partial(_look, known, _get_frame(1)))
 
@@ -381,6 +382,7 @@ def install() -> None:
     for forgotten in (_optimizers, _replaced, _lost, _shared):
         forgotten.clear()
     previous.forget()
+    severed.forget()
     writes.at_uninstall(_watch_no_more)
     hooks.prepend(torch.optim.Optimizer.add_param_group, "param_group", "self", _note_optimizer)
     writes.at_uninstall(modules.register_module_parameter_registration_hook(_note_parameter).remove)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime import aliases, appended, hooks, kept, names, record, silent, standins, steps, writes
+from outplace.runtime import aliases, appended, hooks, kept, names, record, severed, silent, standins, steps, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
@@ -52,6 +52,8 @@ class DataAttribute:
         frames = frames_to_own_code(_get_frame(1))
         sampled = bool(frames) and silent.worth_a_look(frames[-1])
         before = None
+        if sampled and getattr(value, "grad_fn", None) is not None and torch.is_grad_enabled():
+            silent.guarded(functools.partial(severed.note, tensor, value, frames[-1]))
         if sampled and silent.affords(tensor):
             with unobserved():
                 before = self._original.__get__(tensor)

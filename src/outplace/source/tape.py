@@ -90,6 +90,16 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """`x.data = y`, where y has a graph: x gets the values, and the leaves behind y no gradient."""
+
+    target: Tensor
+    leaves: tuple[Tensor, ...]
+    place: Place
+    path: Path
+
+
+@dataclass(frozen=True)
 class Restored:
     """A moment at which a tensor was given back what it held at an earlier one."""
 
@@ -188,6 +198,7 @@ class Tape:
     """Has there been one that could not be?"""
     order: StepOrder | None = None
     """Where the backward that is followed stands after the last step."""
+    cuts: list[Cut] = field(default_factory=list)
 
     def tick(self) -> int:
         """The next moment."""

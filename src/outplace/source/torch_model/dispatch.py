@@ -11,7 +11,7 @@ from outplace.source.torch_model.layers import read_parameter
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
-from outplace.source.torch_model.optimizers import note_replaced, optimizer_method, parameters_in
+from outplace.source.torch_model.optimizers import note_cut, note_replaced, optimizer_method, parameters_in
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.torch_model.transforms import DIFFERENTIATING, pull, run_transformed
 from outplace.source.torch_model.writing import numpy_write
@@ -91,6 +91,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
             if isinstance(value, Tensor):
                 interpreter.tape.restore(holder, value)
+                note_cut(interpreter, holder, value, node)
         elif name in ("grad", "_grad"):
             holder.graded = not (isinstance(value, Const) and value.value is None)
             if isinstance(value, Tensor) and (holder.grad is None or value.storage is not holder.grad.storage):

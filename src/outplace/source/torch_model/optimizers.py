@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outplace.source.tape import Hit
+from outplace.source.tape import Cut, Hit
+from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -81,6 +82,7 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
     interpreter.note_step(node)
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
     guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
+    _check_cut(interpreter, trained)
     for tensor in trained:
         if tensor.graded is not False or tape.opaque or guessing:
             sure = guessing or tensor.graded is True
@@ -91,6 +93,25 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
             interpreter.hit("silent-other", node, False, "shallow")
         if tensor.replaced is not None and tensor.graded is False:
             _check_lost(interpreter, tensor.replaced)
+
+
+def note_cut(interpreter: Interpreter, target: Tensor, value: Tensor, node: ast.AST) -> None:
+    """`x.data = y` hands on nothing of y's graph."""
+    tape, made = interpreter.tape, node_of(value)
+    leaves = [leaf for one in tape.reached([made]) for leaf in one.leaves if leaf is not target] if made else []
+    if leaves and interpreter.grad == "on":
+        tape.cuts.append(Cut(target, tuple(leaves), interpreter.place(node), tape.path))
+
+
+def _check_cut(interpreter: Interpreter, trained: list[Tensor]) -> None:
+    """The optimizer has nothing to step by, and backward has stopped where `.data =` had cut it off."""
+    tape = interpreter.tape
+    if not tape.went_backward or tape.opaque or any(tensor.graded is not False for tensor in trained):
+        return
+    for cut in tape.cuts:
+        if cut.target.graded and any(leaf is tensor for leaf in cut.leaves for tensor in trained):
+            sure = tape.path[: len(cut.path)] == cut.path
+            tape.hits.append(Hit("silent-other", None, cut.place, sure, detail="cut"))
 
 
 def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
