@@ -231,11 +231,7 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
     path = ast.unparse(target)
     for binding in bindings(code, statement, path):
         value = getattr(binding, "value", None)
-        if (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in _SHARING
-        ):
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SHARING:
             end = code.span(value)[1]
             found.append([Edit(end, end, ".copy()")])
         elif isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "asarray" and value.args:
