@@ -20,7 +20,8 @@ def call(frame: FrameType | None, function: Callable[..., Any], args: tuple[Any,
     """Calls the function as if the line that `frame` is at did; None where a thread of torch's has called us."""
     if frame is None:
         return FunctionType(_code_at(*_NOWHERE), vars(sys))(function, args, kwargs)
-    return FunctionType(_code_at(frame.f_code.co_filename, frame.f_lineno), frame.f_globals)(function, args, kwargs)
+    line = frame.f_lineno or frame.f_code.co_firstlineno  # some instructions belong to no line
+    return FunctionType(_code_at(frame.f_code.co_filename, line), frame.f_globals)(function, args, kwargs)
 
 
 def call_from_nowhere(function: Callable[..., Any], *args: Any) -> Any:
@@ -34,7 +35,7 @@ def is_one(code: CodeType) -> bool:
     return code.co_name == _NAME
 
 
-_NOWHERE = "sys", 1
+_NOWHERE = ("<sys>", 0) if sys.version_info >= (3, 13) else ("sys", 1)
 """What Python's warnings name where there is no frame to name."""
 
 _DEPTH = 4
