@@ -105,10 +105,10 @@ def beside(records: list[Record]) -> str:
     small, *larger = dict.fromkeys(r["size"] for r in records)
     columns = [(size, key) for size in larger for key in ("ratio", "on_device") if (size, key) != (larger[-1], "ratio")]
     names = {"ratio": "by the clock", "on_device": "on the device"}
-    sizes = " | ".join(f"{size} {names[key]}, forward | backward" for size, key in columns)
+    sizes = " | ".join(f"{size} {names[key]}, forward | backward | together" for size, key in columns)
     lines = [
         f"| update | dtype | {small}, in calls of `torch.where` | {sizes} |",
-        "|---|---|---|" + "---|---|" * len(columns),
+        "|---|---|---|" + "---|---|---|" * len(columns),
     ]
     for dtype in dict.fromkeys(r["dtype"] for r in records):
         for update, rows in panels(records, small, dtype).items():
@@ -118,8 +118,10 @@ def beside(records: list[Record]) -> str:
                 for size, kind in columns:
                     routes = {r["route"]: r for r in panels(records, size, dtype)[update]}
                     others = [r for route, r in routes.items() if not route.startswith("at")]
-                    for key in (f"forward_{kind}", f"backward_{kind}"):
-                        cells.append(f"{routes[ours['route']][key] / min(r[key] for r in others):.2f}")
+                    forward, backward = f"forward_{kind}", f"backward_{kind}"
+                    for keys in ((forward,), (backward,), (forward, backward)):
+                        best = min(sum(r[key] for key in keys) for r in others)
+                        cells.append(f"{sum(routes[ours['route']][key] for key in keys) / best:.2f}")
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
