@@ -972,6 +972,32 @@ SNIPPETS = {
         x += torch.randn(4, *sizes) + x.reshape(-1, *map(int, sizes))
         x += torch.randn(4, *[3])  # error: shape-dtype
     """,
+    "writes to what an index has copied": """
+        class Condensed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mask", torch.ones(3, 6))
+
+            def drop(self, scores: torch.Tensor):
+                self.mask[:, self.mask.sum(0).argsort()[:2]].fill_(0)  # error: silent-other
+                self.mask[self.mask.sum(1).argmax()].fill_(0)
+                self.mask[scores].fill_(0)
+                picked = self.mask[[0, 1]]
+                picked.fill_(0)
+                picked[0] = 3
+                return picked
+
+        x, rows = torch.randn(5, 3), [torch.zeros(3), torch.zeros(3)]
+        x[x > 0].zero_()  # error: silent-other
+        x[x > 0][0] += 1  # error: silent-other
+        x[[0, 1]].mul_(2).add_(1)  # error: silent-other
+        x[torch.tensor([1, 2])].view(-1)[0] = 1  # error: silent-other
+        x[x > 0] *= 2
+        x[2:].mul_(2)
+        x[1:][0] = 1
+        rows[0].add_(1)
+        y = x[x > 0].mul_(2)
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

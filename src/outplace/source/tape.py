@@ -39,13 +39,15 @@ class Place:
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "made", "restored", "writes")
+    __slots__ = ("copied", "gathered", "made", "restored", "writes")
 
     def __init__(self) -> None:
         self.made = next(_clock)
         self.writes: list[Write] = []
         self.copied: tuple[Storage, int] | None = None
         """Of a clone: what it was copied from, and when."""
+        self.gathered = False
+        """Was it surely copied by an index that is a mask, a list or a tensor?"""
         self.restored: list[Restored] = []
 
 

@@ -24,6 +24,8 @@ _MESSAGES = {
     "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
     "cut": "`.data =` hands on values without their graph: what they were computed from gets no gradient, and its "
     "optimizer has nothing to step by",
+    "gathered": "an index by a mask, a list or a tensor makes a copy: this writes the copy and leaves the tensor as it "
+    "was; assign to `x[index]`",
     "lost": "an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
     "kept gradient": "this changes a gradient that was kept by reference and is read again later: keep a clone of it",
     "shallow": "copy.copy copies references: two networks have these parameters, and this step changes both; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.source import torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import NONE
 
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def _expr(interpreter: Interpreter, node: ast.Expr) -> int:
-    interpreter.eval(node.value)
+    value = interpreter.eval(node.value)
+    call = node.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+        torch_model.check_kept(interpreter, value, call.func.value, node)
     return Stop.RAN
 
 

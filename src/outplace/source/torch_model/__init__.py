@@ -2,7 +2,7 @@
 
 from outplace.source.torch_model.dispatch import attribute, method, set_attribute
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
-from outplace.source.torch_model.items import get_item, set_item
+from outplace.source.torch_model.items import check_kept, get_item, set_item
 from outplace.source.torch_model.layers import run_layer
 from outplace.source.torch_model.modules import (
     children_of,
@@ -29,6 +29,7 @@ __all__ = [
     "call",
     "check_appended",
     "check_index",
+    "check_kept",
     "children_of",
     "construct",
     "copied",

@@ -39,6 +39,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
 def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
     """`x[mask]`, `x[rows, columns]`: a copy, for which autograd keeps the indices."""
     made = fresh(interpreter, requires_grad(tensor), tensor.dtype)
+    made.storage.gathered = tensor.known and _surely_copies(key)
     if tensor.shape and isinstance(key, Tensor) and key.dtype == "int" and key.shape is not None:
         made.shape = (*key.shape, *tensor.shape[1:])
     if interpreter.grad in ("off", "inference"):
@@ -50,6 +51,31 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.
         made.node.leaves = [tensor] if tensor.leaf else []
         made.node.saves = [Save(kept.storage, made.node.time, "indices", kept.certain) for kept in tensors_in(key)]
     return made
+
+
+def check_kept(interpreter: Interpreter, written: Value, expression: ast.expr, node: ast.AST) -> None:
+    """`x[mask].zero_()`, `x[mask][0] = 1`: the index makes a copy, which is written and gone with the statement."""
+    if not (isinstance(written, Tensor) and written.storage.gathered and written.certain):
+        return
+    root: ast.expr = expression
+    while isinstance(root, (ast.Subscript, ast.Attribute, ast.Call)) and not _is_path(root):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    owner = interpreter.eval(root) if _is_path(root) and root is not expression else None
+    if isinstance(owner, Tensor) and owner.storage is not written.storage:
+        interpreter.hit("silent-other", node, True, "gathered")
+
+
+def _is_path(node: ast.expr) -> bool:
+    """A name, or an attribute of `self`."""
+    owner = node.value if isinstance(node, ast.Attribute) else node
+    return isinstance(owner, ast.Name) and (node is owner or owner.id == "self")
+
+
+def _surely_copies(key: Value) -> bool:
+    """Is it no number in a tensor (`x[scores.argmax()]`), by which one row is viewed?"""
+    if isinstance(key, Tensor):
+        return key.dtype == "bool" or bool(key.shape)
+    return isinstance(key, Items) and (key.kind == "list" or any(_surely_copies(part) for part in key.items))
 
 
 def _is_text(key: Value) -> bool:
@@ -88,6 +114,7 @@ def set_item(
         if isinstance(option, Tensor) and mixed:
             pass  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
         elif isinstance(option, Tensor):
+            check_kept(interpreter, option, target.value, node)
             _set_tensor_item(interpreter, option, key, value, node, again)
         elif isinstance(option, Plain) and option.storage is not None:
             numpy_write(interpreter, option.storage, node)
