@@ -82,6 +82,23 @@ def test_all_are_added(name: str, kind: str, dtype: torch.dtype) -> None:
         assert torch.equal(at(x)[index].add(v).double(), exact)
 
 
+def test_what_is_crowded_for_one_block_is_left_to_all() -> None:
+    on_cuda = pytest.importorskip("outplace.updates.kernels.on_cuda")
+    x, v = torch.zeros(5001, 16, device="cuda"), torch.ones(2000, 16, device="cuda")
+    spread, padding = torch.arange(2000, device="cuda"), torch.zeros(2000, dtype=torch.int64, device="cuda")
+    at(x)[spread].add(v)
+    at(x)[spread].add(v)
+    torch.cuda.synchronize()
+    steps = on_cuda.add_own_rows(x, 2000)
+    assert not steps.crowded.any()
+    for _ in range(4):
+        result = at(x)[padding].add(v)
+        torch.cuda.synchronize()
+        assert result[0].eq(2000).all() and not result[1:].any()
+        assert steps.crowded[0] == 1
+        assert torch.equal(at(x)[spread].add(v)[:2000], v)
+
+
 def test_gradients_that_have_no_memory_of_their_own() -> None:
     index = torch.tensor([3, 1, 3, -1], device="cuda")
     for _ in range(4):

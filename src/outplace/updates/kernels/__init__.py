@@ -183,6 +183,9 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
         return again.first(kernels.fill_rows(x, entries), function.set_number, how, x, index, value)
     if add:
         apply = function.add_rows
+        steps = kernels.add_own_rows(x, entries) if kernels.owns_rows(x, entries) else None
+        if steps is not None:
+            return again.first_steps(steps, apply, how, x, index, value)
     elif x.requires_grad and kernels.owns_rows(x, entries):
         apply, find_last = function.set_own_rows, False
     else:
@@ -253,8 +256,12 @@ def _works_for_rows(dtype: torch.dtype, add: bool) -> bool:
         for width in (16, 1 << 14):
             x, index = torch.zeros(1, width, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
             _triton().Steps(_triton().put_rows(x, 1, add=add))(x, index, x)
-            if not add and _triton().owns_rows(x, 1):
-                _triton().Steps(_triton().split_rows(x, 1), (None, [1, width]))(x, index, 0.0)
+            if not _triton().owns_rows(x, 1):
+                continue
+            steps = _triton().Steps(_triton().split_rows(x, 1), (None, [1, width]))
+            if add:
+                steps = _triton().add_own_rows(x, 1) or steps
+            steps(x, index, x)
     except Exception:
         return False
     return True

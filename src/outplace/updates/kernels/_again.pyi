@@ -6,7 +6,13 @@ from torch import Tensor, dtype
 
 class Recipe:
     def __init__(
-        self, launches: tuple[tuple[Any, ...], ...], kernels: tuple[Any, ...], shapes: tuple[list[int] | None, ...], /
+        self,
+        launches: tuple[tuple[Any, ...], ...],
+        kernels: tuple[Any, ...],
+        shapes: tuple[list[int] | None, ...],
+        crowded: int,
+        otherwise: Recipe | None,
+        /,
     ) -> None: ...
     def __call__(self, x: Tensor, index: Any, value: Any, /, *more: Tensor) -> Any: ...
 

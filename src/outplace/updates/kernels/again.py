@@ -56,7 +56,11 @@ def first(starts: Any, apply: Callable[..., Any], how: int, x: Tensor, index: An
     """The update by these kernels, by way of the Function `apply` where a gradient is wanted, and remembered."""
     from outplace.updates.kernels.on_cuda import Steps
 
-    steps = Steps(starts)
+    return first_steps(Steps(starts), apply, how, x, index, value)
+
+
+def first_steps(steps: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
+    """The same by steps that are made already."""
     if torch.is_grad_enabled() and (x.requires_grad or (isinstance(value, Tensor) and value.requires_grad)):
         result = apply(x, index, value, steps)
     else:
@@ -94,18 +98,30 @@ def remember(
     global _works
     if not has_come(x, index, value, how):
         return
-    from outplace.updates.kernels.on_cuda import Steps, launches
+    try:
+        recipe = _recipe(make, x, index, value)
+    except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
+        _works = False
+        return
+    if recipe is not None:
+        _again.remember(x, index, value, how, apply, recipe)
 
-    if isinstance(make, Steps):
-        try:
-            known = launches(make.starts, x)
-            if known is None:
-                return
-            make = _again.Recipe(*known, make.shapes)
-        except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
-            _works = False
-            return
-    _again.remember(x, index, value, how, apply, make)
+
+def _recipe(steps: Any, x: Tensor, index: Any, value: Any) -> Any:
+    """What C needs to start these kernels; None if it cannot be told."""
+    from outplace.updates.kernels.on_cuda import launches
+
+    otherwise = None
+    if steps.otherwise is not None:
+        steps.otherwise(x, index, value)  # so that they are compiled
+        otherwise = _recipe(steps.otherwise, x, index, value)
+        if otherwise is None:
+            return None
+    known = launches(steps, x)
+    if known is None:
+        return None
+    crowded = 0 if steps.crowded is None else steps.crowded.data_ptr()
+    return _again.Recipe(*known, steps.shapes, crowded, otherwise)
 
 
 def works() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -34,9 +35,9 @@ MOST_ANYWHERE = 1 << 20
 LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
-OUT, X, INDEX, VALUE, LAST, LATEST, SECOND = range(7)
-"""The operands of an update: its result, what it is made of, what its kernels leave for each other and backward, and a
-second result.
+OUT, X, INDEX, VALUE, LAST, LATEST, SECOND, CROWDED = range(8)
+"""The operands of an update: its result, what it is made of, what its kernels leave for each other and backward, a
+second result, and where they say that other kernels would have been quicker.
 """
 Shape = list[int] | None
 """Of a result; None for one like x."""
@@ -64,16 +65,25 @@ Starts = tuple[Start, ...]
 class Steps:
     """Kernels that are started one after the other. Called with the operands it makes one tensor or two of them."""
 
-    __slots__ = ("shapes", "starts")
+    __slots__ = ("crowded", "otherwise", "shapes", "starts")
 
     def __init__(self, starts: Starts, shapes: tuple[Shape, ...] = (None,)) -> None:
         self.starts, self.shapes = starts, shapes
+        self.crowded: Tensor | None = None
+        self.otherwise: Steps | None = None
+
+    def unless(self, crowded: Tensor, otherwise: Starts) -> Steps:
+        """The same, until its kernels have said that it is crowded."""
+        self.crowded, self.otherwise = crowded, Steps(otherwise, self.shapes)
+        return self
 
     def __call__(self, x: Tensor, index: Any, value: Any, *more: Tensor) -> Any:
         """The operands are OUT, which is made here, X, INDEX, VALUE, and those that the kernels need beyond them."""
+        if self.crowded is not None and self.otherwise is not None and self.crowded.item():
+            return self.otherwise(x, index, value, *more)
         results = [torch.empty_like(x) if shape is None else x.new_empty(shape) for shape in self.shapes]
-        operands = dict(enumerate((results[0], x, index, value, *more)))
-        operands[SECOND] = results[-1]
+        operands: dict[int, Any] = dict(enumerate((results[0], x, index, value, *more)))
+        operands[SECOND], operands[CROWDED] = results[-1], self.crowded
         for start in self.starts:
             launch(start, [operands[i] for i in start.operands], value)
         return results[0] if len(results) == 1 else tuple(results)
@@ -136,8 +146,8 @@ def put_rows(x: Tensor, entries: int, *, add: bool = False, find_last: bool = Fa
     """
     elements, size = x.numel(), x.size(0)
     width = elements // size
-    if owns_rows(x, entries) and not find_last:
-        return (_in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE), x, entries, (add,), listed=True),)
+    if owns_rows(x, entries) and not find_last and not add:
+        return (_in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE, INDEX), x, entries, (add,), listed=True),)
     of_last = LAST if find_last else INDEX
     if _one_block_does(elements, entries, width):
         rest: tuple[int, ...] = (add, find_last, ENTRIES_IN_ONE_BLOCK, BLOCK)
@@ -176,6 +186,22 @@ def take_rows(x: Tensor, entries: int, some: bool) -> Starts:
     grid, rows, columns = _blocks_of_rows(entries, width, BLOCK)
     operands = (OUT, X, INDEX, VALUE if some else INDEX)
     return (Start(kernel.take_rows, grid, operands, (size, width, some, rows, columns), (entries,)),)
+
+
+def add_own_rows(x: Tensor, entries: int) -> Steps | None:
+    """x with so many rows of a value added, in one launch until that is crowded; None if this cannot be tried."""
+    key = x.shape, x.dtype, entries
+    if key not in _adding:
+        crowded = _note_for_the_host()
+        if crowded is None:
+            return None
+        start = _in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE, CROWDED), x, entries, (True,), listed=True)
+        _adding[key] = Steps((start,)).unless(crowded, put_rows(x, entries, add=True))
+    return _adding[key]
+
+
+_adding: dict[Any, Steps] = {}
+"""By shape, dtype and entries, as many as there are notes."""
 
 
 def split_rows(grad: Tensor, entries: int) -> Starts:
@@ -303,23 +329,42 @@ def _key(start: Start, device: int, dtype: torch.dtype, aligned: Any) -> tuple[A
     return id(start.kernel), device, dtype, aligned, start.rest, start.warps
 
 
+def _note_for_the_host() -> Tensor | None:
+    """A number in memory that kernels and Python have in common, which nobody waits for; None if no more are left."""
+    global _notes_given
+    if _notes_given >= MOST_KEPT or torch.cuda.is_current_stream_capturing():
+        return None
+    _notes_given += 1
+    return _notes()[_notes_given - 1]
+
+
+@functools.cache
+def _notes() -> Tensor:
+    """It stays for ever, for a kernel in a graph of CUDA's may be started at any time."""
+    return torch.zeros(MOST_KEPT, ALIGNED, dtype=torch.int32, pin_memory=True)
+
+
+_notes_given = 0
+ALIGNED = 4
+"""So many int32 have 16 bytes."""
 _compiled: dict[Any, Any] = {}
 """What has been started, by what it was compiled for."""
 _directly = True
 
 
-def launches(starts: Starts, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]] | None:
+def launches(steps: Steps, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]] | None:
     """What CUDA's driver has to know to start each of the kernels, and these kernels; None if one is forgotten.
 
     The arguments are pairs: what it is, and the number of an operand or the value; see `add_argument` in _again.c.
     """
-    result, kernels = [], []
-    for start in starts:
+    result, kernels, crowded = [], [], steps.crowded
+    for start in steps.starts:
         dtype = x.dtype if start.operands[0] == OUT else torch.int64
         compiled = _compiled.get(_key(start, x.get_device(), dtype, True))
         if compiled is None:
             return None
-        given: list[Any] = [("t", operand) for operand in start.operands]
+        given: list[Any] = [("t", operand) for operand in start.operands if operand != CROWDED]
+        given += [("l", crowded.data_ptr())] if crowded is not None and CROWDED in start.operands else []
         given += [("f", 0)] if start.takes_value else []
         given += [(None, int(value)) for value in (*start.numbers, *start.rest)]
         arguments = [

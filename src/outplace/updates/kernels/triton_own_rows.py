@@ -61,11 +61,14 @@ def _own_places(notes, group, rows, width, ROWS: tl.constexpr, COLUMNS: tl.const
 
 @triton.jit(do_not_specialize=["entries", "size"])  # type: ignore[untyped-decorator]
 def put_own_rows(  # type: ignore[no-untyped-def]
-    out, x, index, value, entries, size, width,
+    out, x, index, value, crowded, entries, size, width,
     ADD: tl.constexpr, OWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
     LISTED_COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A copy of x with rows of the value put, of which the last for a place counts, or added."""
+    """A copy of x with rows of the value put, of which the last for a place counts, or added.
+
+    To add so many to the rows of one block that it would have been better to let all blocks do it sets `crowded`.
+    """
     first, rows, base, notes = _own_rows(out, size, width, OWN)
     _take_notes(notes, index, first, rows, entries, size, ADD, OWN, CHUNK)
     if ADD:
@@ -85,6 +88,7 @@ def put_own_rows(  # type: ignore[no-untyped-def]
     if ADD:
         tl.debug_barrier()
         if count >= rows:  # there was no room for the list
+            tl.store(crowded, 1)
             for start in range(0, entries, 512):
                 entry, row, own = _own_entries(index, start, first, rows, entries, size, 512)
                 _add_rows(out + base, value, row, entry, own, width, 8)
