@@ -128,7 +128,8 @@ def test_code_on_the_command_line(tmp_path):
         )
     )
     same(*both(tmp_path, "-c", "if"))
-    same(*both(tmp_path, "-c", "return"))
+    same(*both(tmp_path, "-c", "print(1 is 1)\nreturn"))
+    same(*both(tmp_path, "-c", "print(1)\\"))
     assert outplace(tmp_path, "run", "-c").code == 2
 
 

@@ -81,7 +81,7 @@ def _prepare(program: Program) -> tuple[Callable[[], object], attach.Way]:
         way = _claim_package(target)
         return lambda: _run_module(program), way
     if program.way == "code":
-        return lambda: _run_source("-c", program, "<string>", target), "marks"
+        return lambda: _run_source("-c", program, "<string>", f"{target}\n"), "marks"  # Python ends the last line, too
     if target == "-":
         source = sys.stdin.buffer.read()
         return lambda: _run_source("-", program, "<stdin>", source), "marks"
@@ -131,14 +131,15 @@ def _run_script(program: Program, path: str, source: bytes) -> None:
 
 def _run_source(name: str, program: Program, filename: str, source: str | bytes) -> None:
     own_files.claim(filename)
-    remember_source(filename, source)
     _set_up(name, program.arguments, "")
     if filename == "<stdin>":
         loader = importlib.machinery.SourceFileLoader("__main__", filename)
         main = _new_main(loader, __file__=filename, __cached__=None)
     else:
         main = _new_main(importlib.machinery.BuiltinImporter)
-    standins.call_from_nowhere(exec, _compile(program, source, filename), main.__dict__)
+    code = _compile(program, source, filename)
+    remember_source(filename, source)  # not before: the compiler's warnings show no line of it
+    standins.call_from_nowhere(exec, code, main.__dict__)
 
 
 def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
