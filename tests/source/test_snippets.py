@@ -971,6 +971,44 @@ SNIPPETS = {
         x /= torch.norm(x.view(4, -1, *(1 for _ in range(x.dim() - 2))), dim=1, keepdim=True)
         x += torch.randn(4, *sizes) + x.reshape(-1, *map(int, sizes))
         x += torch.randn(4, *[3])  # error: shape-dtype
+
+        def first(x, rest: torch.Tensor):
+            out = torch.zeros((4, *rest.shape))
+            out[0] = torch.randn(2, 3)
+            return out
+
+        def linear(x, make):
+            weight = torch.randn(5, 3)
+            for y in (nn.functional.linear(make(x), weight), make(x) * weight):
+                out = torch.zeros_like(y)
+                out[0] = torch.randn(2, 2, 5)
+            return out
+    """,
+    "states that code nobody can see may put back": """
+        from somewhere import reset_net
+
+        class Cell(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.decay = nn.Parameter(torch.ones(6))
+                self.v = torch.zeros(1)
+
+            def forward(self, x):
+                self.v = self.v * self.decay + x
+                return self.v
+
+        class Kept(Cell):
+            def __setattr__(self, name, value):
+                self.__dict__.setdefault("states", {})[name] = value
+
+        net, kept = nn.Sequential(nn.Linear(4, 6), Cell()), Kept()
+        optimizer = torch.optim.SGD([*net.parameters(), *kept.parameters()], lr=0.1)
+        for step in range(3):
+            x = torch.randn(3, 4)
+            loss = net(x).sum() + kept(x).sum()
+            loss.backward()
+            optimizer.step()
+            reset_net(net)
     """,
     "writes to what an index has copied": """
         class Condensed(nn.Module):

@@ -19,6 +19,7 @@ from outplace.source.values import (
     Outside,
     Scope,
     Super,
+    Tensor,
     Torch,
     Unknown,
     Value,
@@ -50,7 +51,7 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
 
 def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, node: ast.AST) -> Value:
     if name in holder.names:
-        return holder.names[name]
+        return UNKNOWN if _is_kept_elsewhere(holder, holder.names[name]) else holder.names[name]
     found = holder.cls.find(name)
     if isinstance(found, Function):
         if found.kind in ("property", "cached_property"):
@@ -68,6 +69,12 @@ def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, n
     if base is not None:
         return torch_model.object_attribute(interpreter, holder, base, name)
     return UNKNOWN if holder.cls.find("__getattr__") or has_unknown_base(holder.cls) else Bound(name, holder)
+
+
+def _is_kept_elsewhere(holder: Instance, value: Value) -> bool:
+    """A class with a `__setattr__` of its own may keep a state where others (its `reset`) change it."""
+    state = isinstance(value, Choice) or (isinstance(value, Tensor) and not value.parameter)
+    return state and isinstance(holder.cls.find("__setattr__"), Function)
 
 
 def _class_attribute(interpreter: Interpreter, holder: Class, name: str, node: ast.AST) -> Value:

@@ -74,6 +74,9 @@ def call(
 ) -> Value:
     """Calls anything."""
     run = _CALLS.get(type(function))
+    if run is None or isinstance(function, Outside):
+        for given in (*args, *keywords.values()):
+            torch_model.forget_state(interpreter, given)  # `reset_net(model)`
     return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
 
 

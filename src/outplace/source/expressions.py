@@ -157,7 +157,10 @@ def _sequence(interpreter: Interpreter, node: ast.List | ast.Tuple | ast.Set) ->
         if isinstance(element, ast.Starred):
             value = interpreter.eval(element.value)
             items.extend(python_model.spread(value))
-            rest = value.rest if isinstance(value, Items) else rest
+            if isinstance(value, Items):
+                rest = value.rest if rest is None else rest
+            elif not python_model.is_exact(value):
+                rest = UNKNOWN
         else:
             items.append(interpreter.eval(element))
     return Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)

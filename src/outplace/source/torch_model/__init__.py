@@ -7,6 +7,7 @@ from outplace.source.torch_model.layers import run_layer
 from outplace.source.torch_model.modules import (
     children_of,
     construct,
+    forget_state,
     init_container,
     note_shallow,
     object_attribute,
@@ -33,6 +34,7 @@ __all__ = [
     "children_of",
     "construct",
     "copied",
+    "forget_state",
     "fresh",
     "get_item",
     "init_container",

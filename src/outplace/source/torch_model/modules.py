@@ -17,7 +17,7 @@ from outplace.source.torch_model.layers import (
 )
 from outplace.source.torch_model.methods import detached
 from outplace.source.torch_model.optimizers import forget_gradients, make_optimizer
-from outplace.source.torch_model.tensors import fresh, set_requires_grad
+from outplace.source.torch_model.tensors import fresh, node_of, set_requires_grad
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -194,6 +194,16 @@ def module_method(
     if name == "zero_grad":
         forget_gradients(interpreter, parameters_of(module), args, keywords, node)
     return NONE if name in ("__init__", "zero_grad", "reset_parameters") else None
+
+
+def forget_state(interpreter: Interpreter, module: Value) -> None:
+    """Code that nobody can see has been given the module: what its attributes carry of a graph may be gone."""
+    if is_module(module):
+        for one in [one for one in (module, *_all_modules(module)) if isinstance(one, Instance)]:
+            for name, value in list(one.names.items()):
+                carried = [option for option in options(value) if isinstance(option, Tensor) and not option.parameter]
+                if any(node_of(tensor) is not None for tensor in carried):
+                    interpreter.set_name(one.names, name, UNKNOWN)
 
 
 def _all_modules(module: Value) -> list[Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from outplace.source.values import PLAIN, SEVERAL, Bound, Const, Items, Layer, Plain, Tensor, Value
+from outplace.source.values import PLAIN, SEVERAL, Bound, Const, Items, Layer, Plain, Tensor, Unknown, Value
 
 Shape = tuple[int | None, ...]
 Arguments = list[Value]
@@ -56,6 +56,8 @@ def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | 
     first = next((value for value in args if isinstance(value, Tensor)), None)
     if first is None or all(value.shape is None for value in args if isinstance(value, Tensor)):
         return None
+    if isinstance(args[0], Unknown) or (short in _BROADCAST and any(isinstance(value, Unknown) for value in args)):
+        return None  # it may be a larger tensor
     if layer is not None:
         return _module(short, first.shape, layer)
     if short in _BROADCAST:
