@@ -121,7 +121,7 @@ def _examine(error: Exception, match: Match, engine_frame: FrameType | None) -> 
     _busy = True  # reading the graph may run a backward of our own
     try:
         trim(error)
-        with known_sources():
+        with known_sources(), sys.modules["torch"]._C.DisableTorchFunction():  # no mode of the user's sees us
             diagnoses = tuple(_diagnose(error, match, engine_frame))
             if diagnoses:
                 attach(error, diagnoses)

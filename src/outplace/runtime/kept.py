@@ -59,7 +59,8 @@ def _make_state_dict(original: Any) -> Any:
         if not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
-                version = -1 if first.is_inference() else first._version
+                with unobserved():
+                    version = -1 if first.is_inference() else first._version
                 _taken.append((Weak(first), version, _next_number(), Weak(self)))
         return made
 
@@ -232,7 +233,8 @@ def _changed_in_ctx() -> list[tuple[Weak, int, int, Instruction]]:
 
 
 def _has_moved(tensor: torch.Tensor | None, version: int) -> bool:
-    return tensor is not None and tensor._version != version
+    with torch._C.DisableTorchFunction():
+        return tensor is not None and tensor._version != version
 
 
 def _ctx_has_changed() -> bool:

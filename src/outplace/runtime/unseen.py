@@ -52,14 +52,17 @@ class DataAttribute:
         frames = frames_to_own_code(_get_frame(1))
         sampled = bool(frames) and silent.worth_a_look(frames[-1])
         before = None
-        if sampled and getattr(value, "grad_fn", None) is not None and torch.is_grad_enabled():
-            silent.guarded(functools.partial(severed.note, tensor, value, frames[-1]))
+        if sampled and torch.is_grad_enabled():
+            with torch._C.DisableTorchFunction():
+                if getattr(value, "grad_fn", None) is not None:
+                    silent.guarded(functools.partial(severed.note, tensor, value, frames[-1]))
         if sampled and silent.affords(tensor):
             with unobserved():
                 before = self._original.__get__(tensor)
         self._original.__set__(tensor, value)
         if before is not None:
-            patch = Patch.other_memory(before, tensor)
+            with unobserved():
+                patch = Patch.other_memory(before, tensor)
             silent.note_hidden(Write(0, None, _next_number(), ".data =", frames, None, False), tensor, patch)
 
     def __delete__(self, tensor: Any) -> None:
@@ -106,7 +109,8 @@ def _note_array(array: Any, frame: FrameType) -> None:
 def _tensor_over(array: Any) -> torch.Tensor | None:
     """A tensor of our own over an array's memory, to copy it and to know its place."""
     try:
-        return _FROM_NUMPY(array)
+        with unobserved():
+            return _FROM_NUMPY(array)
     except (TypeError, ValueError):  # an array that runs backwards, or holds what torch does not know
         return None
 
@@ -123,7 +127,8 @@ def _make_taker(original: Any) -> Any:
             return original(*args, **kwargs)
         tensor = standins.call(_get_frame(1), original, args, kwargs)
         if args and type(tensor) is torch.Tensor and tensor is not args[0]:
-            _remember(args[0], tensor)
+            with unobserved():
+                _remember(args[0], tensor)
         return tensor
 
     return taker
@@ -244,8 +249,9 @@ def _make_storage_method(name: str, original: Any) -> Any:
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not writes.is_traced() and self.nbytes():
-            over = torch.empty(0, dtype=torch.uint8, device=self.device)
-            silent.note_call((_SET(over, self),), name, _get_frame(1))
+            with unobserved():
+                over = _SET(torch.empty(0, dtype=torch.uint8, device=self.device), self)
+            silent.note_call((over,), name, _get_frame(1))
         return original(self, *args, **kwargs)
 
     return method
