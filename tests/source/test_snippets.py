@@ -971,6 +971,8 @@ SNIPPETS = {
         x /= torch.norm(x.view(4, -1, *(1 for _ in range(x.dim() - 2))), dim=1, keepdim=True)
         x += torch.randn(4, *sizes) + x.reshape(-1, *map(int, sizes))
         x += torch.randn(4, *[3])  # error: shape-dtype
+        torch.Tensor(5).copy_(torch.randn(5))
+        torch.Tensor([5]).copy_(torch.randn(5))  # error: shape-dtype
 
         def first(x, rest: torch.Tensor):
             out = torch.zeros((4, *rest.shape))

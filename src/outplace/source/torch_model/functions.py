@@ -210,13 +210,16 @@ def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) ->
         return args[0].shape
     if "size" in keywords:
         return shapes.sizes([keywords["size"]])
-    if short in ("zeros", "ones", "empty", "rand", "randn", "Tensor", "FloatTensor") and args:
-        return shapes.of_literal(args[0]) if short.endswith("Tensor") and len(args) == 1 else shapes.sizes(args)
+    if short in ("zeros", "ones", "empty", "rand", "randn") and args:
+        return shapes.sizes(args)
+    if short.endswith("Tensor") and args:  # `torch.Tensor(5)` has five elements, `torch.Tensor([5])` one
+        given = len(args) == 1 and not isinstance(args[0], Const)
+        return shapes.of_literal(args[0]) if given else shapes.sizes(args)
     if short in ("full", "normal") and args and isinstance(args[0], Items):
         return shapes.sizes(args[:1])
     if short == "randint" and args and isinstance(args[-1], Items):
         return shapes.sizes(args[-1:])
-    if short in ("tensor", "as_tensor", "LongTensor") and args:
+    if short in ("tensor", "as_tensor") and args:
         return shapes.of_literal(args[0])
     if short in ("arange", "randperm"):
         end = args[0] if len(args) == 1 else None
