@@ -241,7 +241,7 @@ def test_errors_are_not_swallowed() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
 def test_without_a_driver_there_are_no_recipes() -> None:
     with pytest.raises(ValueError, match="driver"):
-        _again.Recipe((), (), (None,), 0, None)
+        _again.Recipe((), (), (None,), 0)
 
 
 def test_what_is_remembered_has_an_end() -> None:

@@ -86,17 +86,33 @@ def test_what_is_crowded_for_one_block_is_left_to_all() -> None:
     on_cuda = pytest.importorskip("outplace.updates.kernels.on_cuda")
     x, v = torch.zeros(5001, 16, device="cuda"), torch.ones(2000, 16, device="cuda")
     spread, padding = torch.arange(2000, device="cuda"), torch.zeros(2000, dtype=torch.int64, device="cuda")
-    at(x)[spread].add(v)
-    at(x)[spread].add(v)
+    crowded = on_cuda.crowded(x, 2000)
+    for _ in range(4):
+        assert torch.equal(at(x)[spread].add(v)[:2000], v)
     torch.cuda.synchronize()
-    steps = on_cuda.add_own_rows(x, 2000)
-    assert not steps.crowded.any()
+    assert not crowded.any()
     for _ in range(4):
         result = at(x)[padding].add(v)
         torch.cuda.synchronize()
         assert result[0].eq(2000).all() and not result[1:].any()
-        assert steps.crowded[0] == 1
+        assert crowded[0] == 1
         assert torch.equal(at(x)[spread].add(v)[:2000], v)
+    assert not on_cuda.owns_rows(x, 2000, repeats=True) and on_cuda.owns_rows(x, 2000)
+
+
+def test_crowded_gradients_are_left_to_the_other_kernels() -> None:
+    on_cuda = pytest.importorskip("outplace.updates.kernels.on_cuda")
+    crowded = on_cuda.crowded(torch.zeros(5003, 16, device="cuda"), 2000)
+    index = torch.zeros(2000, dtype=torch.int64, device="cuda")
+    for _ in range(5):
+        x, v = (torch.randn(rows, 16, device="cuda", requires_grad=True) for rows in (5003, 2000))
+        weights = torch.randn_like(x)
+        result = at(x)[index].set(v)
+        ours = [result, *torch.autograd.grad(result, (x, v), weights)]
+        torch.cuda.synchronize()
+        assert crowded[0] == 1
+        for one, other in zip(ours, updated(x.detach(), index, v.detach(), weights), strict=True):
+            assert torch.equal(one, other)
 
 
 def test_gradients_that_have_no_memory_of_their_own() -> None:

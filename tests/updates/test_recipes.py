@@ -97,7 +97,7 @@ on_cuda.Steps.__call__ = lambda *args: (started.append(0), plain(*args))[1]
 def update(x, mask, value):
     done = again.lookup(x, mask, value, again.SET)
     if done is None:
-        done = again.first(on_cuda.set_number(x, mask), function.set_number, again.SET, x, mask, value)
+        done = again.first(on_cuda.Steps(on_cuda.set_number(x, mask)), function.set_number, again.SET, x, mask, value)
     return done
 
 for turn in range(6):  # three times each, without gradients and with them
@@ -116,27 +116,30 @@ _again = again._again
 compiled = Compiled()
 one = (7, 2, 1, 128, 16)
 right = (("t", 0), ("t", 1), ("t", 2), ("f", 0), ("i", 2000))
-recipe = _again.Recipe(((*one, right),), (compiled,), (None,), 0, None)
+recipe = _again.Recipe(((*one, right),), (compiled,), (None,), 0)
 assert torch.equal(recipe(x, mask, 3), torch.where(mask, 3.0, x.detach()))
 for wrong in (right[:-1] + (("l", 2000),), right + (("i", 1),), (("t", 9),) + right[1:], (("q", 0),) + right[1:],
               right[1:], right * 10):
     try:
-        _again.Recipe(((*one, wrong),), (compiled,), (None,), 0, None)
+        _again.Recipe(((*one, wrong),), (compiled,), (None,), 0)
     except ValueError:
         continue
     raise AssertionError(wrong)
-taken = _again.Recipe(((*one, right),), (compiled,), ([20, 100],), 0, None)(x, mask, 3.0)
+taken = _again.Recipe(((*one, right),), (compiled,), ([20, 100],), 0)(x, mask, 3.0)
 assert taken.shape == (20, 100) and torch.equal(taken.reshape(40, 50), torch.where(mask, 3.0, x.detach()))
-both = _again.Recipe(((*one, (("t", 6), *right[1:])),), (compiled,), (None, [20, 100]), 0, None)(x, mask, 3.0)
+both = _again.Recipe(((*one, (("t", 6), *right[1:])),), (compiled,), (None, [20, 100]), 0)(x, mask, 3.0)
 assert both[0].shape == x.shape and torch.equal(both[1].reshape(40, 50), torch.where(mask, 3.0, x.detach()))
 note = torch.zeros(1, dtype=torch.int32)
-until = _again.Recipe(((*one, right),), (compiled,), (None,), note.data_ptr(), lambda *operands: "otherwise")
-assert torch.equal(until(x, mask, 3.0), recipe(x, mask, 3.0))
+until = _again.Recipe(((*one, right),), (compiled,), (None,), note.data_ptr())
+_again.remember(x.detach(), mask, 3.0, again.ADD, None, until)
+assert torch.equal(again.lookup(x.detach(), mask, 3.0, again.ADD), recipe(x, mask, 3.0))
 note[0] = 1
-assert until(x, mask, 3.0) == "otherwise"
+assert again.lookup(x.detach(), mask, 3.0, again.ADD) is None
+note[0] = 0
+assert again.lookup(x.detach(), mask, 3.0, again.ADD) is None, "it is forgotten"
 for shapes in ((), (None, None, None)):
     try:
-        _again.Recipe(((*one, right),), (compiled,), shapes, 0, None)
+        _again.Recipe(((*one, right),), (compiled,), shapes, 0)
     except ValueError:
         continue
     raise AssertionError(shapes)

@@ -86,15 +86,15 @@ def _masked_on_cuda(x: Tensor, mask: Tensor, value: Any, index: Tensor) -> Tenso
         wide = _expanded(mask, x)
         starts = kernels.set_tensor(x, wide, value)
         if starts is not None:
-            return again.first(starts, function.set_tensor, again.SET, x, index, value)
+            return again.first(kernels.Steps(starts), function.set_tensor, again.SET, x, index, value)
         if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
             return cast(Tensor, function.set_tensor(x, wide, value, _where))
         return None
     if not fits(value, x):
         return None
     starts = None if kernels is None else kernels.set_number(x, _expanded(mask, x))
-    if starts is not None:
-        return again.first(starts, function.set_number, again.SET, x, index, value)
+    if kernels is not None and starts is not None:
+        return again.first(kernels.Steps(starts), function.set_number, again.SET, x, index, value)
     if x.is_contiguous() and mask.is_contiguous():
         return None
     return x.clone().masked_fill_(mask, value)  # which lies in memory as x does, and as the kernels leave it
@@ -112,7 +112,7 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     starts = _triton().split(grad, _expanded(mask, grad))
     if starts is None:
         return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
-    return again.first_split(starts, (None, None), grad, mask)
+    return again.first_split(_triton().Steps(starts, (None, None)), grad, mask)
 
 
 def split_rows(grad: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,7 +125,9 @@ def split_rows(grad: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         known = again.lookup(grad, index, 0.0, again.SPLIT)
         if known is not None:
             return cast(tuple[Tensor, Tensor], known)
-        return again.first_split(_triton().split_rows(grad, entries), (None, [entries, *grad.shape[1:]]), grad, index)
+        crowded = _triton().crowded(grad, entries)
+        starts = _triton().split_rows(grad, entries, crowded is not None)
+        return again.first_split(_triton().Steps(starts, (None, [entries, *grad.shape[1:]]), crowded), grad, index)
     last = repeats.last_of_each(*repeats.flat((index,), grad.shape))
     return updates.at(grad)[index].set(0.0), torch.where(_wide(last, grad), grad[index], 0.0)
 
@@ -149,8 +151,8 @@ def part_set(x: Tensor, dim: int, start: int, stop: int, value: Any, index: Any)
 
     x is contiguous, a tensor is too and has the shape of `x[index]`, which is this part.
     """
-    starts = _triton().set_part(x, dim, start, stop, not isinstance(value, Tensor))
-    return again.first(starts, function.set_part, again.SET, x, index, value)
+    steps = _triton().Steps(_triton().set_part(x, dim, start, stop, not isinstance(value, Tensor)))
+    return again.first(steps, function.set_part, again.SET, x, index, value)
 
 
 def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
@@ -179,18 +181,20 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
         return None
     if elements > size * kernels.MOST_ROW_ELEMENTS or entries > kernels.MOST_ENTRIES:
         return None
+    repeats = add or find_last  # each of several entries for a row is work, here or in backward
+    owned = kernels.owns_rows(x, entries, repeats) and _works_for_own_rows(dtype)
     if is_number:
-        return again.first(kernels.fill_rows(x, entries), function.set_number, how, x, index, value)
-    if add:
-        apply = function.add_rows
-        steps = kernels.add_own_rows(x, entries) if kernels.owns_rows(x, entries) else None
-        if steps is not None:
-            return again.first_steps(steps, apply, how, x, index, value)
-    elif x.requires_grad and kernels.owns_rows(x, entries):
-        apply, find_last = function.set_own_rows, False
+        starts = (kernels.fill_own_rows if owned else kernels.fill_rows)(x, entries)
+        return again.first(kernels.Steps(starts), function.set_number, how, x, index, value)
+    if owned and (x.requires_grad or not find_last):
+        apply = function.add_rows if add else function.set_own_rows
+        steps = kernels.Steps(
+            kernels.put_own_rows(x, entries, add=add), crowded=kernels.crowded(x, entries) if repeats else None
+        )
     else:
-        apply = function.set_last_rows if find_last else function.set_rows
-    return again.first(kernels.put_rows(x, entries, add=add, find_last=find_last), apply, how, x, index, value)
+        apply = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
+        steps = kernels.Steps(kernels.put_rows(x, entries, add=add, find_last=find_last))
+    return again.first(steps, apply, how, x, index, value)
 
 
 def _has_rows(value: Tensor, entries: int, x: Tensor) -> bool:
@@ -208,7 +212,8 @@ def rows_taken(x: Tensor, index: Tensor, last: Tensor | None = None) -> Tensor:
         if taken is not None:
             return cast(Tensor, taken)
         if mode.seen_only_by_autograd(x) and x.is_contiguous() and (last is not None or _takes(x, index)):
-            return again.first_taken(_triton().take_rows(x, len(index), last is not None), x, index, said)
+            starts = _triton().take_rows(x, len(index), last is not None)
+            return again.first_taken(_triton().Steps(starts, ([len(index), *x.shape[1:]],)), x, index, said)
     if last is None:
         return x[index]
     return torch.where(_wide(last != 0, x), x[index], 0.0)
@@ -256,12 +261,23 @@ def _works_for_rows(dtype: torch.dtype, add: bool) -> bool:
         for width in (16, 1 << 14):
             x, index = torch.zeros(1, width, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
             _triton().Steps(_triton().put_rows(x, 1, add=add))(x, index, x)
-            if not _triton().owns_rows(x, 1):
-                continue
-            steps = _triton().Steps(_triton().split_rows(x, 1), (None, [1, width]))
-            if add:
-                steps = _triton().add_own_rows(x, 1) or steps
-            steps(x, index, x)
+    except Exception:
+        return False
+    return True
+
+
+@functools.cache
+def _works_for_own_rows(dtype: torch.dtype) -> bool:
+    """Notes in memory that is meant for something else, atomic operations of a block alone: not every Triton can."""
+    kernels = _triton()
+    x, index = torch.zeros(1, 16, dtype=dtype, device="cuda"), torch.zeros(1, dtype=_INT64, device="cuda")
+    try:
+        crowded = kernels.crowded(x, 1)
+        kernels.Steps(kernels.put_own_rows(x, 1))(x, index, x)
+        kernels.Steps(kernels.fill_own_rows(x, 1))(x, index, 0.0)
+        kernels.Steps(kernels.split_rows(x, 1, crowded is not None), (None, [1, 16]), crowded)(x, index, 0.0)
+        if crowded is not None and _works_for_rows(dtype, True):
+            kernels.Steps(kernels.put_own_rows(x, 1, add=True), crowded=crowded)(x, index, x)
     except Exception:
         return False
     return True

@@ -362,8 +362,7 @@ typedef struct {
     PyObject *shapes;  /* of the one result or the two; None for one that is like x */
     PyObject *kernels; /* whose functions are started, kept from being unloaded */
     int used;          /* a bit for each operand that is a tensor */
-    const volatile int32_t *crowded; /* where the kernels say that another Recipe would be quicker, or NULL */
-    PyObject *otherwise;             /* that Recipe, or NULL */
+    const volatile int32_t *crowded; /* where the kernels say that others would be quicker, or NULL */
 } Recipe;
 
 static int add_argument(Recipe *recipe, Launch *launch, PyObject *given)
@@ -509,8 +508,6 @@ static PyObject *recipe_call(PyObject *self, PyObject *const *args, size_t nargs
         PyErr_SetString(PyExc_TypeError, "a recipe takes x, the index, the value, and what else its kernels need");
         return NULL;
     }
-    if (recipe->crowded != NULL && *recipe->crowded)
-        return PyObject_Vectorcall(recipe->otherwise, args, nargsf, names);
     PyObject *operands[OPERANDS] = {NULL};
     for (Py_ssize_t i = 0; i < given; i++)
         operands[X + i] = args[i];
@@ -559,20 +556,18 @@ static void recipe_free(PyObject *self)
     free(((Recipe *)self)->launches);
     Py_XDECREF(((Recipe *)self)->shapes);
     Py_XDECREF(((Recipe *)self)->kernels);
-    Py_XDECREF(((Recipe *)self)->otherwise);
     PyObject_Free(self);
 }
 
 static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
-    PyObject *launches, *kernels, *shapes, *otherwise;
+    PyObject *launches, *kernels, *shapes;
     unsigned long long crowded;
     if (names != NULL && PyDict_GET_SIZE(names) != 0) {
         PyErr_SetString(PyExc_TypeError, "a recipe takes no arguments by name");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "O!OO!KO", &PyTuple_Type, &launches, &kernels, &PyTuple_Type, &shapes, &crowded,
-                          &otherwise))
+    if (!PyArg_ParseTuple(args, "O!OO!K", &PyTuple_Type, &launches, &kernels, &PyTuple_Type, &shapes, &crowded))
         return NULL;
     if (PyTuple_GET_SIZE(shapes) != 1 && PyTuple_GET_SIZE(shapes) != 2) {
         PyErr_SetString(PyExc_ValueError, "a recipe has one result or two");
@@ -588,8 +583,7 @@ static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *names)
     recipe->call = recipe_call;
     recipe->used = 0;
     recipe->shapes = Py_NewRef(shapes);
-    recipe->crowded = otherwise == Py_None ? NULL : (const volatile int32_t *)(uintptr_t)crowded;
-    recipe->otherwise = otherwise == Py_None ? NULL : Py_NewRef(otherwise);
+    recipe->crowded = (const volatile int32_t *)(uintptr_t)crowded;
     recipe->kernels = Py_NewRef(kernels);
     recipe->count = PyTuple_GET_SIZE(launches);
     recipe->launches = calloc((size_t)recipe->count + 1, sizeof(Launch));
@@ -612,6 +606,11 @@ static PyTypeObject recipe_type = {
     .tp_doc = recipe_doc,
 };
 
+static int is_crowded(PyObject *make)
+{
+    return Py_TYPE(make) == &recipe_type && ((Recipe *)make)->crowded != NULL && *((Recipe *)make)->crowded;
+}
+
 /* -- the functions of the module ----------------------------------------------------------------------------------- */
 
 static const char lookup_doc[] = "The update, done by what did such a one before; None where nothing is known.";
@@ -632,6 +631,10 @@ static PyObject *lookup(PyObject *module, PyObject *const *args, Py_ssize_t coun
     if (found == 0)
         Py_RETURN_NONE;
     PyObject *entry = PyDict_GetItemWithError(known, key);
+    if (entry != NULL && entry != Py_None && is_crowded(PyTuple_GET_ITEM(entry, 1))) {
+        entry = NULL; /* it is to be found out anew */
+        PyDict_DelItem(known, key);
+    }
     Py_DECREF(key);
     if (entry == NULL || entry == Py_None) {
         if (PyErr_Occurred())

@@ -11,7 +11,6 @@ class Recipe:
         kernels: tuple[Any, ...],
         shapes: tuple[list[int] | None, ...],
         crowded: int,
-        otherwise: Recipe | None,
         /,
     ) -> None: ...
     def __call__(self, x: Tensor, index: Any, value: Any, /, *more: Tensor) -> Any: ...

@@ -52,15 +52,8 @@ def has_come(x: Tensor, index: Any, value: Any, how: int) -> bool:
     return works() and _again.seen(x, index, value, how)
 
 
-def first(starts: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
+def first(steps: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
     """The update by these kernels, by way of the Function `apply` where a gradient is wanted, and remembered."""
-    from outplace.updates.kernels.on_cuda import Steps
-
-    return first_steps(Steps(starts), apply, how, x, index, value)
-
-
-def first_steps(steps: Any, apply: Callable[..., Any], how: int, x: Tensor, index: Any, value: Any) -> Tensor:
-    """The same by steps that are made already."""
     if torch.is_grad_enabled() and (x.requires_grad or (isinstance(value, Tensor) and value.requires_grad)):
         result = apply(x, index, value, steps)
     else:
@@ -69,59 +62,37 @@ def first_steps(steps: Any, apply: Callable[..., Any], how: int, x: Tensor, inde
     return cast(Tensor, result)
 
 
-def first_taken(starts: Any, grad: Tensor, index: Tensor, last: Any) -> Tensor:
+def first_taken(steps: Any, grad: Tensor, index: Tensor, last: Any) -> Tensor:
     """The rows of a gradient that the index names, taken by these kernels and remembered."""
-    from outplace.updates.kernels.on_cuda import Steps
-
-    steps = Steps(starts, ([len(index), *grad.shape[1:]],))
     taken = steps(grad, index, last)
     remember(steps, None, TAKE, grad, index, last)
     return cast(Tensor, taken)
 
 
-def first_split(
-    starts: Any, shapes: tuple[list[int] | None, ...], grad: Tensor, index: Tensor
-) -> tuple[Tensor, Tensor]:
+def first_split(steps: Any, grad: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """What a gradient gives to x and what to the value, by these kernels and remembered."""
-    from outplace.updates.kernels.on_cuda import Steps
-
-    steps = Steps(starts, shapes)
     both = steps(grad, index, 0.0)
     remember(steps, None, SPLIT, grad, index, 0.0)
     return cast(tuple[Tensor, Tensor], both)
 
 
-def remember(
-    make: Callable[..., Tensor], apply: Callable[..., Any] | None, how: int, x: Tensor, index: Any, value: Any
-) -> None:
-    """Notes how such an update is made, and by which Function where a gradient is wanted, if it comes again."""
+def remember(steps: Any, apply: Callable[..., Any] | None, how: int, x: Tensor, index: Any, value: Any) -> None:
+    """Notes how such an update is made, and by which Function where a gradient is wanted, if it comes again.
+
+    Until the kernels say that it is crowded: then it is to be found out anew. For a gradient that is too late.
+    """
     global _works
     if not has_come(x, index, value, how):
         return
-    try:
-        recipe = _recipe(make, x, index, value)
-    except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
-        _works = False
-        return
-    if recipe is not None:
-        _again.remember(x, index, value, how, apply, recipe)
-
-
-def _recipe(steps: Any, x: Tensor, index: Any, value: Any) -> Any:
-    """What C needs to start these kernels; None if it cannot be told."""
     from outplace.updates.kernels.on_cuda import launches
 
-    otherwise = None
-    if steps.otherwise is not None:
-        steps.otherwise(x, index, value)  # so that they are compiled
-        otherwise = _recipe(steps.otherwise, x, index, value)
-        if otherwise is None:
-            return None
-    known = launches(steps, x)
-    if known is None:
-        return None
-    crowded = 0 if steps.crowded is None else steps.crowded.data_ptr()
-    return _again.Recipe(*known, steps.shapes, crowded, otherwise)
+    crowded = 0 if steps.crowded is None or how == SPLIT else steps.crowded.data_ptr()
+    try:
+        known = launches(steps, x)
+        if known is not None:
+            _again.remember(x, index, value, how, apply, _again.Recipe(*known, steps.shapes, crowded))
+    except (AttributeError, KeyError, TypeError, ValueError):  # a Triton whose kernels are started in another way
+        _works = False
 
 
 def works() -> bool:

@@ -65,22 +65,13 @@ Starts = tuple[Start, ...]
 class Steps:
     """Kernels that are started one after the other. Called with the operands it makes one tensor or two of them."""
 
-    __slots__ = ("crowded", "otherwise", "shapes", "starts")
+    __slots__ = ("crowded", "shapes", "starts")
 
-    def __init__(self, starts: Starts, shapes: tuple[Shape, ...] = (None,)) -> None:
-        self.starts, self.shapes = starts, shapes
-        self.crowded: Tensor | None = None
-        self.otherwise: Steps | None = None
-
-    def unless(self, crowded: Tensor, otherwise: Starts) -> Steps:
-        """The same, until its kernels have said that it is crowded."""
-        self.crowded, self.otherwise = crowded, Steps(otherwise, self.shapes)
-        return self
+    def __init__(self, starts: Starts, shapes: tuple[Shape, ...] = (None,), crowded: Tensor | None = None) -> None:
+        self.starts, self.shapes, self.crowded = starts, shapes, crowded
 
     def __call__(self, x: Tensor, index: Any, value: Any, *more: Tensor) -> Any:
         """The operands are OUT, which is made here, X, INDEX, VALUE, and those that the kernels need beyond them."""
-        if self.crowded is not None and self.otherwise is not None and self.crowded.item():
-            return self.otherwise(x, index, value, *more)
         results = [torch.empty_like(x) if shape is None else x.new_empty(shape) for shape in self.shapes]
         operands: dict[int, Any] = dict(enumerate((results[0], x, index, value, *more)))
         operands[SECOND], operands[CROWDED] = results[-1], self.crowded
@@ -146,8 +137,6 @@ def put_rows(x: Tensor, entries: int, *, add: bool = False, find_last: bool = Fa
     """
     elements, size = x.numel(), x.size(0)
     width = elements // size
-    if owns_rows(x, entries) and not find_last and not add:
-        return (_in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE, INDEX), x, entries, (add,), listed=True),)
     of_last = LAST if find_last else INDEX
     if _one_block_does(elements, entries, width):
         rest: tuple[int, ...] = (add, find_last, ENTRIES_IN_ONE_BLOCK, BLOCK)
@@ -168,8 +157,6 @@ def fill_rows(x: Tensor, entries: int) -> Starts:
     """x with a number in the rows that an index with so many entries names."""
     elements, size = x.numel(), x.size(0)
     width = elements // size
-    if owns_rows(x, entries):
-        return (_in_one_launch(own.fill_own_rows, (OUT, X, INDEX), x, entries, takes_value=True),)
     if _one_block_does(elements, entries, width):
         numbers = (entries, elements, size, width)
         return (Start(kernel.fill_in_one_block, (1, 1), (OUT, X, INDEX), (BLOCK,), numbers, takes_value=True),)
@@ -188,37 +175,63 @@ def take_rows(x: Tensor, entries: int, some: bool) -> Starts:
     return (Start(kernel.take_rows, grid, operands, (size, width, some, rows, columns), (entries,)),)
 
 
-def add_own_rows(x: Tensor, entries: int) -> Steps | None:
-    """x with so many rows of a value added, in one launch until that is crowded; None if this cannot be tried."""
-    key = x.shape, x.dtype, entries
-    if key not in _adding:
-        crowded = _note_for_the_host()
-        if crowded is None:
-            return None
-        start = _in_one_launch(own.put_own_rows, (OUT, X, INDEX, VALUE, CROWDED), x, entries, (True,), listed=True)
-        _adding[key] = Steps((start,)).unless(crowded, put_rows(x, entries, add=True))
-    return _adding[key]
+def put_own_rows(x: Tensor, entries: int, *, add: bool = False) -> Starts:
+    """What `put_rows` does for an x of which `owns_rows` is true; of several rows for one place the last one counts."""
+    operands = (OUT, X, INDEX, VALUE, CROWDED if add else INDEX)
+    return (_in_one_launch(own.put_own_rows, operands, x, entries, (add,), listed=True),)
 
 
-_adding: dict[Any, Steps] = {}
-"""By shape, dtype and entries, as many as there are notes."""
+def fill_own_rows(x: Tensor, entries: int) -> Starts:
+    """What `fill_rows` does for such an x."""
+    return (_in_one_launch(own.fill_own_rows, (OUT, X, INDEX), x, entries, takes_value=True),)
 
 
-def split_rows(grad: Tensor, entries: int) -> Starts:
+def split_rows(grad: Tensor, entries: int, tell: bool) -> Starts:
     """The gradient, of which `owns_rows` is true, with zeros in the rows that the index names; and these rows.
 
-    Where several entries name a row it goes to the last one, and the others have zeros.
+    Where several entries name a row it goes to the last one, and the others have zeros. Is it to be told if they crowd?
     """
-    return (_in_one_launch(own.split_rows, (OUT, SECOND, X, INDEX), grad, entries, listed=True),)
+    operands = (OUT, SECOND, X, INDEX, CROWDED if tell else INDEX)
+    return (_in_one_launch(own.split_rows, operands, grad, entries, (tell,), listed=True),)
 
 
-def owns_rows(x: Tensor, entries: int) -> bool:
-    """Is it quicker to do it in one launch, with each block looking for its own rows, for so many entries?"""
+def owns_rows(x: Tensor, entries: int, repeats: bool = False) -> bool:
+    """Is it quicker to do it in one launch, with each block looking for its own rows, for so many entries?
+
+    If each repeated entry is work, it is not where they were found to crowd into one block: ids of padding, say.
+    """
     elements, size = x.numel(), x.size(0)
     width = elements // size
     if elements > MOST_OWNED or width > TILE or size > MOST_BLOCKS * MOST_OWN_ROWS or entries > MOST_READ_BY_ALL:
         return False
-    return (2 * entries <= size or entries <= FEW_ENTRIES) and width * x.element_size() >= 8  # room for the notes
+    if (2 * entries > size and entries > FEW_ENTRIES) or width * x.element_size() < 8:  # no room for the notes
+        return False
+    if not repeats:
+        return True
+    note = crowded(x, entries)
+    return note is not None and not note.item()
+
+
+def crowded(x: Tensor, entries: int) -> Tensor | None:
+    """Where kernels tell that so many entries for such a tensor have crowded into one block; None if they cannot.
+
+    It is memory that kernels and Python have in common, which nobody waits for. It stays for ever: a kernel in one of
+    CUDA's graphs may be started at any time.
+    """
+    key = x.shape, x.dtype, entries
+    if key not in _crowded:
+        if len(_crowded) >= MOST_KEPT or torch.cuda.is_current_stream_capturing():
+            return None
+        _crowded[key] = _notes()[len(_crowded), :1]
+    return _crowded[key]
+
+
+_crowded: dict[Any, Tensor] = {}
+
+
+@functools.cache
+def _notes() -> Tensor:
+    return torch.zeros(MOST_KEPT, 4, dtype=torch.int32, pin_memory=True)  # each where 16 bytes begin
 
 
 def _in_one_launch(
@@ -329,24 +342,6 @@ def _key(start: Start, device: int, dtype: torch.dtype, aligned: Any) -> tuple[A
     return id(start.kernel), device, dtype, aligned, start.rest, start.warps
 
 
-def _note_for_the_host() -> Tensor | None:
-    """A number in memory that kernels and Python have in common, which nobody waits for; None if no more are left."""
-    global _notes_given
-    if _notes_given >= MOST_KEPT or torch.cuda.is_current_stream_capturing():
-        return None
-    _notes_given += 1
-    return _notes()[_notes_given - 1]
-
-
-@functools.cache
-def _notes() -> Tensor:
-    """It stays for ever, for a kernel in a graph of CUDA's may be started at any time."""
-    return torch.zeros(MOST_KEPT, ALIGNED, dtype=torch.int32, pin_memory=True)
-
-
-_notes_given = 0
-ALIGNED = 4
-"""So many int32 have 16 bytes."""
 _compiled: dict[Any, Any] = {}
 """What has been started, by what it was compiled for."""
 _directly = True

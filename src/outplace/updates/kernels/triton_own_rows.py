@@ -67,7 +67,7 @@ def put_own_rows(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """A copy of x with rows of the value put, of which the last for a place counts, or added.
 
-    To add so many to the rows of one block that it would have been better to let all blocks do it sets `crowded`.
+    If so many are added to the rows of one block that other kernels would be quicker, `crowded` is set.
     """
     first, rows, base, notes = _own_rows(out, size, width, OWN)
     _take_notes(notes, index, first, rows, entries, size, ADD, OWN, CHUNK)
@@ -123,14 +123,17 @@ def fill_own_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["entries", "size"])  # type: ignore[untyped-decorator]
 def split_rows(  # type: ignore[no-untyped-def]
-    to_x, to_value, grad, index, entries, size, width,
-    OWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, LISTED_COLUMNS: tl.constexpr,
+    to_x, to_value, grad, index, crowded, entries, size, width,
+    TELL: tl.constexpr, OWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
+    LISTED_COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The gradient with zeros in the rows that the index names; and these rows, for the last entry that names each."""
     first, rows, base, notes = _own_rows(to_x, size, width, OWN)
     _take_notes(notes, index, first, rows, entries, size, True, OWN, CHUNK)
     count = tl.load(notes + rows)
     if count >= rows:  # there was no room for the list
+        if TELL:
+            tl.store(crowded, 1)
         for start in range(0, entries, 512):
             entry, row, own = _own_entries(index, start, first, rows, entries, size, 512)
             lost = own & (tl.load(notes + row, mask=own, other=0) != entry)
