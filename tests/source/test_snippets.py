@@ -966,11 +966,20 @@ SNIPPETS = {
             if input():
                 other[1].reset()
     """,
+    "another type of a tensor": """
+        w = torch.randn(3, requires_grad=True)
+        z = (w * 2).type(torch.float64).exp()
+        z += 1  # error: saved
+        if z.type() == "torch.DoubleTensor":
+            z.sum().backward()
+    """,
     "sizes whose number is not known": """
         x, sizes = torch.rand(4, 5), input().split()
         x /= torch.norm(x.view(4, -1, *(1 for _ in range(x.dim() - 2))), dim=1, keepdim=True)
         x += torch.randn(4, *sizes) + x.reshape(-1, *map(int, sizes))
         x += torch.randn(4, *[3])  # error: shape-dtype
+        whole = torch.ceil(torch.rand(10, 4, 3)).type(torch.int32) * torch.tensor([1, 2, 3])
+        whole += torch.ones(4, 3, dtype=torch.int32)
         torch.Tensor(5).copy_(torch.randn(5))
         torch.Tensor([5]).copy_(torch.randn(5))  # error: shape-dtype
 

@@ -89,7 +89,7 @@ def tensor_method(
     interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A method of a tensor."""
-    if name in _PLAIN_METHODS:
+    if name in _PLAIN_METHODS and not (name == "type" and (args or keywords)):
         return PLAIN
     if name == "copy_" and args:
         check_own_copy(interpreter, tensor, args[0])
@@ -286,6 +286,7 @@ _TENSOR_METHODS: dict[str, Any] = {
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,
+    "type": _converted,
     "to_sparse": _copied, "to_sparse_csr": _copied, "to_dense": _copied, "coalesce": lambda i, t, a, k, n: t,
     "retain_grad": lambda i, t, a, k, n: NONE, "share_memory_": lambda i, t, a, k, n: t,
     "max": _reduced("max"), "min": _reduced("min"), "sort": _reduced("sort"), "topk": _reduced("topk"),
