@@ -980,6 +980,9 @@ SNIPPETS = {
         x += torch.randn(4, *[3])  # error: shape-dtype
         whole = torch.ceil(torch.rand(10, 4, 3)).type(torch.int32) * torch.tensor([1, 2, 3])
         whole += torch.ones(4, 3, dtype=torch.int32)
+        pairs = torch.hstack((torch.zeros(8, 1), torch.zeros(8, 2)))
+        pairs += torch.cat((torch.ones(8, 1), torch.ones(8, 2)), dim=1)
+        torch.nn.utils.rnn.pad_sequence([torch.ones(3), torch.ones(2)]).add_(torch.ones(3, 2))
         torch.Tensor(5).copy_(torch.randn(5))
         torch.Tensor([5]).copy_(torch.randn(5))  # error: shape-dtype
 

@@ -329,7 +329,9 @@ def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[s
     return Items(gradients, "tuple", None if single or inputs else gradients[0])
 
 
-def _cat(name: str) -> Any:
+def _cat(name: str, shaped: bool = False) -> Any:
+    """A new tensor of several; `shaped` where it is joined along the dimension that is asked for."""
+
     def run(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         parts = [tensor for value in args for tensor in tensors_in(value)]
         if not parts and any(isinstance(value, Unknown) for value in args):
@@ -338,7 +340,7 @@ def _cat(name: str) -> Any:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
         made = fresh(interpreter, grad, parts[0].dtype if parts else None)
-        made.shape = shapes.joined(name, parts, args, keywords)
+        made.shape = shapes.joined(name, parts, args, keywords) if shaped else None
         if grad:
             made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
             made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
@@ -473,8 +475,9 @@ def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value
 
 _FUNCTIONS: dict[str, Any] = {
     "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad,
-    "torch.cat": _cat("CatBackward0"),
-    "torch.concat": _cat("CatBackward0"), "torch.stack": _cat("StackBackward0"), "torch.hstack": _cat("CatBackward0"),
+    "torch.cat": _cat("CatBackward0", True),
+    "torch.concat": _cat("CatBackward0", True), "torch.concatenate": _cat("CatBackward0", True),
+    "torch.stack": _cat("StackBackward0", True), "torch.hstack": _cat("CatBackward0"),
     "torch.vstack": _cat("CatBackward0"), "torch.utils.checkpoint.checkpoint": _checkpoint, "torch.compile": _same,
     "torch.jit.script": _same, "torch.nn.parallel.DistributedDataParallel": _same,
     "torch.nn.DataParallel": _same,
