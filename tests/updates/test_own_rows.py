@@ -97,7 +97,7 @@ def test_what_is_crowded_for_one_block_is_left_to_all() -> None:
         assert result[0].eq(2000).all() and not result[1:].any()
         assert crowded[0] == 1
         assert torch.equal(at(x)[spread].add(v)[:2000], v)
-    assert not on_cuda.owns_rows(x, 2000, repeats=True) and on_cuda.owns_rows(x, 2000)
+    assert not on_cuda.owns_rows(x, 2000, all_are_work=True) and on_cuda.owns_rows(x, 2000)
 
 
 def test_crowded_gradients_are_left_to_the_other_kernels() -> None:
@@ -136,6 +136,19 @@ def test_only_what_is_asked_for() -> None:
         (to_v,) = torch.autograd.grad(result, v, weights)
         for one, other in zip((to_x, to_v), updated(x.detach(), index, v.detach(), weights)[1:], strict=True):
             assert torch.equal(one, other)
+
+
+def test_a_gradient_for_the_value_alone() -> None:
+    """Where x has none and each row is named once, its gradient, as large as x, is not made either."""
+    weights, index = torch.randn(30_000, 64, device="cuda"), torch.randperm(30_000, device="cuda")[:300]
+    for _ in range(4):
+        x, v = torch.randn(30_000, 64, device="cuda"), torch.randn(300, 64, device="cuda", requires_grad=True)
+        result = at(x)[index].set(v, unique_indices=True)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        (to_v,) = torch.autograd.grad(result, v, weights)
+        assert torch.equal(to_v, weights[index])
+        assert torch.cuda.max_memory_allocated() - before < x.numel()
 
 
 def test_derivatives_of_derivatives() -> None:

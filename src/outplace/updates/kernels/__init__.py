@@ -181,16 +181,15 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
         return None
     if elements > size * kernels.MOST_ROW_ELEMENTS or entries > kernels.MOST_ENTRIES:
         return None
-    repeats = add or find_last  # each of several entries for a row is work, here or in backward
-    owned = kernels.owns_rows(x, entries, repeats) and _works_for_own_rows(dtype)
+    all_are_work = add or find_last  # all entries for a row, here or in backward
+    owned = kernels.owns_rows(x, entries, all_are_work) and _works_for_own_rows(dtype)
     if is_number:
         starts = (kernels.fill_own_rows if owned else kernels.fill_rows)(x, entries)
         return again.first(kernels.Steps(starts), function.set_number, how, x, index, value)
     if owned and (x.requires_grad or not find_last):
-        apply = function.add_rows if add else function.set_own_rows
-        steps = kernels.Steps(
-            kernels.put_own_rows(x, entries, add=add), crowded=kernels.crowded(x, entries) if repeats else None
-        )
+        apply = function.add_rows if add else function.set_own_rows if x.requires_grad else function.set_rows
+        crowded = kernels.crowded(x, entries) if all_are_work else None
+        steps = kernels.Steps(kernels.put_own_rows(x, entries, add=add), crowded=crowded)
     else:
         apply = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
         steps = kernels.Steps(kernels.put_rows(x, entries, add=add, find_last=find_last))

@@ -195,10 +195,11 @@ def split_rows(grad: Tensor, entries: int, tell: bool) -> Starts:
     return (_in_one_launch(own.split_rows, operands, grad, entries, (tell,), listed=True),)
 
 
-def owns_rows(x: Tensor, entries: int, repeats: bool = False) -> bool:
+def owns_rows(x: Tensor, entries: int, all_are_work: bool = False) -> bool:
     """Is it quicker to do it in one launch, with each block looking for its own rows, for so many entries?
 
-    If each repeated entry is work, it is not where they were found to crowd into one block: ids of padding, say.
+    If all entries that name the same row are work, not where they were seen to crowd into one block: ids of padding,
+    say.
     """
     elements, size = x.numel(), x.size(0)
     width = elements // size
@@ -206,7 +207,7 @@ def owns_rows(x: Tensor, entries: int, repeats: bool = False) -> bool:
         return False
     if (2 * entries > size and entries > FEW_ENTRIES) or width * x.element_size() < 8:  # no room for the notes
         return False
-    if not repeats:
+    if not all_are_work:
         return True
     note = crowded(x, entries)
     return note is not None and not note.item()
