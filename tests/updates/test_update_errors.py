@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -114,3 +115,25 @@ def test_functional_takes_plain_functions_only() -> None:
 
     with pytest.raises(TypeError, match="generator is a generator or a coroutine"):
         functional(generator)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize("index", [[5], [-9], [[5]], [1], [], (slice(None), [7]), ([1], [7])], ids=str)
+def test_where_nothing_is_there_indices_are_right_or_wrong_as_for_numpy(shape: tuple[int, ...], index: Any) -> None:
+    numpy = pytest.importorskip("numpy")
+    array, x = numpy.zeros(shape), torch.zeros(shape, requires_grad=True)
+    parts = index if isinstance(index, tuple) else (index,)
+    try:
+        array[tuple(numpy.array(part, dtype=int) if isinstance(part, list) else part for part in parts)] = 1.0
+    except IndexError:
+        expected: Any = pytest.raises(IndexError)
+    else:
+        expected = contextlib.nullcontext()
+    ours = tuple(torch.tensor(part, dtype=torch.int64) if isinstance(part, list) else part for part in parts)
+    place = at(x)[ours if isinstance(index, tuple) else ours[0]]
+    for update in (lambda: place.set(1.0), lambda: place.set(torch.tensor(1.0, requires_grad=True)), place.get):
+        with expected:
+            update()
+    for name in ("add", "mul", "max"):
+        with expected:
+            getattr(place, name)(1.0)

@@ -124,6 +124,8 @@ class Place:
         part = x[index.view]
         if not any(place is not None for place in index.places):
             return part.clone()
+        if part.numel() == 0:
+            _explain(index, part)
         try:
             return places.get(part, index.items(part.shape))
         except IndexError:
@@ -145,6 +147,8 @@ def update(x: Tensor, index: Any, v: Any, operation: Arithmetic | None, unique: 
     if not chosen:
         value = values.broadcast(value, part.shape)
         return views.replaced(x, parsed.view, value if operation is None else operation(part, value).to(x.dtype))
+    if part.numel() == 0:  # there ATen lets wrong indices pass
+        _explain(parsed, part)
     try:
         if len(chosen) == 1 and chosen[0][1].dtype is _BOOL:
             dim, mask = chosen[0]

@@ -131,6 +131,8 @@ def set_places(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     """
     if index.dtype is not _INT64 or not mode.eager():  # vmap's index_fill is wrong for negative indices
         return None
+    if x.numel() == 0:  # there ATen lets wrong indices pass
+        return None
     how = again.SET_UNIQUE if unique else again.SET
     try:
         if type(v) in NUMBERS:
