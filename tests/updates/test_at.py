@@ -208,13 +208,16 @@ def test_outside_the_mask_nothing_reaches_a_gradient() -> None:
         assert torch.allclose(got[1], torch.tensor([to_v, 0, 0, 0])), name
 
 
-def test_autocast_changes_no_dtype() -> None:
-    x, index = torch.rand(4, dtype=torch.bfloat16), torch.tensor([0, 0, 2])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        for name in ("set", *OPERATIONS):
-            for place in (index, x > 0.5, slice(0, 2)):
-                v = torch.ones((), dtype=torch.float32, requires_grad=True)
-                assert getattr(at(x)[place], name)(v).dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_autocast_changes_no_dtype(dtype: torch.dtype) -> None:
+    x, index = torch.rand(4, dtype=dtype), torch.tensor([0, 0, 2])
+    for name in ("set", *OPERATIONS):
+        for place in (index, x > 0.5, slice(0, 2)):
+            v = torch.ones((), dtype=torch.float32, requires_grad=True)
+            without = getattr(at(x)[place], name)(v)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                result = getattr(at(x)[place], name)(v)
+            assert result.dtype == dtype and torch.allclose(result, without)
 
 
 def test_autocast_takes_no_part_in_a_choice_of_dtypes() -> None:

@@ -89,7 +89,7 @@ def combined(entries: Tensor, values: Tensor, combine: Callable[[Tensor, Tensor]
     longest = _longest_run(places) if mode.looks_at_values(places) else size
     while width < longest:
         same = torch.cat([places.new_zeros(width, dtype=torch.bool), places[width:] == places[:-width]]).reshape(wide)
-        earlier = torch.cat([rows[:width], rows[:-width]])
+        earlier = torch.constant_pad_nd(rows[:-width], (0, 0) * (rows.dim() - 1) + (width, 0), 1)
         # ones where nothing is combined: an inf or nan of another place would reach the gradients as 0 * inf
         rows = torch.where(same, combine(torch.where(same, earlier, 1), rows), rows)
         width *= 2
