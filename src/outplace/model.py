@@ -28,6 +28,7 @@ Cause = Literal[
     "lost",  # a parameter was replaced behind its optimizer
     "repeated",  # an index names a place twice
     "cut",  # `.data =` hands on values without their graph
+    "gathered",  # a write goes to the copy that an index makes
 ]
 """Which of the silent bugs it is (OUT303): what the repair goes by."""
 
