@@ -53,7 +53,7 @@ class _SetTensor(_Saving):
         (grad,), (mask,) = grads, ctx.saved_tensors
         if not ctx.needs_input_grad[2]:
             return _zeroed(grad, mask), None, None, None
-        known = again.lookup(grad, mask, 0.0, again.SPLIT) if grad.is_cuda and not is_compiling() else None
+        known = _known(grad, mask, 0.0, again.SPLIT)
         if known is not None:
             to_x, to_value = known
         elif not mode.seen_only_by_autograd(grad):
@@ -99,7 +99,7 @@ class _AddRows(_Saving):
         if not ctx.needs_input_grad[2]:
             return grad, None, None, None
         (index,) = ctx.saved_tensors
-        taken = again.lookup(grad, index, 1.0, again.TAKE) if grad.is_cuda and not is_compiling() else None
+        taken = _known(grad, index, 1.0, again.TAKE)
         return grad, None, kernels.rows_taken(grad, index) if taken is None else taken, None
 
 
@@ -122,7 +122,7 @@ class _SetOwnRows(_Saving):
         (grad,), (index,) = grads, ctx.saved_tensors
         if not ctx.needs_input_grad[2]:
             return _zeroed(grad, index), None, None, None
-        known = again.lookup(grad, index, 0.0, again.SPLIT) if grad.is_cuda and not is_compiling() else None
+        known = _known(grad, index, 0.0, again.SPLIT)
         to_x, to_value = kernels.split_rows(grad, index) if known is None else known
         return to_x, None, to_value, None
 
@@ -146,9 +146,14 @@ class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
         return _zeroed(grad, index) if of_x else None, None, to_value, None
 
 
+def _known(grad: Tensor, index: Any, said: Any, how: int) -> Any:
+    """What is done with such a gradient, if that is remembered."""
+    return again.lookup(grad, index, said, how) if grad.is_cuda and not is_compiling() else None
+
+
 def _zeroed(grad: Tensor, index: Any) -> Tensor:
     """The gradient of x, where it is kept."""
-    known = again.lookup(grad, index, 0.0, again.SET) if grad.is_cuda and not is_compiling() else None
+    known = _known(grad, index, 0.0, again.SET)
     return updates.at(grad)[index].set(0.0) if known is None else cast(Tensor, known)
 
 
