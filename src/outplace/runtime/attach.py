@@ -138,6 +138,7 @@ def _connect() -> None:
         gradients,
         kept,
         lost,
+        packing,
         parts,
         recomputed,
         rerun,
@@ -154,7 +155,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, recomputed, rerun, swaps):
+        for part in (steps, unseen, gradients, kept, lost, packing, recomputed, rerun, swaps):
             part.install()
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)

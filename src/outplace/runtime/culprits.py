@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import torch
 
 from outplace.knowledge.names import spellings
 from outplace.knowledge.nodes import by_node
-from outplace.runtime import graph, names, record, tags
+from outplace.runtime import graph, names, packing, record, tags
 from outplace.runtime.graph import Slot
 from outplace.runtime.record import Backward, Place, Step, ThreadRecord, Write
 from outplace.runtime.usercode import HANDING_ON
@@ -35,10 +36,16 @@ class Hurt:
     """Each write with the version it left behind."""
     unseen: int = 0
 
+    @functools.cached_property
     def base(self) -> torch.Tensor | None:
         """The tensor itself rather than a view of it."""
         alias = self.slots[0].alias
-        return None if alias is None else alias if alias._base is None else alias._base
+        if alias is None or alias._base is not None:
+            return None if alias is None else alias._base
+        if packing.TELLS:
+            return alias
+        # Before torch 2.10 the alias has no history: what it is may be seen from others in the same memory.
+        return next((tensor for tensor in _whole_tensors(self.storage) if tensor.requires_grad), alias)
 
     @property
     def storage(self) -> int | None:
@@ -173,13 +180,17 @@ def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int
 
 def _history(hurt: Hurt) -> list[Any]:
     """The nodes by which the tensor's value came about since it was saved, oldest first: one for each write."""
-    whole = [t for t in names.live_tensors() if t._base is None and names.storage_of(t) == hurt.storage]
-    node = next((t.grad_fn for t in whole if t.grad_fn is not None), None)
+    node = next((t.grad_fn for t in _whole_tensors(hurt.storage) if t.grad_fn is not None), None)
     nodes: list[Any] = []
     while node is not None and (graph.number_of(node) or 0) > hurt.oldest:
         nodes.append(node)
         node = node.next_functions[0][0] if node.next_functions else None
     return nodes[::-1]
+
+
+def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
+    """The program's tensors that are no views and lie in this storage."""
+    return [t for t in names.live_tensors() if t._base is None and names.storage_of(t) == storage]
 
 
 # -- where nodes were made --------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from outplace.knowledge.errors import VersionError, parse_version_error
-from outplace.runtime import record
+from outplace.runtime import packing, record
 
 _FIRST_LEAF_NUMBER = 2**63
 """AccumulateGrad nodes carry the largest number there is; they save nothing."""
@@ -144,7 +145,7 @@ def freed_slots(node: Any) -> list[str]:
     found = []
     for name in _saved_names(node):
         raw = _raw(node, "_raw" + name)
-        if getattr(raw, "unpack_hook", None) is None and _is_freed(partial(getattr, node, name)):
+        if packing.hook_of(node, raw) is None and _is_freed(partial(getattr, node, name)):
             found.append(name[len("_saved_") :])
     if isinstance(node, torch.autograd.function.BackwardCFunction) and _is_freed(lambda: node.saved_tensors):
         found.append("saved_tensors")
@@ -173,7 +174,7 @@ def detached_slots(node: Any) -> list[Slot]:
             continue
         if hasattr(raw, "unpack"):
             slots.extend(_stale(node, saved_as, _message_of(raw), raw))
-        elif isinstance(alias := getattr(raw, "data", None), torch.Tensor) and alias.grad_fn is None:
+        elif (alias := _alias(raw)) is not None and alias.grad_fn is None:
             slots.append(Slot(node, saved_as, None, "", alias))  # torch before 2.13: the record of detach_ decides
     return slots
 
@@ -189,27 +190,38 @@ def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """What this node has saved, without unpacking anything: (what it is to the node, a tensor over its memory)."""
     for name in (*_saved_names(node), "_saved_tensors"):
         raw = _raw(node, "_raw" + name)
-        parts = raw if isinstance(raw, list | tuple) else (raw,)
-        for place, part in enumerate(parts):
-            if part is not None and getattr(part, "unpack_hook", None) is None:
-                tensor = getattr(part, "data", None)
-                if isinstance(tensor, torch.Tensor):
-                    label = "saved_tensors" if name == "_saved_tensors" else name[len("_saved_") :]
-                    yield (f"{label}[{place}]" if isinstance(raw, list | tuple) else label), tensor
+        label = "saved_tensors" if name == "_saved_tensors" else name[len("_saved_") :]
+        for place, tensor in enumerate(_memory(node, name, raw)):
+            if isinstance(tensor, torch.Tensor):
+                yield (f"{label}[{place}]" if isinstance(raw, list | tuple) else label), tensor
+
+
+def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
+    """Tensors over the memory of what is saved there and no hook has packed, and None for the others."""
+    parts = raw if isinstance(raw, list | tuple) else (raw,)
+    if packing.TELLS:
+        return [
+            None if getattr(part, "unpack_hook", None) is not None else getattr(part, "data", None) for part in parts
+        ]
+    if raw is None or packing.hook_of(node, raw) is not None:
+        return ()
+    # Without hooks to unpack it changes nothing. What was written or freed is PyTorch's own to refuse.
+    value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _raw(node: Any, name: str) -> Any:
     try:
         return getattr(node, name, None)
-    except RuntimeError:  # freed: it ran before the failure
+    except RuntimeError:  # freed, most often: it ran before the failure
         return None
 
 
 def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
     parts = raw if isinstance(raw, list | tuple) else (raw,)
-    hooked = [part for part in parts if getattr(part, "unpack_hook", None) is not None]
-    if hooked:  # unpacking would run the hook (and recompute a whole checkpointed block): look, don't touch
-        return _checkpointed(node, saved_as, hooked)
+    hooks = [hook for part in parts if (hook := packing.hook_of(node, part)) is not None]
+    if hooks:  # unpacking would run the hook (and recompute a whole checkpointed block): look, don't touch
+        return _checkpointed(node, hooks[0])
     try:
         unpack()
     except RuntimeError as error:
@@ -285,16 +297,35 @@ def _alias(raw: Any) -> torch.Tensor | None:
     return handed[0] if handed else None
 
 
-def _checkpointed(node: Any, saved_as: str, hooked: list[Any]) -> list[Slot]:
-    """Non-reentrant checkpoint keeps its arguments beside the graph: in its frame, or (older) in a node of its own."""
+def _checkpointed(node: Any, hook: Any) -> list[Slot]:
+    """The arguments of a non-reentrant checkpoint, to which this hook belongs, that were modified."""
     slots: list[Slot] = []
-    for raw in hooked[:1]:
-        for cell in getattr(raw.unpack_hook, "__closure__", None) or ():
-            saver = getattr(cell.cell_contents, "input_saver", None)
-            saver = getattr(saver, "grad_fn", saver)  # a tensor whose node holds them
-            if saver is not None:
-                slots.extend(stale_slots(saver))
-            for argument in getattr(cell.cell_contents, "saved_args", None) or ():
-                if hasattr(argument, "unpack"):
-                    slots.extend(_stale(node, CHECKPOINTED, _message_of(argument), argument))
+    for cell in getattr(hook, "__closure__", None) or ():
+        block = cell.cell_contents
+        saver = _keeper_of_arguments(block)
+        if saver is not None:
+            if block not in _stale_arguments:  # what is handed over by a hook is so only once
+                _stale_arguments[block] = stale_slots(saver)
+            slots.extend(replace(slot, node=node, saved_as=CHECKPOINTED) for slot in _stale_arguments[block])
+        for argument in getattr(block, "saved_args", None) or ():
+            if hasattr(argument, "unpack"):
+                slots.extend(_stale(node, CHECKPOINTED, _message_of(argument), argument))
     return slots
+
+
+_stale_arguments: weakref.WeakKeyDictionary[Any, list[Slot]] = weakref.WeakKeyDictionary()
+
+
+def arguments_of(block: Any) -> Iterator[torch.Tensor]:
+    """The tensors that such a block was called with."""
+    saver = _keeper_of_arguments(block)
+    if saver is not None:
+        yield from (tensor for _, tensor in held(saver))
+    given = (getattr(argument, "data", None) for argument in getattr(block, "saved_args", None) or ())
+    yield from (tensor for tensor in given if isinstance(tensor, torch.Tensor))
+
+
+def _keeper_of_arguments(block: Any) -> Any:
+    """The node in which a block of torch before 2.13 keeps its arguments; later ones have them themselves."""
+    saver = getattr(block, "input_saver", None)
+    return getattr(saver, "grad_fn", saver)

@@ -97,7 +97,7 @@ def _kind(hurt: Hurt) -> str:
         return "detached"
     if any(isinstance(write, Step) for write, _ in hurt.writes):
         return "stepped"
-    base = hurt.base()
+    base = hurt.base
     is_parameter = base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))
     in_forward = any(isinstance(write, Write) and write.operation in _STEPS_OVER for write, _ in hurt.writes)
     return "stepped" if is_parameter and hurt.writes and not in_forward else "saved"
@@ -196,7 +196,7 @@ def _through_view(hurt: Hurt, stack: list[FrameType]) -> bool:
 
 
 def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
-    alias, base = hurt.slots[0].alias, hurt.base()
+    alias, base = hurt.slots[0].alias, hurt.base
     name = None
     if base is not None and base.is_leaf and base.requires_grad:
         name = names.name_in_frames(base, stack)
@@ -229,7 +229,7 @@ def _apart(hurt: Hurt) -> bool:
     writes = [(left, write.region) for write, left in hurt.writes if isinstance(write, Write)]
     if hurt.unseen or len(saved) < len(hurt.slots) or len(writes) < len(hurt.writes):
         return False
-    base = hurt.base()
+    base = hurt.base
     if base is None or base.is_complex() or any(alias.dtype != base.dtype for _, alias in saved):
         return False  # `z.real` counts its elements otherwise than `z`
     return written_apart(saved, writes)

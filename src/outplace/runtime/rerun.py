@@ -18,7 +18,7 @@ import torch
 from torch.utils import checkpoint as checkpoints
 
 from outplace.model import Mutation, SavedTensor
-from outplace.runtime import culprits, graph, hooks, names, record, silent, sites, verdict, writes
+from outplace.runtime import culprits, graph, hooks, names, packing, record, silent, sites, verdict, writes
 from outplace.runtime.makers import made_at
 from outplace.runtime.memory import copyable, unobserved
 
@@ -67,16 +67,14 @@ def _in_graph(nodes: Iterable[Any]) -> list[_Region]:
     regions = []
     for block, its in found.values():
         numbers = [graph.number_of(node) or 0 for node in its]
-        given = (getattr(argument, "data", None) for argument in getattr(block, "saved_args", ()))
-        arguments = [one for one in given if isinstance(one, torch.Tensor)]
-        regions.append(_Region(its[0], max(numbers), _leaves(its, min(numbers)), arguments))
+        regions.append(_Region(its[0], max(numbers), _leaves(its, min(numbers)), [*graph.arguments_of(block)]))
     return regions
 
 
 def _block_of(node: Any) -> Any:
     """The block that this node belongs to, which the hooks of its saved tensors know."""
     for raw in graph.raw_saved(node):
-        for cell in getattr(getattr(raw, "unpack_hook", None), "__closure__", None) or ():
+        for cell in getattr(packing.hook_of(node, raw), "__closure__", None) or ():
             if isinstance(cell.cell_contents, checkpoints._CheckpointFrame):
                 return cell.cell_contents
     return None
