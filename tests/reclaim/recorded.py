@@ -18,6 +18,7 @@ from outplace.reclaim.ledger import Ledger
 from outplace.reclaim.recording import Recording
 from outplace.reclaim.suggestion import Suggestion
 from outplace.repair.files import Files
+from outplace.runtime import packing, writes
 
 
 def record(path: Path, arguments: Sequence[str] = (), source: str | None = None) -> Recording:
@@ -45,9 +46,11 @@ def record(path: Path, arguments: Sequence[str] = (), source: str | None = None)
 def _restored() -> Iterator[None]:
     owners = torch.nn.Module, torch.optim.Optimizer
     made, called, cleared = torch.nn.Module.__init__, torch.nn.Module.__call__, [one.zero_grad for one in owners]
+    packing.install()
     try:
         yield
     finally:
+        writes.uninstall()
         torch.nn.Module.__init__, torch.nn.Module.__call__ = made, called
         for owner, clear in zip(owners, cleared, strict=True):
             owner.zero_grad = clear

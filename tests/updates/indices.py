@@ -20,10 +20,12 @@ def reference(x: Tensor, index: Any, v: Any) -> Tensor:
 
 def entry_by_entry(x: Tensor, index: Any, v: Any, operation: Any) -> Tensor:
     """The operation applied for one entry of the index after the other, on scalars: slow, and plain to see."""
-    positions = torch.arange(x.numel()).reshape(x.shape)[index]
-    values = torch.as_tensor(v, dtype=x.dtype).expand(positions.shape).reshape(-1).unbind()
+    with torch._C._DisableFuncTorch():  # before torch 2.7 its tensors make no lists
+        places = torch.arange(x.numel()).reshape(x.shape)[index]
+        positions = places.reshape(-1).tolist()
+    values = torch.as_tensor(v, dtype=x.dtype).expand(places.shape).reshape(-1).unbind()
     elements = list(x.reshape(-1).unbind())
-    for position, value in zip(positions.reshape(-1).tolist(), values, strict=True):
+    for position, value in zip(positions, values, strict=True):
         elements[position] = operation(elements[position], value)
     return torch.stack(elements).reshape(x.shape)
 

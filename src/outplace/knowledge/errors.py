@@ -1200,7 +1200,10 @@ ENTRIES: tuple[ErrorEntry, ...] = (
 
 BY_NAME: dict[str, ErrorEntry] = {entry.name: entry for entry in ENTRIES}
 
-_WRAPPED = r"when making fake tensor call|Failed running call_|backend='[^']*' raised:|BackendCompilerFailed"
+_WRAPPED = (
+    r"when making fake tensor call|failed to run FX node|Failed running call_|backend='[^']*' raised:"
+    r"|BackendCompilerFailed"
+)
 
 
 @cache

@@ -207,7 +207,8 @@ def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
         return ()
     # Without hooks to unpack it changes nothing. What was written or freed is PyTorch's own to refuse.
     value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
-    return value if isinstance(value, list | tuple) else (value,)
+    values = value if isinstance(value, list | tuple) else (value,)
+    return [None if isinstance(one, torch.Tensor) and is_wrapped(one) else one for one in values]
 
 
 def _raw(node: Any, name: str) -> Any:

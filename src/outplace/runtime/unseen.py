@@ -219,10 +219,11 @@ def _watch_collectives() -> None:
 
 def _make_preserve(original: Any) -> Any:
     @functools.wraps(original)
-    def __init__(self: Any, tensors: Any) -> None:
-        original(self, tensors)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
         if not writes.is_traced():
-            silent.note_call(self.tensors, silent.PRESERVED, _get_frame(1))
+            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # before torch 2.7 one
+            silent.note_call(tensors, silent.PRESERVED, _get_frame(1))
 
     return __init__
 
@@ -232,7 +233,8 @@ def _make_set_versions(original: Any) -> Any:
     def set_versions(tensors: Any, versions: Any) -> Any:
         frame = _get_frame(1)
         if not writes.is_traced() and frame.f_code.co_name != "__exit__":  # that one was noted when it began
-            for tensor, version in zip(tensors, versions, strict=False):
+            pairs = [(tensors, versions)] if isinstance(tensors, torch.Tensor) else zip(tensors, versions, strict=False)
+            for tensor, version in pairs:
                 storage = names.storage_of(tensor)
                 for write in record.current().writes:
                     if write.storage == storage and (write.before or 0) >= version:

@@ -14,8 +14,8 @@ from torch import Tensor
 from outplace.updates import constants, kernels, mode, pieces, repeats, views
 from outplace.updates.kernels import again
 
-NUMBERS = frozenset((float, int))
-BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
+NUMBERS = (float, int)  # tuples: older Dynamos cannot look into a frozenset of types
+BASIC = (int, slice, type(None), type(Ellipsis))
 FULL = slice(None)
 _INT64 = torch.int64
 FEW_ENTRIES = 1024

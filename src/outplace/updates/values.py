@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Number = bool | int | float | complex
+Number = (bool, int, float, complex)
 NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
