@@ -1,9 +1,10 @@
 """A program of the cases and the truth it carries, as marks in its own source.
 
-The first line says the kind (`# kind: saved`, `# kind: legal`), and the tensor's name where it is known for sure
-(`# kind: saved, tensor: h`). `# overwrites` stands on each line whose in-place operation does the harm, `# saves` on
-each line whose backward needs the overwritten value. A program of several files is a folder that is run by its
-`main.py`, or by `-m` where it has a `__main__.py`.
+The first line says the kind (`# kind: saved`, `# kind: legal`), the tensor's name where it is known for sure
+(`# kind: saved, tensor: h`), and the oldest torch that it can be told in, if not all (`, since torch 2.10`).
+`# overwrites` stands on each line whose in-place operation does the harm, `# saves` on each line whose backward needs
+the overwritten value. A program of several files is a folder that is run by its `main.py`, or by `-m` where it has a
+`__main__.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Program:
     command: tuple[str, ...]
     kind: str
     tensor: str | None
+    since: tuple[int, int]
+    """The oldest torch that it can be told in."""
     overwrites: frozenset[Line]
     saves: frozenset[Line]
 
@@ -53,7 +56,7 @@ def _read(path: Path) -> Program:
     else:
         folder, main, command = path.parent, path / "__main__.py", ("-m", path.name)
     first = main.read_text().splitlines()[0]
-    head = re.fullmatch(r"# kind: ([\w-]+)(?:, tensor: (.+))?", first)
+    head = re.fullmatch(r"# kind: ([\w-]+)(?:, tensor: (.+?))?(?:, since torch (\d+)\.(\d+))?", first)
     assert head is not None, f"{main} does not begin with its kind"
     files = [path] if path.is_file() else sorted(path.rglob("*.py"))
     return Program(
@@ -62,6 +65,7 @@ def _read(path: Path) -> Program:
         command=command,
         kind=head[1],
         tensor=head[2],
+        since=(int(head[3] or 0), int(head[4] or 0)),
         overwrites=_marked(files, folder, "overwrites"),
         saves=_marked(files, folder, "saves"),
     )

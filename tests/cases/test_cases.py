@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from .conftest import Zygote
 from .program import Program, all_programs, found_in
@@ -10,6 +11,8 @@ from .program import Program, all_programs, found_in
 
 @pytest.mark.parametrize("program", all_programs(), ids=lambda program: program.name)
 def test_program(program: Program, zygote: Zygote) -> None:
+    if torch.torch_version.TorchVersion(torch.__version__) < program.since:
+        pytest.skip(f"needs torch {program.since[0]}.{program.since[1]}")
     run = zygote.run(program.folder, *program.command)
     found = found_in(run.report)
     assert "could not read this failure" not in run.output

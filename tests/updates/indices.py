@@ -20,7 +20,7 @@ def reference(x: Tensor, index: Any, v: Any) -> Tensor:
 
 def entry_by_entry(x: Tensor, index: Any, v: Any, operation: Any) -> Tensor:
     """The operation applied for one entry of the index after the other, on scalars: slow, and plain to see."""
-    with torch._C._DisableFuncTorch():  # before torch 2.7 its tensors make no lists
+    with torch._C._DisableFuncTorch():  # in older torch its tensors make no lists
         places = torch.arange(x.numel()).reshape(x.shape)[index]
         positions = places.reshape(-1).tolist()
     values = torch.as_tensor(v, dtype=x.dtype).expand(places.shape).reshape(-1).unbind()

@@ -314,7 +314,7 @@ def test_pieces_are_slices(
         expected[item] = value
         assert result is not None and torch.equal(result, expected)
     half = torch.zeros(6, dtype=torch.float16, device=device)
-    with contextlib.suppress(RuntimeError):  # of torch before 2.7, which refuses the number
+    with contextlib.suppress(RuntimeError):  # of an older torch, which refuses the number
         expected = half.clone()
         expected[1:3] = -1e9
         assert torch.equal(pieces.replaced(half, 0, slice(1, 3), -1e9, slice(1, 3)), expected)

@@ -80,6 +80,7 @@ def detach() -> None:
         _set_guard()
         instrument.uninstall()
         imports.forget("torch")
+        imports.forget(_CHECKPOINTS)
         _unwatch_errors()
         if _torch_is_here():
             from outplace.runtime import dynamo, engine, tags, writes
@@ -140,8 +141,6 @@ def _connect() -> None:
         lost,
         packing,
         parts,
-        recomputed,
-        rerun,
         silent,
         steps,
         swaps,
@@ -155,14 +154,28 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, packing, recomputed, rerun, swaps):
+        for part in (steps, unseen, gradients, kept, lost, packing, swaps):
             part.install()
+        if _CHECKPOINTS in sys.modules:
+            _watch_checkpoints()
+        else:  # an older torch, which takes its time to import it
+            imports.then(_CHECKPOINTS, _watch_checkpoints)
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
     instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.keeper(), PART=parts.note_part)
     if _way == "tags":
         tags.install()
     _set_guard()
+
+
+_CHECKPOINTS = "torch.utils.checkpoint"
+
+
+def _watch_checkpoints() -> None:
+    from outplace.runtime import recomputed, rerun
+
+    recomputed.install()
+    rerun.install()
 
 
 def _graph_on_other_thread() -> None:

@@ -73,7 +73,7 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
         hurt.writes.append((step, after))
         covered.update(range(before + 1, after + 1))
     missing = [version for version in range(first + 1, now + 1) if version not in covered]
-    for look in (_gradient_writes, _marked_dirty, _node_writes):
+    for look in (_gradient_writes, _marked_dirty, _counted_before, _node_writes):
         found = look(hurt, missing) if missing else []
         missing = [version for version in missing if version not in {left for _, left in found}]
         hurt.writes.extend(found)
@@ -163,6 +163,12 @@ def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, in
         if isinstance(write, Write) and not write.grad_enabled and any(number < write.moment for number in functions)
     ]
     return [(write, version) for write, version in inside if version in missing][: len(functions)]
+
+
+def _counted_before(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """Custom operators of an older torch count a version when they begin, and what they write inside counts none."""
+    now = max(slot.error.version for slot in hurt.slots if slot.error is not None)
+    return [(write, missing[-1]) for write in _writes_to(hurt) if write.before == now and write.frames]
 
 
 def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:

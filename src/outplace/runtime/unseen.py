@@ -79,7 +79,7 @@ def note_array(value: Any, stored: Any = None) -> Any:
     """
     kind = type(value)
     if kind in _NO_ARRAYS:
-        if (kind is dict or kind is list) and type(stored) in PLAIN and not writes.is_traced():
+        if (kind is dict or kind is list) and not writes.is_traced() and type(stored) in PLAIN:
             appended.note_stored(stored, value, _get_frame(1))
     elif not writes.is_traced():
         array = aliases.array_in_tensor(value)
@@ -88,7 +88,8 @@ def note_array(value: Any, stored: Any = None) -> Any:
     return value
 
 
-_NO_ARRAYS = frozenset({int, float, complex, str, bytes, bool, list, dict, torch.Tensor, torch.nn.Parameter})
+# A tuple, with the most frequent first: older Dynamos, which read this, cannot look into a frozenset of types.
+_NO_ARRAYS = (torch.Tensor, dict, list, torch.nn.Parameter, int, float, complex, str, bytes, bool)
 
 
 def note_attribute(owner: Any, name: str) -> None:
@@ -222,7 +223,7 @@ def _make_preserve(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if not writes.is_traced():
-            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # before torch 2.7 one
+            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # an older torch has one
             silent.note_call(tensors, silent.PRESERVED, _get_frame(1))
 
     return __init__

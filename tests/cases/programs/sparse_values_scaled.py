@@ -1,4 +1,4 @@
-# kind: saved
+# kind: saved, since torch 2.10
 import torch
 
 torch.manual_seed(0)
