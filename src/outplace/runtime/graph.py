@@ -13,6 +13,7 @@ from torch.autograd.graph import GradientEdge
 
 from outplace.knowledge.errors import VersionError, parse_version_error
 from outplace.runtime import packing, record
+from outplace.runtime.memory import unobserved
 
 _FIRST_LEAF_NUMBER = 2**63
 """AccumulateGrad nodes carry the largest number there is; they save nothing."""
@@ -206,7 +207,8 @@ def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
     if raw is None or packing.hook_of(node, raw) is not None:
         return ()
     # Without hooks to unpack it changes nothing. What was written or freed is PyTorch's own to refuse.
-    value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
+    with unobserved():
+        value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
     values = value if isinstance(value, list | tuple) else (value,)
     return [None if isinstance(one, torch.Tensor) and is_wrapped(one) else one for one in values]
 

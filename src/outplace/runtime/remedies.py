@@ -48,6 +48,10 @@ _ADVICE: dict[str, tuple[str, ...]] = {
     "detached": ("Use `y = y.detach()`, which leaves the graph's own tensor alone.",),
 }
 
+SENT = "DDP sends its buffers"
+"""What DDP does at the begin of its forward, as an operation."""
+SENT_ADVICE = "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`."
+
 _MOST_FILES = 200
 _MOST_REWRITES = 3
 _ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
@@ -75,6 +79,8 @@ def fixes_for(
     program = _Program()
     writes = list(writes)
     operations = [operation for operation, _ in writes]
+    if SENT in operations:
+        return (Fix(SENT_ADVICE, "suggestion"),)
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):

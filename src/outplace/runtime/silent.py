@@ -27,6 +27,7 @@ from outplace.runtime.harm import Hit, how_far
 from outplace.runtime.makers import made_at
 from outplace.runtime.memory import Patch, copyable, extent, unobserved
 from outplace.runtime.record import Instruction, Write, frames_to_own_code
+from outplace.runtime.remedies import SENT, SENT_ADVICE
 from outplace.runtime.surroundings import Surroundings
 
 _ALWAYS = 3
@@ -359,7 +360,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         names.described(first.alias, tensor_name),
         why,
         mutations,
-        _REMEDIES["broadcast" if any(map(_is_broadcast, written)) else kind],
+        SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind],
         saved_by=saved_by(first),
         also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
         notes=how_far(hits),
@@ -370,7 +371,6 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
 _REMEDIES = {
     "silent-data": "Compute the new value out of place, or write a clone; `.detach()` at least lets PyTorch notice.",
     "silent-alias": "Give numpy a copy: `.detach().numpy().copy()`, or `torch.tensor(array)` instead of from_numpy.",
-    "broadcast": "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`.",
 }
 
 
@@ -394,7 +394,7 @@ def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
 
 def _in_words(write: Write) -> str:
     """The operation; what DDP does inside its forward is told as what it is for."""
-    return _BROADCAST if _is_broadcast(write) else write.operation
+    return SENT if _is_broadcast(write) else write.operation
 
 
 def _is_broadcast(write: Write) -> bool:
@@ -402,7 +402,6 @@ def _is_broadcast(write: Write) -> bool:
     return write.operation == PRESERVED and any(name.endswith(_DDP) for name in inside)
 
 
-_BROADCAST = "DDP sends its buffers"
 _DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
 
 

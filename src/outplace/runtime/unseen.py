@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from outplace.runtime import aliases, appended, hooks, kept, names, record, seve
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
+from outplace.runtime.remedies import SENT
 from outplace.runtime.usercode import fields_of
 
 _get_frame = sys._getframe
@@ -213,6 +215,16 @@ def _watch_collectives() -> None:
         first = next(iter(inspect.signature(function).parameters))
         hooks.prepend(function, "collective", first, note_collective)
     hooks.prepend(torch.distributed.gather, "collective", "gather_list", note_collective)
+    replicas = torch.nn.parallel.DistributedDataParallel
+    if silent.PRESERVED not in inspect.getsource(replicas._sync_buffers):
+        hooks.prepend(replicas._distributed_broadcast_coalesced, "buffers", "tensors", _note_buffers)
+
+
+def _note_buffers(tensors: Iterable[Any]) -> None:
+    """DDP is about to send its buffers; in an older torch, which does not put their versions back."""
+    frame = _get_frame(1)
+    for tensor in tensors:
+        writes.note(tensor, SENT, frame)
 
 
 # -- versions that are put back ---------------------------------------------------------------------------------------
