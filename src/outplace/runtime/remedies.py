@@ -79,8 +79,10 @@ def fixes_for(
     program = _Program()
     writes = list(writes)
     operations = [operation for operation, _ in writes]
-    if SENT in operations:
-        return (Fix(SENT_ADVICE, "suggestion"),)
+    sent = (Fix(SENT_ADVICE, "suggestion"),) if SENT in operations else ()
+    writes = [(operation, located) for operation, located in writes if operation != SENT]
+    if sent and not writes:
+        return sent
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     for operation, located in _once(writes):
@@ -94,7 +96,9 @@ def fixes_for(
         if not _is_said(advice, shown):
             fixes.setdefault(advice, Fix(advice, "suggestion"))
     match = recognise(error) if not fixes else None
-    return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies) if match else tuple(fixes.values())
+    if match is not None:
+        return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies)
+    return (*fixes.values(), *sent)
 
 
 def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:

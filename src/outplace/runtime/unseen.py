@@ -22,7 +22,7 @@ from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
 from outplace.runtime.remedies import SENT
-from outplace.runtime.usercode import fields_of
+from outplace.runtime.usercode import fields_of, own_files
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
@@ -222,9 +222,12 @@ def _watch_collectives() -> None:
 
 def _note_buffers(tensors: Iterable[Any]) -> None:
     """DDP is about to send its buffers; in an older torch, which does not put their versions back."""
-    frame = _get_frame(1)
-    for tensor in tensors:
-        writes.note(tensor, SENT, frame)
+    frame: FrameType | None = _get_frame(1)
+    while frame is not None and not own_files[frame.f_code.co_filename]:  # its own functions say nothing more
+        frame = frame.f_back
+    if frame is not None:
+        for tensor in tensors:
+            writes.note(tensor, SENT, frame)
 
 
 # -- versions that are put back ---------------------------------------------------------------------------------------

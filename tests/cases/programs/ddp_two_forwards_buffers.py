@@ -1,4 +1,4 @@
-# kind: saved
+# kind: saved, since torch 2.13
 """DistributedDataParallel copies rank 0's buffers in place before each forward: a second one spoils the first."""
 import os
 
