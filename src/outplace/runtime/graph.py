@@ -188,7 +188,7 @@ def raw_saved(node: Any) -> Iterator[Any]:
 
 
 def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """What this node has saved, without unpacking anything: (what it is to the node, a tensor over its memory)."""
+    """What this node has saved, without running a hook: (what it is to the node, a tensor over its memory)."""
     for name in (*_saved_names(node), "_saved_tensors"):
         raw = _raw(node, "_raw" + name)
         label = "saved_tensors" if name == "_saved_tensors" else name[len("_saved_") :]
