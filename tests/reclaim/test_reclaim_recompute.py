@@ -212,3 +212,13 @@ def test_a_block_that_only_computes_may_do_so_twice(tmp_path, parts):
 def test_one_that_does_more_is_left_alone(tmp_path, parts):
     advice, _ = advised(program(tmp_path, **parts), recompute=True)
     assert "outplace.recompute(block, x)" not in {one.after for one in (*advice.paying, *advice.blocks)}
+
+
+@pytest.mark.parametrize("depth", [15, 30])
+def test_one_that_does_more_below_many_functions(tmp_path, depth):
+    path = program(tmp_path, body="self.count += 1")
+    classes, loop = path.read_text().split("for step in range(2):\n")
+    calls = f"def call(depth):\n    return call(depth - 1) if depth else train()\n\ncall({depth})\n"
+    path.write_text(f"{classes}def train():\n  for step in range(2):\n{textwrap.indent(loop, '  ')}\n{calls}")
+    advice, _ = advised(path, recompute=True)
+    assert "outplace.recompute(block, x)" not in {one.after for one in (*advice.paying, *advice.blocks)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from outplace.reclaim.effects import Effects
 from outplace.reclaim.holders import node_at, site_of
-from outplace.reclaim.recording import Call, Instruction, Operation, Recording
+from outplace.reclaim.recording import MOST_FRAMES, Call, Instruction, Operation, Recording
 from outplace.reclaim.suggestion import Suggestion
 from outplace.reclaim.timeline import Change, Life
 from outplace.repair.code import Code
@@ -138,7 +138,9 @@ class Blocks:
                 if call.number == run.call.number:
                     break
             place = self._recording.places[operation.place]
-            inside.update(dict.fromkeys(place[: max(0, len(place) - outside)]))
+            # Of a place with so many frames the outermost are missing: then it is not known which are inside.
+            depth = len(place) if len(place) >= MOST_FRAMES else len(place) - outside
+            inside.update(dict.fromkeys(place[: max(0, depth)]))
         return any(self._effects.at(instruction) for instruction in inside)
 
     def _suggestion(self, code: Code, call: ast.Call, changes: list[Change]) -> Suggestion | None:

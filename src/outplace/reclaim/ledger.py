@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from outplace.reclaim.recording import (
     LEAST_BYTES,
+    MOST_FRAMES,
     Backward,
     Call,
     Clearing,
@@ -45,7 +46,6 @@ from outplace.runtime.usercode import own_files
 MOST_OPERATIONS = 150_000
 """Operations that are kept: enough for some steps of a large model."""
 _MOST_CALLS = 10
-_MOST_FRAMES = 24
 _HIGHER = 1.01
 """Names are looked at again when so much more memory is in use than the last time."""
 _SITE = "_outplace_made_at"
@@ -193,7 +193,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
     def _place(self, frame: FrameType | None) -> int:
         frames: list[tuple[Any, int]] = []
-        while frame is not None and len(frames) < _MOST_FRAMES:
+        while frame is not None and len(frames) < MOST_FRAMES:
             if own_files[frame.f_code.co_filename]:
                 frames.append((frame.f_code, frame.f_lasti))
             frame = frame.f_back

@@ -18,6 +18,8 @@ Instruction = tuple[str, int, int, int, int]
 
 LEAST_BYTES = 1024
 """Tensors that are smaller are not worth a line."""
+MOST_FRAMES = 24
+"""So many of the user's own frames are kept of a place, the innermost."""
 
 
 @dataclass
