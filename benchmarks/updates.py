@@ -36,7 +36,7 @@ from torch import Tensor
 from outplace import at, blend, to_mask
 
 sys.path.insert(0, str(Path(__file__).parent))
-from updates_picture import draw
+from updates_picture import draw, summary
 
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
@@ -503,6 +503,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     records = run(options.device, sizes, wanted)
+    print(summary(records), end="")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         results = options.out / f"updates-{options.device}.json"

@@ -97,6 +97,31 @@ def table(records: list[Record], size: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def beside_best(routes: list[Record], ours: str, *keys: str) -> float:
+    """One of our routes as a multiple of the one by hand that takes the least for all of the keys together."""
+    by_hand = [r for r in routes if not r["route"].startswith("at")]
+    (own,) = (r for r in routes if r["route"] == ours)
+    return sum(own[key] for key in keys) / min(sum(r[key] for key in keys) for r in by_hand)
+
+
+def summary(records: list[Record]) -> str:
+    """Where `at` is slowest: in calls of `torch.where`, and beside the route by hand that takes least for both ways."""
+    small = records[0]["size"]
+    calls = max(r["forward_in_wheres"] for r in records if r["size"] == small and r["route"].startswith("at"))
+    lines = [f"{small}: forward takes at most {calls:.2f} calls of torch.where"]
+    for size in dict.fromkeys(r["size"] for r in records):
+        found = [
+            (beside_best(routes, ours["route"], "forward_ratio", "backward_ratio"), update, dtype)
+            for dtype in dict.fromkeys(r["dtype"] for r in records)
+            for update, routes in panels(records, size, dtype).items()
+            for ours in routes
+            if ours["route"].startswith("at")
+        ]
+        ratio, update, dtype = max(found)
+        lines.append(f"{size}: forward and backward take at most {ratio:.2f} of the best by hand ({update}, {dtype})")
+    return "\n".join(lines) + "\n"
+
+
 def beside(records: list[Record]) -> str:
     """In Markdown: small updates in calls of `torch.where`, larger ones beside the best by hand.
 
@@ -116,12 +141,10 @@ def beside(records: list[Record]) -> str:
                 name = update + ours["route"].removeprefix("at")
                 cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
                 for size, kind in columns:
-                    routes = {r["route"]: r for r in panels(records, size, dtype)[update]}
-                    others = [r for route, r in routes.items() if not route.startswith("at")]
+                    routes = panels(records, size, dtype)[update]
                     forward, backward = f"forward_{kind}", f"backward_{kind}"
                     for keys in ((forward,), (backward,), (forward, backward)):
-                        best = min(sum(r[key] for key in keys) for r in others)
-                        cells.append(f"{sum(routes[ours['route']][key] for key in keys) / best:.2f}")
+                        cells.append(f"{beside_best(routes, ours['route'], *keys):.2f}")
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
