@@ -393,6 +393,15 @@ def backward_call(route: Route, case: Case) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(result, inputs, grad, retain_graph=True)
 
 
+def together_call(route: Route, case: Case) -> Callable[[], Any]:
+    inputs = [tensor for tensor in (case.x, case.v) if tensor.requires_grad]
+    grad = torch.randn_like(case.x)
+    return lambda: torch.autograd.grad(route(case.x, case.v), inputs, grad)
+
+
+WAYS = {"forward": forward_call, "backward": backward_call, "together": together_call}
+
+
 def check(case: Case) -> None:
     """Every route gives what the last one by hand gives, and the same gradients."""
     inputs = [tensor for tensor in (case.x, case.v) if tensor.requires_grad]
@@ -448,28 +457,35 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
     copy = {"copy": lambda: plain.clone()}
     mask = plain > 0
     plain_where = {WHERE: lambda: torch.where(mask, 0.0, case.x)}
-    forward = measured({**copy, **plain_where, **{n: forward_call(r, case) for n, r in case.routes.items()}}, device)
-    where = forward.pop(WHERE)
-    backward = measured({**copy, **{n: backward_call(r, case) for n, r in case.routes.items()}}, device)
-    return [
-        {
+    times = {
+        way: measured(
+            {**copy, **plain_where, **{name: call(route, case) for name, route in case.routes.items()}}, device
+        )
+        for way, call in WAYS.items()
+    }
+    by_hand = [route for route in case.routes if not route.startswith("at")]
+    records = []
+    for route in ["copy", *case.routes]:
+        record: dict[str, Any] = {
             "device": device,
             "update": name,
             "size": size,
             "dtype": str(dtype).removeprefix("torch."),
             "route": route,
-            "forward_us": round(forward[route].seconds * 1e6, 3),
-            "backward_us": round(backward[route].seconds * 1e6, 3),
-            "forward_ratio": round(forward[route].ratio(forward["copy"]), 3),
-            "backward_ratio": round(backward[route].ratio(backward["copy"]), 3),
-            "forward_on_device": round(forward[route].ratio_on_device(forward["copy"]), 3),
-            "backward_on_device": round(backward[route].ratio_on_device(backward["copy"]), 3),
-            "forward_in_wheres": round(forward[route].ratio(where), 3),
-            "forward_memory": round(forward[route].memory / x_bytes, 3),
-            "backward_memory": round(backward[route].memory / x_bytes, 3),
+            "forward_in_wheres": round(times["forward"][route].ratio(times["forward"][WHERE]), 3),
         }
-        for route in forward
-    ]
+        for way, timed in times.items():
+            own = timed[route]
+            record[f"{way}_us"] = round(own.seconds * 1e6, 3)
+            record[f"{way}_ratio"] = round(own.ratio(timed["copy"]), 3)
+            record[f"{way}_on_device"] = round(own.ratio_on_device(timed["copy"]), 3)
+            record[f"{way}_memory"] = round(own.memory / x_bytes, 3)
+            if route.startswith("at"):  # beside the best by hand, turn by turn
+                record[f"{way}_beside"] = round(max(own.ratio(timed[other]) for other in by_hand), 3)
+                on_device = max(own.ratio_on_device(timed[other]) for other in by_hand)
+                record[f"{way}_on_device_beside"] = round(on_device, 3)
+        records.append(record)
+    return records
 
 
 # -- showing --------------------------------------------------------------------------------------------------------

@@ -97,28 +97,18 @@ def table(records: list[Record], size: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def beside_best(routes: list[Record], ours: str, *keys: str) -> float:
-    """One of our routes as a multiple of the one by hand that takes the least for all of the keys together."""
-    by_hand = [r for r in routes if not r["route"].startswith("at")]
-    (own,) = (r for r in routes if r["route"] == ours)
-    return sum(own[key] for key in keys) / min(sum(r[key] for key in keys) for r in by_hand)
-
-
 def summary(records: list[Record]) -> str:
     """Where `at` is slowest: in calls of `torch.where`, and beside the route by hand that takes least for both ways."""
     small = records[0]["size"]
     calls = max(r["forward_in_wheres"] for r in records if r["size"] == small and r["route"].startswith("at"))
     lines = [f"{small}: forward takes at most {calls:.2f} calls of torch.where"]
     for size in dict.fromkeys(r["size"] for r in records):
-        found = [
-            (beside_best(routes, ours["route"], "forward_ratio", "backward_ratio"), update, dtype)
-            for dtype in dict.fromkeys(r["dtype"] for r in records)
-            for update, routes in panels(records, size, dtype).items()
-            for ours in routes
-            if ours["route"].startswith("at")
-        ]
-        ratio, update, dtype = max(found)
-        lines.append(f"{size}: forward and backward take at most {ratio:.2f} of the best by hand ({update}, {dtype})")
+        ours = [r for r in records if r["size"] == size and r["route"].startswith("at")]
+        worst = max(ours, key=lambda r: float(r["together_beside"]))
+        where = f"{worst['update']}, {worst['dtype']}"
+        lines.append(
+            f"{size}: forward and backward take at most {worst['together_beside']:.2f} of the best by hand ({where})"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -128,9 +118,9 @@ def beside(records: list[Record]) -> str:
     By the clock, and on the device alone; of the largest the other table has the clock.
     """
     small, *larger = dict.fromkeys(r["size"] for r in records)
-    columns = [(size, key) for size in larger for key in ("ratio", "on_device") if (size, key) != (larger[-1], "ratio")]
-    names = {"ratio": "by the clock", "on_device": "on the device"}
-    sizes = " | ".join(f"{size} {names[key]}, forward | backward | together" for size, key in columns)
+    names = {"_beside": "by the clock", "_on_device_beside": "on the device"}
+    columns = [(size, kind) for size in larger for kind in names if (size, kind) != (larger[-1], "_beside")]
+    sizes = " | ".join(f"{size} {names[kind]}, forward | backward | together" for size, kind in columns)
     lines = [
         f"| update | dtype | {small}, in calls of `torch.where` | {sizes} |",
         "|---|---|---|" + "---|---|---|" * len(columns),
@@ -141,10 +131,8 @@ def beside(records: list[Record]) -> str:
                 name = update + ours["route"].removeprefix("at")
                 cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
                 for size, kind in columns:
-                    routes = panels(records, size, dtype)[update]
-                    forward, backward = f"forward_{kind}", f"backward_{kind}"
-                    for keys in ((forward,), (backward,), (forward, backward)):
-                        cells.append(f"{beside_best(routes, ours['route'], *keys):.2f}")
+                    (same,) = (r for r in panels(records, size, dtype)[update] if r["route"] == ours["route"])
+                    cells += [f"{same[f'{way}{kind}']:.2f}" for way in ("forward", "backward", "together")]
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

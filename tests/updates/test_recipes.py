@@ -149,6 +149,47 @@ for operands in ((x, mask), (x, mask, 1.0, x, x, x)):
     except TypeError:
         continue
     raise AssertionError(operands)
+# backward: what is known is done by C, for all else there is a function
+def context(of_value, *saved):
+    return types.SimpleNamespace(needs_input_grad=(True, False, of_value, False), saved_tensors=saved)
+
+two = _again.Recipe(((*one, (("t", 6), *right[1:])), (*one, right)), (compiled,), (None, [20, 100]), 0)
+kept = torch.where(mask, 0.0, y := torch.rand(40, 50))  # which is what these kernels make of any operands
+for how, make in ((again.SET, recipe), (again.TAKE, recipe), (again.SPLIT, two)):
+    backward = _again.Backward(how, lambda self, *grads: ("otherwise", self, *grads))
+    for of_value in (False, True):
+        ctx = context(of_value, mask)
+        again._again.forget()
+        assert backward(ctx, y) == ("otherwise", ctx, y), "nothing is known"
+        if of_value or how != again.TAKE:
+            _again.remember(y, mask, 0.0, how if of_value else again.SET, None, make if of_value else recipe)
+            to_x, nothing, to_value, _ = backward(ctx, y)
+            assert torch.equal(to_x, y if how == again.TAKE and of_value else kept) and nothing is None
+            if of_value and how != again.SET:
+                assert torch.equal(to_value.reshape(40, 50), kept)
+            else:
+                assert to_value is None
+        assert backward(ctx, y, y) == ("otherwise", ctx, y, y), "two gradients"
+        assert backward(context(of_value), y)[0] == "otherwise", "nothing is saved"
+        holder = type("Context", (), {"apply": backward, **vars(ctx)})()
+        assert holder.apply(y.double())[:2] == ("otherwise", holder), "it is a method"
+    class Freed:
+        needs_input_grad = (True, False, True, False)
+        @property
+        def saved_tensors(self):
+            raise RuntimeError("freed")
+    try:
+        backward(Freed(), y)
+    except RuntimeError as error:
+        assert str(error) == "freed"
+    else:
+        raise AssertionError
+for wrong in ((again.ADD, len), (9, len), (0,)):
+    try:
+        _again.Backward(*wrong)
+    except (TypeError, ValueError):
+        continue
+    raise AssertionError(wrong)
 # the whole way of at, on tensors that say they are on a GPU: ATen, then Python, then C
 from outplace import at
 from outplace.updates import kernels

@@ -16,6 +16,7 @@
 
 enum { MOST_ARGUMENTS = 32, MOST_KEPT = 1024, MOST_DIMS = 8, MOST_ITEMS = 8, ALIGNMENT = 16, INVALID_CONTEXT = 201 };
 enum { OUT, X, INDEX, VALUE, LAST, LATEST, SECOND, OPERANDS };
+enum { SET, SET_UNIQUE, ADD, TAKE, SPLIT, WAYS }; /* as in again.py */
 
 /* -- what `connect` was given ------------------------------------------------------------------------------------- */
 
@@ -26,7 +27,7 @@ static PyObject *float16, *bfloat16, *empty_like, *transforms_active, *dispatch_
 static PyObject *known;
 
 static PyObject *name_dtype, *name_shape, *name_stride, *name_get_device, *name_data_ptr, *name_is_neg, *name_new_empty,
-    *name_requires_grad, *name_level, *name_to_save;
+    *name_requires_grad, *name_level, *name_to_save, *name_saved_tensors, *name_needs_input_grad;
 
 /* What DLPack 1.3 has for C: torch gives it since 2.10, and it takes a tenth of the time that Python's attributes take. */
 
@@ -611,7 +612,7 @@ static int is_crowded(PyObject *make)
     return Py_TYPE(make) == &recipe_type && ((Recipe *)make)->crowded != NULL && *((Recipe *)make)->crowded;
 }
 
-/* -- the functions of the module ----------------------------------------------------------------------------------- */
+/* -- an update whose like is known --------------------------------------------------------------------------------- */
 
 static const char lookup_doc[] = "The update, done by what did such a one before; None where nothing is known.";
 
@@ -666,6 +667,109 @@ static PyObject *forward(PyObject *module, PyObject *const *args, Py_ssize_t cou
     Py_XDECREF(saved);
     return failed ? NULL : PyObject_Vectorcall(args[4], args + 1, 3, NULL);
 }
+
+/* -- the backward of a Function --------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    int how;             /* what is looked up where the value wants a gradient, too: SET, if it is a number */
+    PyObject *otherwise; /* the backward in Python, for what is not known */
+} Backward;
+
+static PyObject *zero, *ways[WAYS];
+
+/* The gradients of x, index, value and what makes the update; None where nothing is known. */
+static PyObject *known_gradients(int how, PyObject *context, PyObject *grad)
+{
+    PyObject *found = NULL, *result = NULL, *needs = PyObject_GetAttr(context, name_needs_input_grad),
+             *saved = needs == NULL ? NULL : PyObject_GetAttr(context, name_saved_tensors);
+    if (saved == NULL)
+        goto done;
+    if (!PyTuple_Check(needs) || PyTuple_GET_SIZE(needs) != 4 || !PyTuple_Check(saved) || PyTuple_GET_SIZE(saved) != 1) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    int of_value = how != SET && PyTuple_GET_ITEM(needs, 2) == Py_True;
+    PyObject *operands[] = {grad, PyTuple_GET_ITEM(saved, 0), zero, ways[of_value ? how : SET]};
+    found = how == TAKE && !of_value ? Py_NewRef(Py_None) : lookup(NULL, operands, 4);
+    if (found == NULL || found == Py_None)
+        result = Py_XNewRef(found);
+    else if (!of_value)
+        result = PyTuple_Pack(4, found, Py_None, Py_None, Py_None);
+    else if (how == TAKE)
+        result = PyTuple_Pack(4, grad, Py_None, found, Py_None);
+    else
+        result = PyTuple_Pack(4, PyTuple_GET_ITEM(found, 0), Py_None, PyTuple_GET_ITEM(found, 1), Py_None);
+done:
+    Py_XDECREF(found);
+    Py_XDECREF(saved);
+    Py_XDECREF(needs);
+    return result;
+}
+
+static PyObject *backward_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    Backward *backward = (Backward *)self;
+    if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL) {
+        PyObject *result = known_gradients(backward->how, args[0], args[1]);
+        if (result != Py_None)
+            return result;
+        Py_DECREF(result);
+    }
+    return PyObject_Vectorcall(backward->otherwise, args, nargsf, names);
+}
+
+static PyObject *backward_bound(PyObject *self, PyObject *context, PyObject *type)
+{
+    (void)type;
+    return context == NULL || context == Py_None ? Py_NewRef(self) : PyMethod_New(self, context);
+}
+
+static void backward_free(PyObject *self)
+{
+    Py_XDECREF(((Backward *)self)->otherwise);
+    PyObject_Free(self);
+}
+
+static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    int how;
+    PyObject *otherwise;
+    if (names != NULL && PyDict_GET_SIZE(names) != 0) {
+        PyErr_SetString(PyExc_TypeError, "a backward takes no arguments by name");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "iO", &how, &otherwise))
+        return NULL;
+    if (how != SET && how != TAKE && how != SPLIT) {
+        PyErr_SetString(PyExc_ValueError, "no backward looks that up");
+        return NULL;
+    }
+    Backward *backward = PyObject_New(Backward, type);
+    if (backward == NULL)
+        return NULL;
+    backward->call = backward_call;
+    backward->how = how;
+    backward->otherwise = Py_NewRef(otherwise);
+    return (PyObject *)backward;
+}
+
+static const char backward_doc[] = "A method of a context: what is known to be done with a gradient, or another function.";
+
+static PyTypeObject backward_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.updates.kernels._again.Backward",
+    .tp_basicsize = sizeof(Backward),
+    .tp_dealloc = backward_free,
+    .tp_new = backward_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Backward, call),
+    .tp_descr_get = backward_bound,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_doc = backward_doc,
+};
+
+/* -- remembering --------------------------------------------------------------------------------------------------- */
 
 static const char seen_doc[] = "Has such an update been seen once before? Only what comes again is worth a Recipe.";
 
@@ -784,18 +888,21 @@ PyMODINIT_FUNC PyInit__again(void)
         {&name_requires_grad, "requires_grad"},
         {&name_level, "_current_level"},
         {&name_to_save, "to_save"},
+        {&name_saved_tensors, "saved_tensors"},
+        {&name_needs_input_grad, "needs_input_grad"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].where = PyUnicode_InternFromString(names[i].text)) == NULL)
             return NULL;
-    if (PyType_Ready(&recipe_type) < 0)
+    if ((zero = PyFloat_FromDouble(0.0)) == NULL)
         return NULL;
+    for (int way = 0; way < WAYS; way++)
+        if ((ways[way] = PyLong_FromLong(way)) == NULL)
+            return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    Py_INCREF(&recipe_type);
-    if (PyModule_AddObject(module, "Recipe", (PyObject *)&recipe_type) < 0) {
-        Py_DECREF(&recipe_type);
+    if (PyModule_AddType(module, &recipe_type) < 0 || PyModule_AddType(module, &backward_type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

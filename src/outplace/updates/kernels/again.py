@@ -47,6 +47,11 @@ forward: Callable[..., Any] = _forward if _again is None else _again.forward
 """Of a Function that saves the index and makes the update."""
 
 
+def backward(how: int | None, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Of such a Function, as a method of its context: by what is remembered of this, or in Python."""
+    return otherwise if _again is None or how is None else _again.Backward(how, otherwise)
+
+
 def has_come(x: Tensor, index: Any, value: Any, how: int) -> bool:
     """Has such an update come before, and can it be remembered?"""
     return works() and _again.seen(x, index, value, how)

@@ -29,18 +29,22 @@ def applying(function: Any) -> Callable[..., Any]:
     Backward, too, goes without the part that finds out whether it is called `vjp`.
     """
     if hasattr(function, "_backward_cls"):
-        function._backward_cls.apply = function.backward
+        function._backward_cls.apply = again.backward(getattr(function, "remembered", None), function.backward)
     return cast(Callable[..., Any], super(torch.autograd.Function, function).apply)
 
 
 class _Saving(torch.autograd.Function):  # type: ignore[misc]
     """What needs the index in backward, and nothing else."""
 
+    remembered: int | None = None
+    """What is looked up for its gradients before `backward` is called, which is to find out how to make them."""
     forward = staticmethod(again.forward)
 
 
 class _SetNumber(_Saving):
     """The index is a mask or names rows."""
+
+    remembered = again.SET
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -48,15 +52,14 @@ class _SetNumber(_Saving):
 
 
 class _SetTensor(_Saving):
+    remembered = again.SPLIT
+
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), (mask,) = grads, ctx.saved_tensors
         if not ctx.needs_input_grad[2]:
             return _zeroed(grad, mask), None, None, None
-        known = _known(grad, mask, 0.0, again.SPLIT)
-        if known is not None:
-            to_x, to_value = known
-        elif not mode.seen_only_by_autograd(grad):
+        if not mode.seen_only_by_autograd(grad):
             to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
         elif torch.is_grad_enabled() and grad.requires_grad:
             to_x, to_value = _Split.apply(grad, mask)
@@ -93,14 +96,15 @@ class _SetPart(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _AddRows(_Saving):
+    remembered = again.TAKE
+
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         if not ctx.needs_input_grad[2]:
             return grad, None, None, None
         (index,) = ctx.saved_tensors
-        taken = _known(grad, index, 1.0, again.TAKE)
-        return grad, None, kernels.rows_taken(grad, index) if taken is None else taken, None
+        return grad, None, kernels.rows_taken(grad, index), None
 
 
 class _SetRows(_Saving):
@@ -117,13 +121,14 @@ class _SetRows(_Saving):
 class _SetOwnRows(_Saving):
     """Several rows may be for one place: the last one counts, and it alone has a gradient."""
 
+    remembered = again.SPLIT
+
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), (index,) = grads, ctx.saved_tensors
         if not ctx.needs_input_grad[2]:
             return _zeroed(grad, index), None, None, None
-        known = _known(grad, index, 0.0, again.SPLIT)
-        to_x, to_value = kernels.split_rows(grad, index) if known is None else known
+        to_x, to_value = kernels.split_rows(grad, index)
         return to_x, None, to_value, None
 
 
@@ -146,14 +151,9 @@ class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
         return _zeroed(grad, index) if of_x else None, None, to_value, None
 
 
-def _known(grad: Tensor, index: Any, said: Any, how: int) -> Any:
-    """What is done with such a gradient, if that is remembered."""
-    return again.lookup(grad, index, said, how) if grad.is_cuda and not is_compiling() else None
-
-
 def _zeroed(grad: Tensor, index: Any) -> Tensor:
     """The gradient of x, where it is kept."""
-    known = _known(grad, index, 0.0, again.SET)
+    known = again.lookup(grad, index, 0.0, again.SET) if grad.is_cuda and not is_compiling() else None
     return updates.at(grad)[index].set(0.0) if known is None else cast(Tensor, known)
 
 
