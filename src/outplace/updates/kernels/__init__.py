@@ -66,7 +66,9 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
         value = _expanded(value, x)
     if x.is_cuda and x.dtype in _FLOATS:
         return _masked_on_cuda(x, mask, value, mask if index is None else index)
-    return _masked_on_cpu(x, _expanded(mask, x), value) if x.is_cpu and x.dtype in on_cpu.DTYPES else None
+    if x.is_cpu and x.dtype in on_cpu.DTYPES and mask.shape == x.shape:  # one that broadcasts is regular enough
+        return _masked_on_cpu(x, mask, value)
+    return None
 
 
 def _masked_on_cpu(x: Tensor, mask: Tensor, value: Any) -> Tensor:
