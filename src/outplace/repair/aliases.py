@@ -14,7 +14,7 @@ from outplace.repair import keeping
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, origins
+from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, is_inplace_call, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -344,7 +344,9 @@ def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, a
     """All calls of a function in these files; None where it is handed around, or called in ways that names hide."""
     owner = code.parents.get(function)
     method = isinstance(owner, ast.ClassDef)
-    if function.name.startswith("__") or (method and function.name == "forward"):
+    if isinstance(owner, ast.ClassDef) and function.name == "forward":
+        return _calls_of_module(files, owner)
+    if function.name.startswith("__"):
         return None
     bound = method and not any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
     found: list[tuple[Code, ast.Call, bool]] = []
@@ -364,6 +366,33 @@ def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, a
             if not (isinstance(parent, ast.Call) and parent.func is node):
                 return None
             found.append((home, parent, bound))
+    return found
+
+
+def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.Call, bool]] | None:
+    """All calls of modules of this class; None where one is made that is not bound to a name, or is handed around."""
+    names: set[str] = set()
+    for home in files.codes(owner.name):
+        for node in ast.walk(home.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == owner.name:
+                call = home.parents.get(node)
+                made = home.parents.get(call) if isinstance(call, ast.Call) and call.func is node else None
+                target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+                if not isinstance(target, ast.Name | ast.Attribute):
+                    return None
+                names.add(ast.unparse(target).split(".")[-1])
+    found: list[tuple[Code, ast.Call, bool]] = []
+    for name in names:
+        for home in files.codes(name):
+            for node in ast.walk(home.tree):
+                shown = ast.unparse(node).split(".")[-1] if isinstance(node, ast.Name | ast.Attribute) else None
+                if shown != name or not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                    continue
+                above = home.parents.get(node)
+                if isinstance(above, ast.Call) and above.func is node:
+                    found.append((home, above, True))
+                elif not isinstance(above, ast.Attribute):  # `net.parameters()` is no call of it
+                    return None
     return found
 
 
@@ -396,7 +425,7 @@ def _attribute(files: Files, code: Code, statement: ast.stmt, path: str) -> Answ
                     if isinstance(target, ast.Attribute) and target.attr == name:
                         assigned = True
                         value = _value_for_attribute(node, target)
-                        if value is None or _makes_state(value) or not _all_fresh(files, home, value):
+                        if value is None or _makes_state(value) or not _is_own_value(files, home, name, value):
                             return "no"
     for earlier in earlier_statements(code, statement):
         held = origins(files, code, earlier.value) if isinstance(earlier, ast.Assign) else set()
@@ -428,5 +457,55 @@ def _makes_state(value: ast.expr) -> bool:
     )
 
 
-def _all_fresh(files: Files, code: Code, value: ast.expr) -> bool:
-    return all(origin.kind == "fresh" for origin in origins(files, code, value))
+def _is_own_value(files: Files, code: Code, name: str, value: ast.expr) -> bool:
+    """A tensor of its own, one that the attribute had before, or a part of what is there for its parts alone."""
+    others = {one for one in origins(files, code, value) if one.kind != "fresh"}
+    if any(one.kind != "held" for one in others):
+        return False
+    bases = {one.path.split(".")[-1] for one in others} - {name}
+    return not bases or all(_only_parted(files, base) for base in bases)
+
+
+def _only_parted(files: Files, base: str) -> bool:
+    """`self.state`, of which `self.pos = self.state[..., 0]` and `self.vel = self.state[..., 1]` are all that is read:
+    a write of one part is seen neither in the other nor anywhere else.
+    """
+    parts: list[ast.expr] = []
+    for home in files.codes(base):
+        for node in ast.walk(home.tree):
+            if not (isinstance(node, ast.Attribute) and node.attr == base and isinstance(node.ctx, ast.Load)):
+                continue
+            statement = home.statement(node)
+            if isinstance(statement, ast.Assign) and all(isinstance(one, ast.Attribute) for one in statement.targets):
+                parts.append(statement.value)
+            elif not _fills(home, statement, base):
+                return False
+    return len(parts) == 1 or _are_apart(parts)
+
+
+def _fills(code: Code, statement: ast.stmt | None, base: str) -> bool:
+    """`self.state[..., 0].uniform_()`, in the function that makes it."""
+    function = code.function(statement) if statement is not None else None
+    makes = function is not None and any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Attribute) and one.attr == base for one in node.targets)
+        for node in ast.walk(function)
+    )
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return makes and isinstance(call, ast.Call) and is_inplace_call(call)
+
+
+def _are_apart(parts: list[ast.expr]) -> bool:
+    """`x[..., 0]`, `x[..., 1]`: the same but for one number, which is another each time."""
+    if not all(isinstance(part, ast.Subscript) for part in parts):
+        return False
+    shapes, numbers = set(), []
+    for part in parts:
+        index = part.slice  # type: ignore[attr-defined]
+        items = index.elts if isinstance(index, ast.Tuple) else [index]
+        found = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, int)]
+        shapes.add(
+            tuple("#" if isinstance(i, ast.Constant) and isinstance(i.value, int) else ast.unparse(i) for i in items)
+        )
+        numbers += found
+    return len(shapes) == 1 and len(numbers) == len(parts) == len(set(numbers))

@@ -49,13 +49,24 @@ def intent_of(place: Place) -> Intent:
         return "update"
     function = place.code.function(place.statement)
     name = getattr(function, "name", "")
-    if name.lstrip("_").startswith(_UPDATES):
+    if name.lstrip("_").startswith(_UPDATES) and not _handed_on(place, path):
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
     if not read_later(place.code, place.statement, path):
         return "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def _handed_on(place: Place, name: str) -> bool:
+    """`def set_velocity(self, v): v[2] = 0; self.v = v`: it is the written value that is kept, to be computed with."""
+    function = place.code.function(place.statement)
+    later = [node for node in ast.walk(function) if isinstance(node, ast.Assign)] if function is not None else []
+    return any(
+        ast.unparse(node.value) == name and any(isinstance(target, ast.Attribute) for target in node.targets)
+        for node in later
+        if node.lineno > place.statement.lineno
+    )
 
 
 def _written(node: ast.expr | ast.stmt) -> list[ast.expr]:

@@ -171,7 +171,7 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     from outplace.repair import keeping  # it asks where values come from, too
 
     hooked = {Origin("held", "a hook")} if keeping.hooks_keep(files) else set()
-    if made is not None and _computes(made[1]):
+    if made is not None and _computes(files, *made):
         return {FRESH} | hooked
     forward = forward_of(files, code, call) if depth < _DEEPEST else None
     if forward is not None:
@@ -210,14 +210,38 @@ def _lambdas(code: Code, function: ast.expr) -> list[ast.Lambda]:
     return [node.value for node in made if binds(node, function.id) and isinstance(node.value, ast.Lambda)]
 
 
-def _computes(made: ast.expr) -> bool:
-    """A module of torch whose output is new; of several in a row, one of them."""
+def _computes(files: Files, code: Code, made: ast.expr, depth: int = 0) -> bool:
+    """A module of torch whose output is new; of several in a row, one of them; or a function that builds such a one."""
     if not isinstance(made, ast.Call):
         return False
     if class_name(made) == "Sequential":
-        return any(map(_computes, made.args))
-    known = ops.lookup(f"nn.{class_name(made)}") is not None
-    return known and class_name(made) not in _PASS_THROUGH and not has_flag(made)
+        return any(_computes(files, code, part, depth) for given in made.args for part in _listed(code, given))
+    if ops.lookup(f"nn.{class_name(made)}") is not None:
+        return class_name(made) not in _PASS_THROUGH and not has_flag(made)
+    builder = callee_of(files, code, made) if depth < _DEEPEST else None
+    if builder is None:
+        return False
+    home, function, _ = builder
+    built = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return bool(built) and all(one is not None and _computes(files, home, one, depth + 1) for one in built)
+
+
+def _listed(code: Code, given: ast.expr) -> list[ast.expr]:
+    """Of `*layers` what its function puts into that list, by `=`, `+=`, `append` and `extend`."""
+    inner = given.value if isinstance(given, ast.Starred) else given
+    if not isinstance(inner, ast.Name):
+        return [given]
+    found: list[ast.expr] = []
+    for node in ast.walk(code.scope(inner)):
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [node.value] if inner.id in map(ast.unparse, targets) else []
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING:
+            found += node.args if ast.unparse(node.func.value) == inner.id else []
+    return [part for one in found for part in (one.elts if isinstance(one, ast.List | ast.Tuple) else [one])]
+
+
+_GROWING = ("append", "extend")
 
 
 def is_inplace_call(call: ast.Call) -> bool:
@@ -255,7 +279,7 @@ def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function,
         return (*found[0], False) if len(found) == 1 else None
     if isinstance(function, ast.Attribute):
         own = code.class_of(call)
-        if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls") and own is not None:
+        if _is_self(function.value) and own is not None:
             method = method_of(own, function.attr)
             if method is not None:
                 return code, method, not _is_static(method)
@@ -398,8 +422,14 @@ def module_made_at(files: Files, code: Code, function: ast.expr) -> tuple[Code, 
                 (home, value) for target, value in pairs(node) if _names(target, function, attribute, home is code)
             ]
     own = [item for item in found if item[0] is code]
-    candidates = own or found
+    within = code.class_of(function) if isinstance(function, ast.Attribute) and _is_self(function.value) else None
+    of_class = [item for item in own if within is not None and code.class_of(item[1]) is within]
+    candidates = of_class or own or found
     return candidates[0] if len(candidates) == 1 else None
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:

@@ -103,18 +103,20 @@ def _argument(place: Place, call: ast.Call) -> str:
     return "yes" if isinstance(subject, ast.Call | ast.BinOp) else "no"
 
 
+def _goes_on(place: Place) -> bool:
+    """Is what is written used here? Else it is for the caller to see."""
+    if place.path is not None:
+        return read_later(place.code, place.statement, place.path)
+    return isinstance(place.node, ast.Call) and not is_whole(place.statement, place.node)
+
+
 def out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
     """Plain rewrites: safe where nobody else sees the write; else for a proof to decide, or not at all.
 
     `trusting` is for operations that PyTorch refuses wherever they are reached: nobody can rely on what they write.
     """
     answer = rebinding(place)
-    if (
-        answer == "unknown"
-        and trusting
-        and place.path is not None
-        and read_later(place.code, place.statement, place.path)
-    ):
+    if answer == "unknown" and trusting and _goes_on(place):
         answer = "yes"
     if answer == "no":
         return

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.copies import short
 from outplace.repair.edits import Edit
 from outplace.repair.flow import bindings
-from outplace.repair.forms import cast, no_grad, out_argument, saver, several_views
+from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
 from outplace.repair.origins import class_name
 from outplace.repair.out_of_place import out_of_place, plain
 from outplace.repair.place import Place
@@ -37,6 +38,11 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     for candidate in out_of_place(place, trusting=True):
         # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
+    if place.bug.kind == "expanded" and place.holder is not None:
+        copied = expanded.copied(place.files, place.code, place.statement, place.holder)
+        if copied is not None:
+            safety: Safety = "unsafe" if runs_forward else "safe"
+            yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
     made = place.bug.made_at
     code = place.files.code(made.file) if made is not None else None
     node = code.at(made) if code is not None and made is not None else None

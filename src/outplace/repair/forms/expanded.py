@@ -1,0 +1,42 @@
+"""Expanded memory gets a copy where it is made: `self.gains = gains.expand(n, -1)`, written somewhere else."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.files import Files
+from outplace.repair.flow import bindings
+from outplace.repair.origins import module_made_at
+
+EXPANDING = {"expand", "expand_as", "broadcast_to"}
+
+
+def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tuple[str, list[Edit]] | None:
+    """The file and the edits, for a name or an attribute that one assignment has made to hold expanded memory."""
+    values = _values(code, statement, held.id) if isinstance(held, ast.Name) else [held]
+    made = [(code, one) if isinstance(one, ast.Call) else module_made_at(files, code, one) for one in values]
+    if len(made) != 1 or made[0] is None:
+        return None
+    home, call = made[0]
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in EXPANDING:
+        return None
+    end = home.span(call)[1]
+    return home.path, [Edit(end, end, ".clone()")]
+
+
+def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:
+    """What the name may be bound to here; `a, b = x, y` taken apart."""
+    found: list[ast.expr] = []
+    for binding in bindings(code, statement, name):
+        value = getattr(binding, "value", None)
+        target = binding.targets[0] if isinstance(binding, ast.Assign) else None
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            named = [one for item, one in zip(target.elts, value.elts, strict=True) if ast.unparse(item) == name]
+            found += named
+        elif isinstance(target, ast.Name) and value is not None:
+            found.append(value)
+        else:
+            return []
+    return found
