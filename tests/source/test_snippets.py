@@ -1050,6 +1050,58 @@ SNIPPETS = {
         rows[0].add_(1)
         y = x[x > 0].mul_(2)
     """,
+    "read by the side of what is written, turned": """
+        w = torch.randn(3, 4, 4, requires_grad=True)
+        a, b, c, d = w * 2, w * 2, w * 2, w * 2
+        a[1] = a[1].transpose(-2, -1)  # error: overlap
+        b += b.mT  # error: overlap
+        c[1] = c[1].transpose(-2, -1).clone()
+        d[1] = d[0].transpose(-2, -1)
+        (a + b + c + d).sum().backward()
+    """,
+    "modules that were given to functions of Python keep what they hold": """
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 3)
+            def forward(self, x):
+                self.out = self.lin(x).exp()
+                return x
+        blocks = nn.ModuleList([Block(), Block()])
+        x = torch.ones(2, 3)
+        for block in blocks:
+            x = block(x)
+        total = 0
+        for i, block in enumerate(blocks):
+            total = total + block.out
+            block.out.mul_(i)  # error: saved
+        total.sum().backward()
+    """,
+    "a write that is refused brings no graph into its target": """
+        net = nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        memory = torch.zeros(8, 3)
+        with torch.no_grad():
+            slot = memory[:4]
+        for _ in range(3):
+            out = net(torch.ones(4, 3)).exp()
+            slot.copy_(out)  # error: nograd-view
+            loss = (out @ memory.t()).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    """,
+    "a kept state that is copied onto itself": """
+        net = nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        before = net.state_dict()
+        for _ in range(2):
+            loss = net(torch.ones(3)).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()  # error: silent-other
+            net.load_state_dict(before)
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

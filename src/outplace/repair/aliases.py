@@ -112,11 +112,23 @@ _INNER = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
 
 def _shared(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str] | None:
     """The names of the function that may stand for the same memory; None where something else holds it too."""
-    earlier = list(earlier_statements(code, statement))
+    earlier = _since_it_was_made(files, code, statement, path)
     names = sharing(files, code, earlier, {path}, statement)
     if names is None or keeping.given_away(files, code, [part for one in earlier for part in own_parts(one)], names):
         return None
     return names
+
+
+def _since_it_was_made(files: Files, code: Code, statement: ast.stmt, path: str) -> list[ast.stmt]:
+    """The statements that may have made something else hold it: those before it was made held another tensor."""
+    earlier = list(earlier_statements(code, statement))
+    made = list(bindings(code, statement, path))
+    simple = [one for one in made if isinstance(one, ast.Assign) and origins(files, code, one.value) == {FRESH}]
+    if not made or len(simple) != len(made):
+        return earlier
+    around = [loop for loop in code.loops(statement) if not all(one in ast.walk(loop) for one in simple)]
+    first, last = min(one.lineno for one in simple), max(loop.end_lineno or 0 for loop in (*around, statement))
+    return [one for one in earlier if first <= one.lineno <= last]
 
 
 def sharing(

@@ -410,22 +410,28 @@ def _argument(files: Files, code: Code, call: ast.Call, index: int, name: str, d
     return {FRESH}
 
 
-def module_made_at(files: Files, code: Code, function: ast.expr) -> tuple[Code, ast.Call] | None:
-    """The constructor call behind `self.relu` or `relu`, where a single assignment of that name makes it."""
+def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0) -> tuple[Code, ast.Call] | None:
+    """The constructor call behind `self.relu` or `relu`, where a single assignment of that name makes it.
+
+    `self.net = net` of an `__init__` has it from where such an object is made, `net.eval()` is the same module.
+    """
     if not isinstance(function, ast.Name | ast.Attribute):
         return None
-    found: list[tuple[Code, ast.Call]] = []
+    found: list[tuple[Code, ast.expr]] = []
     attribute = function.attr if isinstance(function, ast.Attribute) else None
     for home in files.codes(attribute or str(getattr(function, "id", ""))):
         for node in home.every(ast.Assign):
-            found += [
-                (home, value) for target, value in pairs(node) if _names(target, function, attribute, home is code)
-            ]
+            named = [value for target, value in _bound(node) if _names(target, function, attribute, home is code)]
+            found += [(home, value) for value in named if isinstance(value, ast.Call | ast.Name)]
     own = [item for item in found if item[0] is code]
     within = code.class_of(function) if isinstance(function, ast.Attribute) and _is_self(function.value) else None
     of_class = [item for item in own if within is not None and code.class_of(item[1]) is within]
     candidates = of_class or own or found
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) != 1:
+        return None
+    home, value = candidates[0]
+    given = _given_to_init(files, home, value) if depth < _DEEPEST else None
+    return given or ((home, value) if isinstance(value, ast.Call) else None)
 
 
 def _is_self(node: ast.expr) -> bool:
@@ -433,15 +439,45 @@ def _is_self(node: ast.expr) -> bool:
 
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Targets with the calls they are bound to, `a, b = f(), g()` taken apart."""
+    """Targets with the calls they are bound to."""
+    yield from ((target, value) for target, value in _bound(node) if isinstance(value, ast.Call))
+
+
+def _bound(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets with what they are bound to, `a, b = f(), g()` taken apart."""
     for target in node.targets:
         if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
             if len(target.elts) == len(node.value.elts):
-                for one, value in zip(target.elts, node.value.elts, strict=True):
-                    if isinstance(value, ast.Call):
-                        yield one, value
-        elif isinstance(node.value, ast.Call):
+                yield from zip(target.elts, node.value.elts, strict=True)
+        else:
             yield target, node.value
+
+
+_SAME_MODULE = {"eval", "train", "to", "cuda", "cpu", "double", "float", "half", "requires_grad_"}
+
+
+def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast.Call] | None:
+    """The constructor call of what `__init__` is given for a parameter, where its class is made in one place only."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SAME_MODULE:
+        value = value.func.value
+    function, owner = code.function(value), code.class_of(value)
+    if not isinstance(value, ast.Name) or getattr(function, "name", "") != "__init__" or owner is None:
+        return None
+    parameters = [arg.arg for arg in function.args.args][1:]  # type: ignore[union-attr]
+    made = [(home, call) for home in files.codes(owner.name) for call in home.every(ast.Call) if _makes(call, owner)]
+    if value.id not in parameters or len(made) != 1:
+        return None
+    home, call = made[0]
+    position = parameters.index(value.id)
+    named = [keyword.value for keyword in call.keywords if keyword.arg == value.id]
+    given = named[0] if named else call.args[position] if position < len(call.args) else None
+    if isinstance(given, ast.Call):
+        return home, given
+    return None if given is None else module_made_at(files, home, given, _DEEPEST)
+
+
+def _makes(call: ast.Call, owner: ast.ClassDef) -> bool:
+    return class_name(call) == owner.name
 
 
 def _names(target: ast.expr, function: ast.expr, attribute: str | None, same_file: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def call(
 ) -> Value:
     """Calls anything."""
     run = _CALLS.get(type(function))
-    if run is None or isinstance(function, Outside):
+    if run is None or (isinstance(function, Outside) and function.name.split(".")[0] not in sys.stdlib_module_names):
         for given in (*args, *keywords.values()):
             torch_model.forget_state(interpreter, given)  # `reset_net(model)`
     return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)

@@ -276,19 +276,26 @@ def _load_state_dict(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     own = list(tensors_of(module).values())
-    for kept in options(args[0]) if args else ():
-        if isinstance(kept, Dictionary):
-            _check_kept(interpreter, kept, own)
+    given = [kept for kept in options(args[0]) if isinstance(kept, Dictionary)] if args else []
+    for kept in given:
+        _check_kept(interpreter, kept, own)
+    copied_onto_themselves = {id(tensor.storage) for kept in given for tensor in _tensors_kept(kept)}
     for tensor in own:
-        interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
+        if id(tensor.storage) not in copied_onto_themselves:
+            interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
     return NONE
+
+
+def _tensors_kept(kept: Dictionary) -> list[Tensor]:
+    values = (*kept.items.values(), *(options(kept.rest) if kept.rest is not None else ()))
+    return [tensor for tensor in values if isinstance(tensor, Tensor)]
 
 
 def _check_kept(interpreter: Interpreter, kept: Dictionary, own: list[Tensor]) -> None:
     """The kept dict holds the module's own tensors, and they were stepped since: it kept nothing."""
     mine = {id(tensor.storage) for tensor in own}
-    for tensor in (*kept.items.values(), *(options(kept.rest) if kept.rest is not None else ())):
-        if isinstance(tensor, Tensor) and id(tensor.storage) in mine:
+    for tensor in _tensors_kept(kept):
+        if id(tensor.storage) in mine:
             since = kept.since if isinstance(kept, StateDict) else tensor.since
             for write in tensor.storage.writes:
                 if write.time > since and write.step:

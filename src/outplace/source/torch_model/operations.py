@@ -245,7 +245,7 @@ _FOLDING = {"matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot"
 """They reshape their operands first, so what they keep is a copy where that cannot be a view."""
 
 
-_TURNING = {"einsum", "tensordot", "inner", "outer", "ger", "nn.functional.max_pool1d", "nn.MaxPool1d"}
+_KEEPING_VIEWS = {"einsum", "tensordot", "inner", "outer", "ger", "nn.functional.max_pool1d", "nn.MaxPool1d"}
 """They keep views of their operands, whatever these are."""
 _COMPOSED = ("LSTM", "GRU", "RNN", "Attention", "Transformer")
 
@@ -256,7 +256,7 @@ def _keeps_itself(op: ops.Op, key: str | int, tensor: Tensor, inputs: list[Tenso
         return _is_plain_product(inputs)
     if op.name in ("nn.functional.linear", "nn.Linear"):
         return key not in ("weight", 1) and tensor.shape is not None and len(tensor.shape) == 2
-    return op.name not in _TURNING and not any(part in op.name for part in _COMPOSED)
+    return op.name not in _KEEPING_VIEWS and not any(part in op.name for part in _COMPOSED)
 
 
 def _is_plain_product(inputs: list[Tensor]) -> bool:

@@ -20,8 +20,8 @@ _FILLS = {"fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_d
 
 def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bool | None) -> None:
     """A recorded write: the tensor, its base and all views now depend on the new node."""
-    if target.leaf and target.requires_grad:
-        return  # PyTorch has refused it
+    if (target.leaf and target.requires_grad) or (grad and _is_refused_view(interpreter, target)):
+        return  # PyTorch has refused it, and what follows from it never comes
     if node is not None:
         for before in (target.node, target.family.node):
             if before is not None and before not in node.inputs:
@@ -31,6 +31,13 @@ def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bo
     target.family.since, target.family.sure = interpreter.tape.tick(), target.certain
     target.requires_grad, target.node, target.leaf = grad, node, False
     target.since = target.family.since
+
+
+def _is_refused_view(interpreter: Interpreter, target: Tensor) -> bool:
+    """A view that may not be written with grad on, for sure."""
+    if interpreter.grad != "on" or target.untracked or not (target.certain and target.known and target.view_sure):
+        return False
+    return target.view in ("multi", "custom", "nograd")
 
 
 def target_text(node: ast.AST) -> str:
