@@ -29,8 +29,9 @@ Cause = Literal[
     "repeated",  # an index names a place twice
     "cut",  # `.data =` hands on values without their graph
     "gathered",  # a write goes to the copy that an index makes
+    "unrecorded",  # a result of the graph was written through `.data`, and computed with
 ]
-"""Which of the silent bugs it is (OUT303): what the repair goes by."""
+"""Which of the silent bugs it is (OUT303, OUT301): what the repair goes by."""
 
 
 @dataclass(frozen=True)

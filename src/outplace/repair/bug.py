@@ -9,9 +9,10 @@ from typing import Literal
 from outplace.model import Finding, Safety, Site
 from outplace.repair.edits import Edit
 
-Keeps = Literal["all", "gradients", "steps", "earlier", "beginning"]
+Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
 """What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses, and
-the gradients that each step takes; the losses before the one that failed; the losses of the first rounds."""
+the gradients that each step takes; the losses before the one that failed; the losses of the first rounds; what is
+computed up to the first backward, whose gradients were wrong."""
 
 
 @dataclass(frozen=True)

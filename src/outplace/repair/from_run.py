@@ -25,7 +25,7 @@ MOST_TRIES = 8
 """Runs that one round may take."""
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
 _OF_FREED = "where to cut the graph is for you to say: a detach changes what is trained, and no run can prove it right"
-_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "steps", "gradients", "all")
+_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "values", "steps", "gradients", "all")
 _SAVED = ("saved", "stepped", "silent-data", "detached")
 """Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
 
@@ -264,6 +264,8 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
             if as_meant is not None or candidate.keeps == "steps"
             else _up_to_the_error(candidate, before, after)
         )
+    if candidate.keeps == "values":
+        return _now_recorded(candidate, before, after)
     kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
     if kinds <= _CHANGED_VALUES:
         return _first_only(candidate, before, after)
@@ -302,7 +304,7 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
     silent = all(one[0].startswith("silent") for one in (*old, *new))
     if not (silent and new and len(new) < len(old) and all(one in old for one in new)):
         return None
-    if after.code or candidate.keeps != "all" or not same_roots(before, after, 1):
+    if after.code or candidate.keeps not in ("all", "values") or not same_roots(before, after, 1):
         return None
     return Proof(candidate.title, "as it was in the first backward", "compared when all are mended: see the last one")
 
@@ -369,6 +371,13 @@ def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
     alike = bool(after.roots) and same_roots(before, after, 1)
     loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
     return Proof(candidate.title, loss, "no reference: the bug had changed them, and no error showed it")
+
+
+def _now_recorded(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """A write that is recorded now: the same values, and a gradient that the original program did not have."""
+    if not after.good or not after.roots or not same_roots(before, after, 1):
+        return None
+    return Proof(candidate.title, "as it was in the first backward", "now with the derivative of what was not recorded")
 
 
 def _times(count: int) -> str:

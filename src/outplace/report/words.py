@@ -62,6 +62,8 @@ _SHARED_OR = {
 }
 """For silent bugs that no node is part of, by the operation."""
 
+_UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on as if it had not been"
+
 _LEAF_OR_VIEW = "{tensor} is a leaf that requires grad, or a view of one: {op} cannot change it in place"
 """For item assignment, which writes into a view that it makes itself."""
 
@@ -103,6 +105,8 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _LEAF_OR_VIEW
     elif diagnosis.kind == "silent-other" and saved is None and changes:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
+    elif diagnosis.cause == "unrecorded":
+        template = _UNRECORDED
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",

@@ -15,22 +15,33 @@ import torch
 class Weak(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a tensor of the user's, known to be ours (see `swaps`)."""
 
-    __slots__ = ("since",)
+    __slots__ = ("since", "source")
 
     since: int
+    source: Weak | None
 
 
 _untracked: dict[int, Weak] = {}
 
 
-def remember(alias: torch.Tensor, since: int = -1) -> None:
+def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None = None) -> None:
     """Remembers a tensor that shares memory with others but not their version, for as long as it lives.
 
-    `since` says after which backward it was made, where it is one that `.data` handed out.
+    `since` says after which backward it was made, and `source` of what, where it is one that `.data` handed out.
     """
     key = id(alias)
     _untracked[key] = reference = Weak(alias, lambda _: _untracked.pop(key, None))
     reference.since = since
+    reference.source = None if source is None else Weak(source)
+
+
+def source_of(alias: torch.Tensor) -> torch.Tensor | None:
+    """Whose `.data` it is, or is a view of."""
+    for one in (alias, alias._base):
+        found = None if one is None else _untracked.get(id(one))
+        if found is not None and found() is one and found.source is not None:
+            return found.source()
+    return None
 
 
 def is_older(tensor: Any, backwards: int) -> bool:

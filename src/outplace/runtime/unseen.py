@@ -17,7 +17,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime import aliases, appended, hooks, kept, names, record, severed, silent, standins, steps, writes
+from outplace.runtime import (
+    aliases,
+    appended,
+    hooks,
+    kept,
+    names,
+    record,
+    severed,
+    silent,
+    standins,
+    steps,
+    unrecorded,
+    writes,
+)
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, Patch, unobserved
 from outplace.runtime.record import Write, frames_to_own_code
@@ -42,7 +55,8 @@ class DataAttribute:
             return self._original
         alias = self._original.__get__(tensor, owner)
         if not writes.is_traced() and type(alias) is torch.Tensor:
-            aliases.remember(alias, record.state.backwards)
+            in_graph = type(tensor) is torch.Tensor and tensor.requires_grad and not tensor.is_leaf
+            aliases.remember(alias, record.state.backwards, tensor if in_graph else None)
         return alias
 
     def __set__(self, tensor: Any, value: Any) -> None:
@@ -278,9 +292,14 @@ def _make_storage_method(name: str, original: Any) -> Any:
 _SET: Any = torch.Tensor.set_
 
 
+def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
+    silent.note_hidden(write, tensor)
+    unrecorded.note(write, tensor)
+
+
 def install() -> None:
     """Starts seeing what autograd cannot."""
-    writes.on_hidden = silent.note_hidden
+    writes.on_hidden = _on_hidden
     writes.replace(torch.Tensor, "data", DataAttribute(torch.Tensor.data))
     for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
         writes.replace(torch, name, _make_taker(getattr(torch, name)))

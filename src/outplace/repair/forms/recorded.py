@@ -1,0 +1,48 @@
+"""`h.data.clamp_(-1, 1)` becomes `h = h.clamp(-1, 1)`: a result of the graph is changed where autograd sees it."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.repair import edits as editing
+from outplace.repair.edits import Edit
+from outplace.repair.forms import augmented, method, subscript
+from outplace.repair.place import Place
+
+_KEEP_THE_DERIVATIVE = {"add_", "sub_", "copy_", "round_", "sign_", "floor_", "ceil_", "trunc_", "masked_fill_", "set_"}
+"""Their derivative is that of a copy, or they may be meant to be passed by; masked scores mostly get no gradient."""
+
+
+def through_data(place: Place) -> ast.Attribute | None:
+    """`h.data` of a name, through which an operation writes whose derivative backward would need."""
+    node = place.target
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    if isinstance(call, ast.Call):
+        names = [one.attr for one in ast.walk(call) if isinstance(one, ast.Attribute) and one.attr.endswith("_")]
+        derived = not _KEEP_THE_DERIVATIVE.issuperset(names)
+    else:
+        derived = isinstance(call, ast.AugAssign) and not isinstance(call.op, ast.Add | ast.Sub)
+    named = isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.value, ast.Name)
+    return node if named and derived else None  # type: ignore[return-value]
+
+
+def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
+    """The edits: a new tensor under the same name, or a copy that is written."""
+    code, statement = place.code, place.statement
+    name, written = code.segment(data.value), code.segment(data)
+    made: list[Edit] | None = None
+    if place.target is data and isinstance(statement, ast.AugAssign):
+        made = augmented.out_of_place(code, statement)
+    elif place.target is data and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        made = method.out_of_place(code, statement.value, statement)
+    if made is not None:
+        start, end = code.span(statement)
+        text = editing.apply(code.text, made)
+        changed = text[start : end + len(text) - len(code.text)]
+        return [Edit(start, end, changed.replace(written, name))]
+    copied = subscript.into_a_copy(place, True)
+    if copied is None:
+        return None
+    return [*copied, Edit(code.span(data.value)[1], code.span(data)[1], "")]
