@@ -1,44 +1,40 @@
 """Results of the graph that are changed through `.data`: the values change, and backward goes on as if they had not.
 
 After `h.data.clamp_(-1, 1)` the gradient passes where it should be zero, after `h.data.mul_(0.1)` it is ten times too
-large, and nothing that was saved need have changed. So a hook waits for the gradient of such a tensor: if any of it
-comes back to an element that the write has changed, it is wrong. Scores that are masked by -inf get none, and a number
-that is added has the derivative that backward takes anyway; what rounds or copies may be meant to be passed by.
+large, and nothing that was saved need have changed. So a hook waits for the gradient of such a tensor: if it was
+computed with after the write, and any gradient comes back to an element that was changed, that is wrong. Scores that
+are masked by -inf get none, and a number that is added has the derivative that backward takes anyway; what rounds or
+copies may be meant to be passed by.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import torch
 
-from outplace.runtime import aliases, names, silent, verdict
+from outplace.runtime import aliases, graph, names, record, silent, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
 from outplace.runtime.record import Write
 
 _WITH_A_DERIVATIVE = frozenset(
-    {
-        *("mul", "multiply", "div", "divide", "true_divide", "clamp", "clamp_min", "clamp_max", "clip", "fill", "zero"),
-        *(
-            "masked_fill",
-            "pow",
-            "exp",
-            "sqrt",
-            "square",
-            "tanh",
-            "sigmoid",
-            "relu",
-            "abs",
-            "neg",
-            "log",
-            "tril",
-            "triu",
-        ),
-        *("__imul__", "__itruediv__", "__idiv__", "__ipow__", "__imod__"),
-    }
-)
+    ("mul", "multiply", "div", "divide", "true_divide", "clamp", "clamp_min", "clamp_max", "clip", "fill", "zero",
+     "masked_fill", "pow", "exp", "sqrt", "square", "tanh", "sigmoid", "relu", "abs", "neg", "log", "tril", "triu",
+     "__imul__", "__itruediv__", "__idiv__", "__ipow__", "__imod__")
+)  # fmt: skip
 """Writes whose derivative is not that of a copy; without the `_` at their end."""
+
+
+_BACKWARDS, _MOST_WATCHED = 4, 200
+"""For so many backwards a write is waited for, and so many at once."""
+
+
+def install() -> None:
+    """Starts looking at the backwards that come."""
+    _watched.clear()
+    silent.also_look(_watched, lambda: True, look)
 
 
 def note(write: Write, alias: torch.Tensor) -> None:
@@ -49,23 +45,53 @@ def note(write: Write, alias: torch.Tensor) -> None:
         silent.guarded(partial(_wait, write, source))
 
 
+class _Watched:
+    """A write of a node's result: is that computed with afterwards?"""
+
+    __slots__ = ("expires", "used", "write")
+
+    def __init__(self, write: Write) -> None:
+        self.write, self.used = write, False
+        self.expires = record.state.backwards + _BACKWARDS
+
+
+_watched: dict[int, _Watched] = {}
+"""By the number of the node."""
+
+
 def _wait(write: Write, source: torch.Tensor) -> None:
-    if copyable(source) and source.requires_grad and not source.is_leaf and silent.affords(source):
-        with unobserved():
-            before, now = source.detach().clone(), source.detach()
-        source.register_hook(lambda grad: silent.guarded(partial(_compare, write, before, now, grad)))
-
-
-def _compare(write: Write, before: torch.Tensor, now: torch.Tensor, grad: Any) -> None:
+    if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
+        return
+    number = graph.number_of(source.grad_fn)
+    if number is None or len(_watched) >= _MOST_WATCHED or not silent.affords(source):
+        return
     with unobserved():
-        plain = type(grad) is torch.Tensor and grad.layout is torch.strided and not now.is_complex()
-        if not plain or grad.shape != now.shape:
+        before, now = source.detach().clone(), source.detach()
+    _watched[number] = watched = _Watched(write)
+    source.register_hook(lambda grad: silent.guarded(partial(_compare, watched, before, now, grad)))
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts: which of the results went on after they were written?"""
+    for node in nodes:
+        for below, _ in node.next_functions:
+            watched = _watched.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
+            if watched is not None and (graph.number_of(node) or 0) >= watched.write.moment:
+                watched.used = True
+    for number in [number for number, one in _watched.items() if one.expires <= record.state.backwards]:
+        del _watched[number]
+
+
+def _compare(watched: _Watched, before: torch.Tensor, now: torch.Tensor, grad: Any) -> None:
+    if not watched.used or type(grad) is not torch.Tensor or grad.shape != now.shape:
+        return
+    with unobserved():
+        if grad.layout is not torch.strided:
             return
         changed = bits(before) != bits(now)
-        wrong = changed & (grad.detach() != 0)
-        count, total = int(wrong.sum()), int(changed.sum())
+        count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
     if count:
-        silent.tell_when_done(partial(_tell, write, now, count, total))
+        silent.tell_when_done(partial(_tell, watched.write, now, count, total))
 
 
 def _tell(write: Write, now: torch.Tensor, count: int, total: int) -> None:

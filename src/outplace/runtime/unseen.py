@@ -55,8 +55,7 @@ class DataAttribute:
             return self._original
         alias = self._original.__get__(tensor, owner)
         if not writes.is_traced() and type(alias) is torch.Tensor:
-            in_graph = type(tensor) is torch.Tensor and tensor.requires_grad and not tensor.is_leaf
-            aliases.remember(alias, record.state.backwards, tensor if in_graph else None)
+            aliases.remember(alias, record.state.backwards, tensor if type(tensor) is torch.Tensor else None)
         return alias
 
     def __set__(self, tensor: Any, value: Any) -> None:
@@ -300,6 +299,7 @@ def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
 def install() -> None:
     """Starts seeing what autograd cannot."""
     writes.on_hidden = _on_hidden
+    unrecorded.install()
     writes.replace(torch.Tensor, "data", DataAttribute(torch.Tensor.data))
     for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
         writes.replace(torch, name, _make_taker(getattr(torch, name)))

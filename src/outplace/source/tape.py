@@ -269,7 +269,8 @@ class Tape:
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
         functions: list[Callable[[], None]] = []
-        for node in self.reached(list(roots), inputs):
+        reached = self.reached(list(roots), inputs)
+        for node in reached:
             if node.backward is not None:
                 functions.append(node.backward)
             for save in node.saves:
@@ -281,6 +282,8 @@ class Tape:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
                         self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
+                    elif _is_unrecorded(write, node, reached) and compatible(write.path, node.path, self.path):
+                        self.hits.append(Hit("silent-data", write, write.place, False, detail="unrecorded"))
         for run in functions:
             run()
 
@@ -345,6 +348,21 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
                 needed.add(id(user))
                 stack.append(id(user))
     return [node for node in nodes if id(node) in needed]
+
+
+_WITH_A_DERIVATIVE = {
+    "mul_", "multiply_", "div_", "divide_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "pow_", "exp_", "sqrt_",
+    "tanh_", "sigmoid_", "relu_", "abs_", "neg_", "*=", "/=", "**=",
+}  # fmt: skip
+"""Writes whose derivative backward lacks where they are not recorded. (A sum needs none, masked scores get no gradient,
+and what rounds or copies may be meant to be passed by.)"""
+
+
+def _is_unrecorded(write: Write, node: Node, reached: list[Node]) -> bool:
+    """Was the result of this node changed through `.data`, and then computed with?"""
+    if write.tracked or write.operation not in _WITH_A_DERIVATIVE or write.time <= node.time or not write.certain:
+        return False
+    return any(user.time > write.time and node in user.inputs for user in reached)
 
 
 def _between(one: int, time: int, other: int) -> bool:

@@ -8,6 +8,10 @@ from outplace.source.tape import Hit
 
 def message(hit: Hit) -> str:
     """What is kept, and what changes it unseen."""
-    assert hit.write is not None and hit.node is not None and hit.save is not None
+    if hit.node is None or hit.save is None:
+        return (
+            "a result of the graph is changed through .data, which autograd does not record: backward goes on as if "
+            "the write had not happened"
+        )
     keeps = describe_saved(hit.node.operation, hit.save.saved_as)
     return f"a write that autograd cannot see changes what backward needs ({keeps}): the gradient is silently wrong"
