@@ -105,7 +105,7 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _LEAF_OR_VIEW
     elif diagnosis.kind == "silent-other" and saved is None and changes:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
-    elif diagnosis.cause == "unrecorded":
+    elif diagnosis.cause == "unrecorded" and saved is None:
         template = _UNRECORDED
     return template.format(
         tensor=tensor(diagnosis.tensor),

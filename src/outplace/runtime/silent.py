@@ -361,12 +361,16 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         why,
         mutations,
         SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind],
+        cause="unrecorded" if any(map(goes_on, written)) else "",
         saved_by=saved_by(first),
         also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
         notes=how_far(hits),
         drawn=partial(around.of, [hit.node for hit in hits], mutations),
     )
 
+
+goes_on: Callable[[Write], bool] = lambda write: False  # noqa: E731
+"""Was the result of the graph that this write changed computed with afterwards? (`unrecorded` knows.)"""
 
 _REMEDIES = {
     "silent-data": "Compute the new value out of place, or write a clone; `.detach()` at least lets PyTorch notice.",

@@ -270,6 +270,7 @@ class Tape:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
         functions: list[Callable[[], None]] = []
         reached = self.reached(list(roots), inputs)
+        unrecorded = _unrecorded(reached)
         for node in reached:
             if node.backward is not None:
                 functions.append(node.backward)
@@ -277,17 +278,17 @@ class Tape:
                 for write in save.storage.writes:
                     later = write.time > save.time and compatible(write.path, node.path, self.path)
                     if later and not self._is_undone(save, write):
-                        self._hurt(node, save, write, certain)
+                        self._hurt(node, save, write, certain, "unrecorded" if write.place in unrecorded else "")
             for storage in node.outputs:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
                         self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
-                    elif _is_unrecorded(write, node, reached) and compatible(write.path, node.path, self.path):
+                    elif not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path):
                         self.hits.append(Hit("silent-data", write, write.place, False, detail="unrecorded"))
         for run in functions:
             run()
 
-    def _hurt(self, node: Node, save: Save, write: Write, certain: bool) -> None:
+    def _hurt(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> None:
         if write.moved is not None and write.moved is not save.itself:
             return
         block = node.block if node.block is not None and save.storage.made > node.block.begin else None
@@ -302,7 +303,6 @@ class Tape:
             if save.saved_as == "result":
                 return  # a node's own result may be detached
             kind = "detached"
-        detail = ""
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
             kind, detail = "silent-other", "ctx"
         if block is not None and kind == "saved" and block.reentrant is False:
@@ -358,11 +358,16 @@ _WITH_A_DERIVATIVE = {
 and what rounds or copies may be meant to be passed by.)"""
 
 
-def _is_unrecorded(write: Write, node: Node, reached: list[Node]) -> bool:
-    """Was the result of this node changed through `.data`, and then computed with?"""
-    if write.tracked or write.operation not in _WITH_A_DERIVATIVE or write.time <= node.time or not write.certain:
-        return False
-    return any(user.time > write.time and node in user.inputs for user in reached)
+def _unrecorded(reached: list[Node]) -> set[Place]:
+    """Where the result of a node was changed through `.data`, before it was computed with."""
+    return {
+        write.place
+        for node in reached
+        for storage in node.outputs
+        for write in storage.writes
+        if not write.tracked and write.operation in _WITH_A_DERIVATIVE and write.time > node.time and write.certain
+        if any(user.time > write.time and node in user.inputs for user in reached)
+    }
 
 
 def _between(one: int, time: int, other: int) -> bool:

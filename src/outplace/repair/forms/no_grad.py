@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections.abc import Iterator
 
-from outplace.repair.code import Code
+from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
+from outplace.repair.files import Files
 from outplace.repair.flow import reads
 
 
@@ -82,3 +84,14 @@ def _lines_in_strings(code: Code) -> set[int]:
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return set(range(len(code.lines) + 1))
     return found
+
+
+def instead_of_inference(files: Files) -> Iterator[tuple[str, list[Edit]]]:
+    """For each `torch.inference_mode()` of these files, a decorator or a `with`: `torch.no_grad()` in its place."""
+    for code in files.codes("inference_mode"):
+        for node in ast.walk(code.tree):
+            if isinstance(node, ast.Attribute) and node.attr == "inference_mode" and is_library(node.value):
+                call = code.parents.get(node)
+                plain = not isinstance(call, ast.Call) or not (call.args or call.keywords)
+                end = code.span(node)[1]
+                yield code.path, [Edit(end - len(node.attr), end, "no_grad")] if plain else []

@@ -42,7 +42,7 @@ def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
         text = editing.apply(code.text, made)
         changed = text[start : end + len(text) - len(code.text)]
         return [Edit(start, end, changed.replace(written, name))]
-    copied = subscript.into_a_copy(place, True)
+    copied = subscript.into_a_copy(place, True) or subscript.into_a_copy(place, False)
     if copied is None:
         return None
     return [*copied, Edit(code.span(data.value)[1], code.span(data)[1], "")]

@@ -132,7 +132,19 @@ def _is_bounding(node: ast.AST) -> bool:
 
 
 def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A clone is a normal tensor."""
+    """A clone is a normal tensor; where several are needed, or none can be made, it is the mode that is changed."""
+    instead = list(no_grad.instead_of_inference(place.files))
+    several = any(bug.kind == "inference" for bug in neighbours)
+    title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"
+    modes = [Candidate(title, "safe", {path: tuple(edits)}) for path, edits in instead if edits and len(instead) == 1]
+    if several:
+        yield from modes
+    yield from _clones(place, neighbours)
+    if not several:
+        yield from modes
+
+
+def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
     if place.bug.cause == "saved" or "saved for backward" in place.bug.error or place.target is None:
         clones = saver.operand_clones(place.code, place.node, names)

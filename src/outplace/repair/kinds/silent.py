@@ -18,8 +18,7 @@ from outplace.repair.place import Place
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The write recorded where its result is computed with; else a copy for the backward, or the backward first."""
     data = recorded.through_data(place)
-    in_graph = data is not None and (place.bug.cause == "unrecorded" or _is_result(place))
-    if data is not None and in_graph and rebinding(place) != "no":
+    if data is not None and place.bug.cause == "unrecorded" and rebinding(place) != "no":
         made = recorded.new_tensor(place, data)
         if made is not None:
             title = f"Make a new `{place.path}`, which autograd records"
@@ -33,13 +32,6 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
             safety: Safety = "safe" if earlier.plain and not place.bug.from_run else "unsafe"
             edits = {moment.file: tuple(earlier.edits)}
             yield Candidate("Go backward before the write", safety, edits, provable=True, keeps="gradients")
-
-
-def _is_result(place: Place) -> bool:
-    """Is it handed on by its function, as what that computes?"""
-    function = place.code.function(place.statement)
-    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)] if function is not None else []
-    return any(node.value is not None and ast.unparse(node.value) == place.path for node in returns)
 
 
 def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
