@@ -283,7 +283,9 @@ class Tape:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
                         self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
-                    elif not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path):
+                    elif (
+                        not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path)
+                    ):
                         self.hits.append(Hit("silent-data", write, write.place, False, detail="unrecorded"))
         for run in functions:
             run()

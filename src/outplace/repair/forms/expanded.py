@@ -8,7 +8,7 @@ from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings
-from outplace.repair.origins import module_made_at
+from outplace.repair.origins import class_name, module_made_at
 
 EXPANDING = {"expand", "expand_as", "broadcast_to"}
 
@@ -40,3 +40,15 @@ def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:
         else:
             return []
     return found
+
+
+def parameter(files: Files) -> tuple[str, list[Edit]] | None:
+    """`nn.Parameter(p.expand(heads, -1))`, where there is one such parameter: an optimizer writes it somewhere else."""
+    found: list[tuple[str, list[Edit]]] = []
+    for code in {home for name in EXPANDING for home in files.codes(name)}:
+        for call in code.every(ast.Call):
+            of = call.args[0] if class_name(call) == "Parameter" and call.args else None
+            if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in EXPANDING:
+                end = code.span(of)[1]
+                found.append((code.path, [Edit(end, end, ".clone()")]))
+    return found[0] if len(found) == 1 else None

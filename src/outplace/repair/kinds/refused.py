@@ -40,6 +40,7 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
     if place.bug.kind == "expanded" and place.holder is not None:
         copied = expanded.copied(place.files, place.code, place.statement, place.holder)
+        copied = expanded.parameter(place.files) if copied is None else copied
         if copied is not None:
             safety: Safety = "unsafe" if runs_forward else "safe"
             yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
