@@ -57,9 +57,31 @@ class Wiring:
         """What each optimizer was given; None where that cannot be read, or names one network twice."""
         made = [pair for node in self._code.every(ast.Assign) for pair in pairs(node)]
         found = {ast.unparse(target): call for target, call in made if "optim" in ast.unparse(call.func).lower()}
-        own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found}
-        given = {name: _given(call.args[0]) if call.args else None for name, call in found.items()}
+        own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found} | self._items()
+        given = {name: _given(self._listed(call.args[0])) if call.args else None for name, call in found.items()}
         return {name: nets if nets is not None and nets <= own else None for name, nets in given.items()}
+
+    def _items(self) -> set[str]:
+        """`nets['G']` of `nets = {"G": Generator()}`."""
+        made = [(node, node.value) for node in self._code.every(ast.Assign) if isinstance(node.value, ast.Dict)]
+        return {
+            f"{ast.unparse(target)}[{key.value!r}]"
+            for node, networks in made
+            for target in node.targets
+            for key, value in zip(networks.keys, networks.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Call)
+        }
+
+    def _listed(self, argument: ast.expr) -> ast.expr:
+        """The list that a name stands for: `weights = list(A.parameters()) + list(B.parameters())`."""
+        at = self._code.statement(argument)
+        if not isinstance(argument, ast.Name) or at is None:
+            return argument
+        made = made_last(self._code, at, argument.id)
+        grows = any(
+            ast.unparse(node.value) == argument.id for node in self._code.every(ast.Attribute)
+        )  # `.extend(...)`
+        return made.value if made is not None and isinstance(made.targets[0], ast.Name) and not grows else argument
 
     @cached_property
     def stepped(self) -> str | None:
@@ -175,7 +197,8 @@ class Wiring:
         for call in calls:
             bound = isinstance(call.func, ast.Attribute) and names[0] in ("self", "cls")
             place, statement = names.index(name) - bound, self._code.statement(call)
-            if len(call.args) <= place or any(isinstance(one, ast.Starred) for one in call.args) or statement is None:
+            starred = any(isinstance(one, ast.Starred) for one in call.args)
+            if statement is None or starred or not 0 <= place < len(call.args):
                 return False
             if self.reached_by(call.args[place], statement, depth - 1) != (set(), True):
                 return False
@@ -189,19 +212,21 @@ class Wiring:
         stepped = self.networks.get(self.stepped or "") or set()
         backward = self._order.backward
         loss = self.reached_by(backward.value, backward)[0] if isinstance(backward, ast.Expr) else set()
-        return bool(loss - stepped) and apart(self.networks.values()) and self._is_cleared(self.stepped or "", {})
+        if not loss - stepped or any(node.attr == "grad" for node in self._code.every(ast.Attribute)):
+            return False
+        return apart(self.networks.values()) and self._is_cleared(self.stepped or "", {})
 
     def are_kept(self, changed: Mapping[ast.stmt, str]) -> bool:
         """Do all steps take what they took, if these backwards reach only what the given optimizers step?"""
-        every = list(self.networks)
-        return apart(self.networks.values()) and all(self._is_cleared(one, changed) for one in every)
+        if not apart(self.networks.values()) or self.looks_at_gradients():
+            return False
+        return all(self._is_cleared(one, changed) for one in self.networks)
 
     def _is_cleared(self, optimizer: str, changed: Mapping[ast.stmt, str]) -> bool:
-        """Are its gradients cleared before its only step, with no changed backward of another one in between? And does
-        nobody else look at gradients?"""
+        """Are its gradients cleared before its only step, with no changed backward of another one in between?"""
         block = self._code.block(self._order.outer_step)
         steps = [node for node in self._code.every(ast.Expr) if stepping(node) == optimizer]
-        if len(steps) != 1 or steps[0] not in block or any(n.attr == "grad" for n in self._code.every(ast.Attribute)):
+        if len(steps) != 1 or steps[0] not in block:
             return False
         left = {optimizer, *(self.networks[optimizer] or ())}
         for statement in reversed(block[: block.index(steps[0])]):
