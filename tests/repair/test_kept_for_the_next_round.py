@@ -198,3 +198,17 @@ def test_a_state_to_begin_with_is_not_touched():
     source = LOOP.format(before="h", after="if x.end:\n        h = start()").replace("out = ", "h = out = ")
     (text,) = ways(source, held={"h": "tensor"}, root_is_older=False).values()
     assert "# step\n    h = h.detach()\n    if x.end:\n        h = start()\n" in text
+
+
+def test_rounds_without_a_step_go_on_with_the_graph():
+    source = """
+    for number, x in enumerate(data):
+        out = net(x, last)
+        if number % 4 == 3:
+            out.sum().backward()  # backward
+            opt.step()  # step
+        last = {kept}
+    """
+    (text,) = ways(source.format(kept="out"), held={"last": "tensor", "out": "tensor"}, root_is_older=False).values()
+    assert "        opt.step()  # step\n        out = out.detach()\n    last = out\n" in text
+    assert ways(source.format(kept="out + 1"), held={"last": "tensor", "out": "tensor"}, root_is_older=False) == {}

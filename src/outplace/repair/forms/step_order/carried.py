@@ -63,33 +63,63 @@ def _cut(
     code: Code, around: ast.AST, step: ast.stmt, shapes: Mapping[str, str], held: Mapping[str, str]
 ) -> tuple[list[str], list[Edit]]:
     """What can be detached, and the edits: values that are kept after the step, and lines behind statements."""
+    cuts = _Cuts(code)
     cut: list[str] = []
-    behind: dict[ast.stmt, list[str]] = {}
-    edits: list[Edit] = []
     for path, shape in shapes.items():
         kept = list(_keepers(around, path))
         later = [one for one in kept if one[0].lineno > step.lineno]
         if len(later) < len(kept):  # what is bound later is perhaps a state to begin with
             later = [one for one in later if any(reads(one[1], name) for name in held)]
+        done: list[bool] = []
+        if any(_is_kept_more_often(code, statement, step) for statement, _, _ in later):
+            values = dict.fromkeys(ast.unparse(value) for _, value, _ in later)
+            done = [cuts.behind(step, value, held.get(value, "")) for value in values]
+            cut += [path] if all(done) else []
+            continue
+        for statement, value, whole in later:
+            if not whole and binds(statement, path):
+                done.append(cuts.behind(statement, path, shape))
+            else:
+                done.append(cuts.inside(value, shape if whole else held.get(ast.unparse(value), "")))
         in_any_case = any(statement in code.block(step) for statement, _, _ in later)
-        bound_among_others = [one for one, _, whole in later if not whole and binds(one, path)]
         if not in_any_case and (not later or len(later) < len(kept)):
-            bound_among_others.append(step)
+            done.append(cuts.behind(step, path, shape))
+        cut += [path] if any(done) else []
+    edits = cuts.edits()
+    return (cut, edits) if edits is not None else ([], [])
+
+
+class _Cuts:
+    """Edits that detach, as far as it is known how."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._lines: dict[ast.stmt, list[str]] = {}
+        self._values: list[Edit] = []
+
+    def behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
+        """`h = h.detach()` behind a statement."""
         if shape in _DETACHED:
-            for statement in bound_among_others:
-                behind.setdefault(statement, []).append(f"{path} = {_DETACHED[shape].format(path)}")
-        values = [
-            code.replaced(value, _DETACHED[known].format(_operand(code, value)))
-            for statement, value, whole in later
-            if statement not in bound_among_others
-            if (known := shape if whole else held.get(ast.unparse(value), "")) in _DETACHED
-        ]
-        edits += values
-        cut += [path] if values or (bound_among_others and shape in _DETACHED) else []
-    lines = [lines_after(code, statement, texts) for statement, texts in behind.items()]
-    if None in lines:
-        return [], []
-    return cut, [*(one for one in lines if one is not None), *dict.fromkeys(edits)]
+            lines, line = self._lines.setdefault(statement, []), f"{path} = {_DETACHED[shape].format(path)}"
+            lines += [line] if line not in lines else []
+        return shape in _DETACHED
+
+    def inside(self, value: ast.expr, shape: str) -> bool:
+        """`out.detach()` for `out`."""
+        if shape in _DETACHED:
+            self._values.append(self._code.replaced(value, _DETACHED[shape].format(_operand(self._code, value))))
+        return shape in _DETACHED
+
+    def edits(self) -> list[Edit] | None:
+        """All of them; None where lines cannot be put behind a statement."""
+        lines = [lines_after(self._code, statement, texts) for statement, texts in self._lines.items()]
+        return None if None in lines else [*(one for one in lines if one is not None), *dict.fromkeys(self._values)]
+
+
+def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
+    """Does only every so many rounds step? Then those in between go on with the graph."""
+    around = list(code.above(statement))
+    return any(isinstance(one, ast.If) and one not in around for one in code.above(step))
 
 
 def _operand(code: Code, value: ast.expr) -> str:
