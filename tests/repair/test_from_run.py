@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 MAIN = """import torch
 from filters import smooth
 
@@ -161,3 +163,40 @@ loss.backward()
 def test_weights_that_are_scaled_by_hand_are_kept_as_they_were(tmp_path):
     _, texts = repaired(tmp_path, main=SCALED, head=HEAD)
     assert texts == {"main": SCALED, "head": HEAD.replace("self.weight.T", "self.weight.T.clone()")}
+
+
+TABLE = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+table = nn.Parameter(torch.rand(4, 3))
+body = nn.Linear(2, 3)
+
+
+def scores(x, rows):
+    with torch.no_grad():
+        {write}
+    return body(x) @ table.t()
+
+
+loss = scores(torch.rand(5, 2), [0, 1]).pow(2).sum() + scores(torch.rand(5, 2), [1, 2]).sum()
+loss.backward()
+print("RESULT", table.grad.sum().item())
+"""
+
+
+@pytest.mark.parametrize("write", ["table[rows] = 0.0", "table[rows] = table[rows].clamp(max=0.5)"])
+def test_rows_that_stay_what_they_are_about_are_kept_for_the_backward(tmp_path, write):
+    main = TABLE.format(write=write)
+    _, texts = repaired(tmp_path, main=main)
+    assert texts["main"] == main.replace("@ table.t()", "@ table.clone().t()")
+
+
+@pytest.mark.parametrize("write", ["table[rows] = torch.rand(len(rows), table.shape[1])", "table[rows[0]].normal_()"])
+def test_rows_that_are_given_to_others_must_not_get_the_gradients_of_what_they_held(tmp_path, write):
+    main = TABLE.format(write=write)
+    (tmp_path / "main.py").write_text(main)
+    command = [sys.executable, "-m", "outplace", "run", "--fix", "main.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert (tmp_path / "main.py").read_text() == main

@@ -131,6 +131,34 @@ def test_steps_wait_for_the_last_backward():
     assert after(done.text, "g", "d") == close(both_at_once())
 
 
+IN_A_DICT = """nets = {"G": Scalar(0.6), "D": Scalar(0.9)}
+weights = list(nets["D"].parameters())
+opt_g = torch.optim.SGD(nets["G"].parameters(), lr=0.1)
+opt_d = torch.optim.SGD(weights, lr=0.1)
+G, D = nets["G"], nets["D"]
+"""
+
+
+def test_networks_of_a_dict_and_a_report_of_gradients():
+    done = repaired(program(BOTH_FIRST, IN_A_DICT + TOGETHER, END + "print(G.w.grad)\n"))
+    given = '[weight for group in opt_g.param_groups for weight in group["params"]]'
+    assert f"    loss_g.backward(inputs={given})\n    opt_d.step()\n    opt_g.step()\n" in done.text
+    assert after(done.text, "g", "d") == close(both_at_once())
+
+
+@pytest.mark.parametrize(
+    "nets",
+    [
+        IN_A_DICT.replace("opt_g =", 'weights.extend(nets["G"].parameters())\nopt_g ='),
+        IN_A_DICT.replace("opt_g =", 'weights += list(nets["G"].parameters())\nopt_g ='),
+        IN_A_DICT + "for name in nets:\n    print(nets[name].w.grad)\n",
+    ],
+)
+def test_networks_of_which_not_all_is_known(nets):
+    text = program(BOTH_FIRST, nets + TOGETHER)
+    assert repaired(text).text == text
+
+
 def test_an_optimizer_that_was_told_more_than_one_network():
     nets = NETS.replace("SGD(G.parameters()", "SGD([*G.parameters(), *E.parameters()]").replace(
         "G, D", "E = Scalar(1.0)\nG, D"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outplace.repair.evidence import Evidence, read, same_training
+from outplace.repair.evidence import Evidence, read, same_training, trains_as_many
 
 
 def digest(value: float) -> list[float]:
@@ -35,6 +35,22 @@ def test_the_same_steps_in_another_order(tmp_path):
     assert same_training(one, run(tmp_path, *TRAINING))
     assert same_training(one, run(tmp_path, TRAINING[0], TRAINING[2], TRAINING[1], TRAINING[3]))
     assert same_training(one, run(tmp_path, *TRAINING[:3], step(1, 0.7, 0.3 + 1e-8)))
+
+
+def test_the_optimizers_in_another_order(tmp_path):
+    one = run(tmp_path, *TRAINING)
+    assert same_training(one, run(tmp_path, root(2.0), step(0, 0.7, 0.3), root(1.0), step(1, 0.5, 0.1)))
+    assert not same_training(one, run(tmp_path, root(2.0), step(0, 0.5, 0.3), root(1.0), step(1, 0.7, 0.1)))
+    assert not same_training(one, run(tmp_path, root(2.0), step(0, 0.7, 0.3), root(2.0), step(1, 0.5, 0.1)))
+
+
+def test_weights_that_nothing_trains_any_more(tmp_path):
+    one = run(tmp_path, *TRAINING)
+    assert trains_as_many(one, one)
+    assert trains_as_many(one, run(tmp_path, *TRAINING, step(1, 0.7, 0.0)))  # in some step
+    assert not trains_as_many(one, run(tmp_path, *TRAINING[:3], step(1, 0.7, 0.0)))
+    assert not trains_as_many(one, run(tmp_path, *TRAINING[:3], '{"step": 1, "taken": []}'))
+    assert not trains_as_many(one, run(tmp_path, *TRAINING[:3]))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,11 +79,10 @@ def drew_alike(one: Evidence, other: Evidence) -> bool:
 def alike(one: Evidence, other: Evidence) -> int:
     """How many backwards, from the first on, started from the same values?"""
     count = min(len(one.roots), len(other.roots))
-    return next((number for number in range(count) if not _same_root(one, other, number)), count)
+    return next((number for number in range(count) if not _same_root(one.roots[number], other.roots[number])), count)
 
 
-def _same_root(one: Evidence, other: Evidence, number: int) -> bool:
-    mine, theirs = one.roots[number], other.roots[number]
+def _same_root(mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> bool:
     return len(mine) == len(theirs) and all(_close(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
@@ -102,14 +101,33 @@ def same_gradients(one: Evidence, other: Evidence, same_weights: bool = True) ->
 
 
 def same_training(one: Evidence, other: Evidence) -> bool:
-    """Did all backwards start from the same values, and did every step of each optimizer take the same gradients?"""
-    if (
-        len(one.roots) != len(other.roots)
-        or alike(one, other) < len(one.roots)
-        or one.steps.keys() != other.steps.keys()
-    ):
-        return False
-    return all(_same_steps(one.steps[number], other.steps[number]) for number in one.steps)
+    """Did the backwards start from the same values, and did every step of each optimizer take the same gradients? The
+    backwards, and the optimizers, may take their turns in another order."""
+    same_steps = _paired(list(one.steps.values()), list(other.steps.values()), _same_steps)
+    return same_steps and _paired(one.roots, other.roots, _same_root)
+
+
+def trains_as_many(one: Evidence, other: Evidence) -> bool:
+    """Has each optimizer, in some step, gradients for as many weights as in the first run?"""
+    return all(
+        max(map(_trained, steps)) <= max(map(_trained, other.steps.get(number, [])), default=0)
+        for number, steps in one.steps.items()
+    )
+
+
+def _trained(step: Sequence[Any]) -> int:
+    return sum(gradient[1] != 0 for _, gradient in step)
+
+
+def _paired(mine: Sequence[Any], theirs: Sequence[Any], same: Callable[[Any, Any], bool]) -> bool:
+    """Has each of mine one of theirs that is the same, and none is left?"""
+    left = list(theirs)
+    for one in mine:
+        match = next((number for number, other in enumerate(left) if same(one, other)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
 
 
 def _same_steps(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:

@@ -15,7 +15,15 @@ from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate, Keeps, Moment
 from outplace.repair.chooser import propose
 from outplace.repair.edits import Conflict, Edit
-from outplace.repair.evidence import Evidence, alike, drew_alike, same_gradients, same_roots, same_training
+from outplace.repair.evidence import (
+    Evidence,
+    alike,
+    drew_alike,
+    same_gradients,
+    same_roots,
+    same_training,
+    trains_as_many,
+)
 from outplace.repair.files import Files
 from outplace.repair.place import Style
 from outplace.repair.runs import Runs, bug_of, essence
@@ -262,7 +270,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
         return (
             as_meant
             if as_meant is not None or candidate.keeps == "steps"
-            else _up_to_the_error(candidate, before, after)
+            else _up_to_the_error(candidate, before, after, reference)
         )
     if candidate.keeps == "values":
         return _now_recorded(candidate, before, after)
@@ -354,11 +362,16 @@ def _of_training(title: str, run: Evidence) -> Proof:
     return Proof(title, f"as it was, in {_times(len(run.roots))}", gradient)
 
 
-def _up_to_the_error(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
-    """Another order of steps: what came before the error is as it was; from there on it is another training."""
+def _up_to_the_error(
+    candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None
+) -> Proof | None:
+    """Another order of steps: what came before the error is as it was; from there on it is another training. A
+    state that is cut off from the rounds before must not have been all that trains some weight."""
     needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
     count = alike(before, after)
     if len(after.roots) < len(before.roots) or count < needed:
+        return None
+    if candidate.keeps == "beginning" and reference is not None and not trains_as_many(reference, after):
         return None
     gradient = "those of the new order, in which each backward finds the weights it was computed with"
     return Proof(candidate.title, f"as it was in {_times(count)}; from there on it is another training", gradient)

@@ -14,6 +14,7 @@ import linecache
 import os
 import sys
 import zlib
+from collections import deque
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from outplace.runtime import attach, instrument
 from outplace.runtime.usercode import fields_of, own_files
 
 EVIDENCE, OVERLAY, REFERENCE = "OUTPLACE_EVIDENCE", "OUTPLACE_OVERLAY", "OUTPLACE_REFERENCE"
+_CONTAINERS = (tuple, list, dict, deque)
 _MOST_BACKWARDS = 400
 """Backwards that are noted; a proof needs the failing one and some around it."""
 
@@ -140,16 +142,17 @@ class _Notes:
         (common, step_line), (_, backward_line) = shared[-1]
         numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
         held = _held(common)
+        inside = {path: _tensors_in(value) for path, value in held.items()}
         weights = {weight for one in steps for weight in one.weights} if minded else step.weights
         return {
             "file": os.path.realpath(common.f_code.co_filename),
             "step_line": step_line,
             "backward_line": backward_line,
-            "held": {path: type(value).__name__.lower() for path, value in held.items()},
+            "held": {path: _shape(value) for path, value in held.items()},
             "stale": [
-                path for path, value in held.items() if _is_older(value, step) and _is_stale(_ends(value), minded)
+                path for path, value in inside.items() if _is_older(value, step) and _is_stale(_ends(value), minded)
             ],
-            "for_the_step": [path for path, value in held.items() if _only_reaches(value, weights)],
+            "for_the_step": [path for path, value in inside.items() if _only_reaches(value, weights)],
             "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
             "stepped_at": [os.path.realpath(step.frames[-1][0].f_code.co_filename), step.frames[-1][1]],
             "root_is_older": bool(numbers) and max(numbers) < step.clock,
@@ -200,8 +203,10 @@ def _held(frame: FrameType) -> dict[str, Any]:
             found[name] = value
             continue
         for path, part in [("", value), *_modules(value)] if not isinstance(value, type) else ():
-            for attribute, inner in list(fields_of(part).items()):
-                if _has_graph(inner):
+            fields = fields_of(part)
+            buffers = fields.get("_buffers") if path or _is_module(part) else None
+            for attribute, inner in [*fields.items(), *(buffers or {}).items()]:
+                if inner is not buffers and _has_graph(inner):
                     found[".".join(filter(None, (name, path, attribute)))] = inner
     return found
 
@@ -227,19 +232,47 @@ def _draws() -> int:
 
 
 def _modules(value: Any) -> list[tuple[str, Any]]:
+    return [(path, part) for path, part in value.named_modules() if path] if _is_module(value) else []
+
+
+def _is_module(value: Any) -> bool:
     import torch
 
-    return [(path, part) for path, part in value.named_modules() if path] if isinstance(value, torch.nn.Module) else []
+    return isinstance(value, torch.nn.Module)
 
 
 def _has_graph(value: Any) -> bool:
-    """Is it a tensor that was computed, or a tuple or list of tensors with such a one?"""
+    """Is it a tensor that was computed, or a container with such a one?"""
+    return any(one.grad_fn is not None for one in _tensors_in(value))
+
+
+def _tensors_in(value: Any, depth: int = 2) -> list[Any]:
+    """A tensor, or those of a plain container: a tuple of states, a list of such tuples, a dict by names."""
     import torch
 
     if type(value) is torch.Tensor:
-        return value.grad_fn is not None
-    tensors = type(value) in (tuple, list) and bool(value) and all(type(one) is torch.Tensor for one in value)
-    return tensors and any(one.grad_fn is not None for one in value)
+        return [value]
+    if type(value) not in _CONTAINERS or depth == 0:
+        return []
+    return [tensor for part in _parts(value) for tensor in _tensors_in(part, depth - 1)]
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
+
+
+def _shape(value: Any) -> str:
+    """`tensor`, `tuple`, `list`, `dict` or `deque` of tensors; `list of tuple`, `dict with others`."""
+    import torch
+
+    name = type(value).__name__.lower()
+    if type(value) not in _CONTAINERS:
+        return name
+    kinds = {type(part) for part in _parts(value)}
+    if kinds == {torch.Tensor}:
+        return name
+    inner = {_shape(part) for part in _parts(value)} if len(kinds) == 1 else set()
+    return f"{name} of {inner.pop()}" if len(inner) == 1 else f"{name} with others"
 
 
 def _only_reaches(value: Any, weights: set[int]) -> bool:
@@ -290,9 +323,7 @@ def _ends(roots: Any) -> list[tuple[int, Any]]:
 
 def _is_older(value: Any, step: _Step) -> bool:
     """Was it computed before the step?"""
-    import torch
-
-    nodes = [one.grad_fn for one in ([value] if isinstance(value, torch.Tensor) else value)]
+    nodes = [one.grad_fn for one in value]
     return any(node is not None and node._sequence_nr() < step.clock for node in nodes)
 
 

@@ -11,7 +11,10 @@ from outplace.repair.bug import Bug, Candidate, Moment
 from outplace.repair.copies import copies_for_backward
 from outplace.repair.files import Files
 from outplace.repair.forms import backward_first, step_order
+from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH
 from outplace.repair.place import Place, place_at
+
+_FILLS = {"copy_", "normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}
 
 
 def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -43,11 +46,12 @@ def _goes_before(other: Moment, moment: Moment) -> bool:
 def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     """Weights that are averaged, scaled or swapped by hand: backward may keep copies of the old ones.
 
-    An update by gradients is a step of a training, whose order is what is wrong.
+    An update by gradients is a step of a training, whose order is what is wrong. And rows that are given away to
+    something else must not get the gradients of what they held before.
     """
     places = [place_at(files, bug, site) for site in bug.writes]
     by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
-    if bug.raised_at is None or not places or len(by_hand) < len(places):
+    if bug.raised_at is None or not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
     for candidate in copies_for_backward(by_hand[0]):
         yield replace(candidate, safety="unsafe", provable=True)
@@ -56,3 +60,20 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
 def _takes_gradients(place: Place) -> bool:
     function = place.code.function(place.statement)
     return backward_first.takes_gradients(place.code, function if isinstance(function, ast.stmt) else place.statement)
+
+
+def _gives_away(place: Place) -> bool:
+    """`table[rows] = torch.randn(...)`: are rows filled with what has nothing to do with their old values?"""
+    write, target = place.statement, place.target
+    if isinstance(write, ast.Assign):
+        parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
+        given = isinstance(write.value, ast.Constant | ast.UnaryOp)
+        return bool(parts) and not given and not any(_takes(write.value, ast.unparse(one.value)) for one in parts)
+    filled = {one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)} & _FILLS
+    return isinstance(target, ast.Subscript) and bool(filled)
+
+
+def _takes(value: ast.expr, path: str) -> bool:
+    """Is it made from this tensor, not only from its shape?"""
+    about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and one.attr in WITHOUT_GRAPH]
+    return any(ast.unparse(one) == path and one not in about for one in ast.walk(value) if isinstance(one, ast.expr))

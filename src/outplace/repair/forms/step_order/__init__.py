@@ -6,6 +6,7 @@
 - `anew`: a value that was made before the step, or before the loop, is made anew after it; or cut off.
 - `elsewhere`: the same for attributes that methods read, and for what the function that steps returns.
 - `later`, `kept`: a loss that was computed before another loss's step is computed after it.
+- `first`: the later update goes before the one whose step it minds.
 - `together`: where all losses were computed before the first step, the steps wait for the last backward.
 - `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
   goes behind the loop.
@@ -25,6 +26,7 @@ from outplace.repair.files import Files
 from outplace.repair.forms.step_order.anew import cut_off, made_anew, trains_again, used_again
 from outplace.repair.forms.step_order.carried import detached_inside, detached_state
 from outplace.repair.forms.step_order.elsewhere import detached_in_methods, returned_anew
+from outplace.repair.forms.step_order.first import update_first
 from outplace.repair.forms.step_order.in_turn import others_detached
 from outplace.repair.forms.step_order.kept import called_later, kept_loss
 from outplace.repair.forms.step_order.later import computed_later
@@ -52,10 +54,12 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         wired = replace(order, moment=replace(wired.moment, for_the_step=()))
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None
-        cut = detached_state(order, loop)
-        yield from (one for one in (inside, cut) if one is not None)
+        yield from [inside] if inside is not None else []
+        yield from detached_state(order, loop)
     if loop is not None:
         yield from others_detached(order, loop)
+    if order.in_one_round:
+        yield from update_first(wired, shared=True)
     if order.in_one_round and moment.root_is_older is not False:
         if not trains_again(wired):
             yield from cut_off(wired, unused)
@@ -73,3 +77,5 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         behind = behind_the_loop(order, loop) if moment.root_is_older else None
         if behind is not None:
             yield behind
+    if order.in_one_round and moment.held:
+        yield from update_first(order, shared=False)

@@ -1,44 +1,159 @@
-"""State that is carried from round to round: detached after the step."""
+"""State that is carried from round to round: detached after the step, or where it is kept for the next round."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 
 from outplace.repair.code import Code, Loop
+from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, reads
 from outplace.repair.forms.step_order.lines import lines_after
-from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
+from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.origins import callee_of
 
 _DETACHED = {
     "tensor": "{0}.detach()",
     "tuple": "tuple(one.detach() for one in {0})",
     "list": "[one.detach() for one in {0}]",
+    "dict": "{{key: one.detach() for key, one in {0}.items()}}",
+    "dict with others": "{{key: one.detach() if hasattr(one, 'detach') else one for key, one in {0}.items()}}",
+    "list of tuple": "[tuple(one.detach() for one in part) for part in {0}]",
+    "list of list": "[[one.detach() for one in part] for part in {0}]",
+    "tuple of tuple": "tuple(tuple(one.detach() for one in part) for part in {0})",
+    "dict of tuple": "{{key: tuple(one.detach() for one in part) for key, part in {0}.items()}}",
+    "dict of list": "{{key: [one.detach() for one in part] for key, part in {0}.items()}}",
 }
 
 
-def detached_state(order: Order, loop: Loop) -> Reordering | None:
-    """`h = h.detach()` behind the step."""
+def detached_state(order: Order, loop: Loop) -> Iterator[Reordering]:
+    """`h = h.detach()` behind the step, or `previous = out.detach()` where it is kept later than that."""
     code = order.code
     carried = [path for path in _held(order, loop) if _is_carried(loop, path)]
     shapes = {path: order.moment.held.get(path) or _guessed_shape(order.code, loop, path) for path in carried}
     if "" in shapes.values():
+        return
+    cut, edits = _cut(code, loop, order.step, shapes, order.moment.held)
+    if not cut:
+        return
+    title = f"Detach {', '.join(f'`{path}`' for path in cut)} after the step: each round trains on its own part"
+    retained = _retained(order, loop) if order.moment.held else None
+    if retained is not None:
+        yield Reordering(title, "beginning", [*edits, retained])
+    yield Reordering(title, "beginning", edits)
+
+
+def _retained(order: Order, loop: Loop) -> Edit | None:
+    """`retain_graph=True` of the only backward of the loop: nothing is left that goes through its graph again."""
+    backwards = [
+        node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("backward", "grad")
+    ]
+    call = order.backward.value if isinstance(order.backward, ast.Expr) and goes_backward(order.backward) else None
+    if not isinstance(call, ast.Call) or [call.func] != backwards:
         return None
-    lines = [f"{path} = {_DETACHED[shape].format(path)}" for path, shape in shapes.items()]
-    edit = lines_after(code, order.step, lines)
-    if not lines or edit is None:
+    kept = [one for one in call.keywords if one.arg != "retain_graph"]
+    if len(kept) == len(call.keywords) or any(one.arg is None for one in kept):
         return None
-    named = ", ".join(f"`{path}`" for path in carried)
-    return Reordering(f"Detach {named} after the step: each round trains on its own part", "beginning", [edit])
+    given = [*map(order.code.segment, call.args), *(f"{one.arg}={order.code.segment(one.value)}" for one in kept)]
+    return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(given)})")
+
+
+def _cut(
+    code: Code, around: ast.AST, step: ast.stmt, shapes: Mapping[str, str], held: Mapping[str, str]
+) -> tuple[list[str], list[Edit]]:
+    """What can be detached, and the edits: values that are kept after the step, and lines behind statements."""
+    cuts = _Cuts(code)
+    cut: list[str] = []
+    for path, shape in shapes.items():
+        kept = list(_keepers(around, path))
+        later = [one for one in kept if one[0].lineno > step.lineno]
+        if len(later) < len(kept):  # what is bound later is perhaps a state to begin with
+            later = [one for one in later if any(reads(one[1], name) for name in held)]
+        done: list[bool] = []
+        if any(_is_kept_more_often(code, statement, step) for statement, _, _ in later):
+            values = dict.fromkeys(ast.unparse(value) for _, value, _ in later)
+            done = [cuts.behind(step, value, held.get(value, "")) for value in values]
+            cut += [path] if all(done) else []
+            continue
+        for statement, value, whole in later:
+            if not whole and binds(statement, path):
+                done.append(cuts.behind(statement, path, shape))
+            else:
+                done.append(cuts.inside(value, shape if whole else held.get(ast.unparse(value), "")))
+        in_any_case = any(statement in code.block(step) for statement, _, _ in later)
+        if not in_any_case and (not later or len(later) < len(kept)):
+            done.append(cuts.behind(step, path, shape))
+        cut += [path] if any(done) else []
+    edits = cuts.edits()
+    return (cut, edits) if edits is not None else ([], [])
+
+
+class _Cuts:
+    """Edits that detach, as far as it is known how."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._lines: dict[ast.stmt, list[str]] = {}
+        self._values: list[Edit] = []
+
+    def behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
+        """`h = h.detach()` behind a statement."""
+        if shape in _DETACHED:
+            lines, line = self._lines.setdefault(statement, []), f"{path} = {_DETACHED[shape].format(path)}"
+            lines += [line] if line not in lines else []
+        return shape in _DETACHED
+
+    def inside(self, value: ast.expr, shape: str) -> bool:
+        """`out.detach()` for `out`."""
+        if shape in _DETACHED:
+            self._values.append(self._code.replaced(value, _DETACHED[shape].format(_operand(self._code, value))))
+        return shape in _DETACHED
+
+    def edits(self) -> list[Edit] | None:
+        """All of them; None where lines cannot be put behind a statement."""
+        lines = [lines_after(self._code, statement, texts) for statement, texts in self._lines.items()]
+        return None if None in lines else [*(one for one in lines if one is not None), *dict.fromkeys(self._values)]
+
+
+def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
+    """Does only every so many rounds step? Then those in between go on with the graph."""
+    around = list(code.above(statement))
+    return any(isinstance(one, ast.If) and one not in around for one in code.above(step))
+
+
+def _operand(code: Code, value: ast.expr) -> str:
+    plain = isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+    return code.segment(value) if plain else f"({code.segment(value)})"
+
+
+def _keepers(around: ast.AST, path: str) -> Iterator[tuple[ast.stmt, ast.expr, bool]]:
+    """The statements that keep a value (`previous = out`, `memory["last"] = out`, `seen.append(out)`), the value, and
+    whether it is all that the name then holds."""
+    for node in ast.walk(around):
+        if isinstance(node, ast.Assign) and binds(node, path):
+            yield node, node.value, len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple | ast.List)
+        elif isinstance(node, ast.Assign) and any(_is_item(target, path) for target in node.targets):
+            yield node, node.value, False
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and len(node.value.args) == 1:
+            if ast.unparse(node.value.func) in (f"{path}.append", f"{path}.appendleft"):
+                yield node, node.value.args[0], False
+        elif isinstance(node, ast.stmt) and binds(node, path):
+            yield node, ast.Constant(None), False
+
+
+def _is_item(target: ast.expr, path: str) -> bool:
+    return isinstance(target, ast.Subscript) and ast.unparse(target.value) == path
 
 
 def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None:
     """One call does both, the step and the next round's backward: what the object keeps is detached where it steps."""
-    calls = [node for node in ast.walk(order.step) if isinstance(node, ast.Call)]
-    callee = callee_of(files, order.code, calls[0]) if order.step is order.backward and calls else None
-    receiver = calls[0].func.value if calls and isinstance(calls[0].func, ast.Attribute) else None
-    if callee is None or not callee[2] or receiver is None:
+    calls = [
+        node for node in ast.walk(order.step) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    found = [(call.func.value, callee_of(files, order.code, call)) for call in calls]  # type: ignore[attr-defined]
+    receiver, callee = next((one for one in found if one[1] is not None), (None, None))
+    if callee is None or not callee[2] or receiver is None or order.step is not order.backward:
         return None
     home, function, _ = callee
     prefix, own = f"{ast.unparse(receiver)}.", function.args.args[0].arg
@@ -47,11 +162,11 @@ def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None
     if not carried or not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
         return None
     names = {f"{own}.{path.removeprefix(prefix)}": shape for path, shape in carried.items()}
-    edit = lines_after(home, steps[0], [f"{name} = {_DETACHED[shape].format(name)}" for name, shape in names.items()])
-    if edit is None:
+    cut, edits = _cut(home, function, steps[0], names, {})
+    if not cut:
         return None
-    title = f"Detach {', '.join(f'`{name}`' for name in names)} after the step: each round trains on its own part"
-    return Reordering(title, "beginning", [edit], home.path)
+    title = f"Detach {', '.join(f'`{name}`' for name in cut)} after the step: each round trains on its own part"
+    return Reordering(title, "beginning", edits, home.path)
 
 
 def _held(order: Order, loop: Loop) -> list[str]:
@@ -84,7 +199,7 @@ def _is_carried(loop: Loop, path: str) -> bool:
     for statement in loop.body:
         met = _first_use(statement, path)
         if met is not None:
-            return met == "read" and any(binds(node, path) for one in loop.body for node in ast.walk(one))
+            return met == "read" and any(True for one in loop.body for _ in _keepers(one, path))
     return False
 
 

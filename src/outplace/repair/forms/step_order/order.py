@@ -104,3 +104,9 @@ def stepping(statement: ast.stmt) -> str | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
         return None
     return ast.unparse(call.args[0] if call.args else call.func.value)
+
+
+def goes_backward(statement: ast.stmt) -> bool:
+    """`loss.backward()`"""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"

@@ -34,7 +34,8 @@ def steps_together(order: Order) -> Reordering | None:
         return None
     given = [_weights(code, order.step, optimizer or "") for optimizer in trained]
     stay = [one for one in block[first:last] if one not in steps]
-    if steps[:1] != [order.outer_step] or not all(_may_stay(one, [*map(str, trained), *given]) for one in stay):
+    waiting = [*map(str, trained), *(ast.unparse(ast.parse(one)) for one in given)]
+    if steps[:1] != [order.outer_step] or not all(_may_stay(one, waiting) for one in stay):
         return None
     edits = [Edit(code.offset(one.lineno, 0), code.offset((one.end_lineno or 0) + 1, 0), "") for one in steps]
     lines = [line for one in steps for line in code.lines[one.lineno - 1 : one.end_lineno]]
@@ -100,5 +101,5 @@ def _weights(code: Code, step: ast.stmt, optimizer: str) -> str:
         network = ast.unparse(told.func.value)
         kept = network.startswith("self.") and code.class_of(made[0]) is code.class_of(step)
         if kept or (network.isidentifier() and code.scope(made[0]) in (code.scope(step), code.tree)):
-            return f"list({network}.parameters())"
+            return f"list({code.segment(told)})"
     return f'[weight for group in {optimizer}.param_groups for weight in group["params"]]'

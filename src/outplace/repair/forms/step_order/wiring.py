@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from outplace.repair.bug import Moment
-from outplace.repair.code import is_library
+from outplace.repair.code import Function, is_library
 from outplace.repair.forms.backward_first import clears
 from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH, contexts, made_last
 from outplace.repair.forms.step_order.lines import names_bound
@@ -20,6 +20,9 @@ from outplace.repair.forms.step_order.order import Order, stepping
 from outplace.repair.origins import class_name, pairs
 
 _OF_A_NETWORK = ("parameters", "named_parameters", "state_dict", "train", "eval", "zero_grad", "modules", "children")
+
+_OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "parameters")
+_BUILTIN = ("len", "range", "float", "int", "list", "zip")
 
 _Reached = tuple[set[str], bool]
 
@@ -54,9 +57,31 @@ class Wiring:
         """What each optimizer was given; None where that cannot be read, or names one network twice."""
         made = [pair for node in self._code.every(ast.Assign) for pair in pairs(node)]
         found = {ast.unparse(target): call for target, call in made if "optim" in ast.unparse(call.func).lower()}
-        own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found}
-        given = {name: _given(call.args[0]) if call.args else None for name, call in found.items()}
+        own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found} | self._items()
+        given = {name: _given(self._listed(call.args[0])) if call.args else None for name, call in found.items()}
         return {name: nets if nets is not None and nets <= own else None for name, nets in given.items()}
+
+    def _items(self) -> set[str]:
+        """`nets['G']` of `nets = {"G": Generator()}`."""
+        made = [(node, node.value) for node in self._code.every(ast.Assign) if isinstance(node.value, ast.Dict)]
+        return {
+            f"{ast.unparse(target)}[{key.value!r}]"
+            for node, networks in made
+            for target in node.targets
+            for key, value in zip(networks.keys, networks.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Call)
+        }
+
+    def _listed(self, argument: ast.expr) -> ast.expr:
+        """The list that a name stands for: `weights = list(A.parameters()) + list(B.parameters())`."""
+        at = self._code.statement(argument)
+        if not isinstance(argument, ast.Name) or at is None:
+            return argument
+        made = made_last(self._code, at, argument.id)
+        grows = any(
+            ast.unparse(node.value) == argument.id for node in self._code.every(ast.Attribute)
+        )  # `.extend(...)`
+        return made.value if made is not None and isinstance(made.targets[0], ast.Name) and not grows else argument
 
     @cached_property
     def stepped(self) -> str | None:
@@ -112,7 +137,7 @@ class Wiring:
             asked = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_A_NETWORK
             return (set() if asked else found), True, False
         dotted = not any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(call.func))
-        if (dotted and is_library(call.func)) or function in ("len", "range", "float", "int", "list", "zip"):
+        if (dotted and is_library(call.func)) or function in (*_BUILTIN, *self._of_torch):
             return set(), True, False
         if isinstance(call.func, ast.Attribute):
             return set(), not isinstance(call.func.value, ast.Name) or call.func.value.id != "self", True
@@ -120,6 +145,36 @@ class Wiring:
             made for node in self._code.every(ast.Assign) for one, made in pairs(node) if ast.unparse(one) == function
         ]
         return set(), len(made) == 1 and class_name(made[0]).endswith("Loss"), False
+
+    @cached_property
+    def _of_torch(self) -> set[str]:
+        """The functions that are imported from torch by their own names."""
+        imports = [node for node in self._code.every(ast.ImportFrom) if (node.module or "").split(".")[0] == "torch"]
+        names = {alias.asname or alias.name for node in imports for alias in node.names}
+        return {name for name in names if name.islower()}
+
+    def runs_only(self, statement: ast.stmt, networks: set[str], own: set[str]) -> bool:
+        """Does it surely run no other networks than these, and write nothing but gradients? It may clip its own."""
+        for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            if name in _OF_A_TRAINING:
+                continue
+            if "clip_grad" in name:
+                clipped = _given(call.args[0]) if call.args else None
+                if clipped is None or not clipped <= own:
+                    return False
+                continue
+            run, sure, is_method = self._run(call)
+            if not run <= networks or not sure or name.endswith("_"):
+                return False
+            if is_method and self.reached_by(call.func.value, statement) == (set(), False):  # type: ignore[attr-defined]
+                return False  # who knows whose method it is?
+        return True
+
+    def looks_at_gradients(self) -> bool:
+        """Does more than a report at the end of the program look at gradients?"""
+        found = [node for node in self._code.every(ast.Attribute) if node.attr == "grad"]
+        return any(self._code.scope(node) is not self._code.tree or self._code.loops(node) for node in found)
 
     def _is_data(self, name: str, at: ast.stmt, depth: int) -> bool:
         """Is it surely no value of a graph: what a loop takes from data, or a name of the file for such a thing?"""
@@ -129,8 +184,25 @@ class Wiring:
             return all(
                 made_last(self._code, loops[0], one) is None or self._is_apart(one, loops[0], depth) for one in given
             )
+        function = self._code.function(at)
+        if isinstance(function, Function) and name in [arg.arg for arg in function.args.args]:
+            return self._is_given_data(function, name, depth)
         made = [node for node in self._code.tree.body if isinstance(node, ast.Assign) and name in names_bound(node)]
         return len(made) == 1 and self.reached_by(made[0].value, made[0], depth - 1) == (set(), True)
+
+    def _is_given_data(self, function: Function, name: str, depth: int) -> bool:
+        """Is this argument surely no value of a graph, in all calls of the function?"""
+        names = [arg.arg for arg in function.args.args]
+        calls = [node for node in self._code.every(ast.Call) if ast.unparse(node.func).split(".")[-1] == function.name]
+        for call in calls:
+            bound = isinstance(call.func, ast.Attribute) and names[0] in ("self", "cls")
+            place, statement = names.index(name) - bound, self._code.statement(call)
+            starred = any(isinstance(one, ast.Starred) for one in call.args)
+            if statement is None or starred or not 0 <= place < len(call.args):
+                return False
+            if self.reached_by(call.args[place], statement, depth - 1) != (set(), True):
+                return False
+        return bool(calls)
 
     def _is_apart(self, name: str, at: ast.stmt, depth: int) -> bool:
         return self.reached(name, at, depth - 1) == (set(), True)
@@ -140,19 +212,21 @@ class Wiring:
         stepped = self.networks.get(self.stepped or "") or set()
         backward = self._order.backward
         loss = self.reached_by(backward.value, backward)[0] if isinstance(backward, ast.Expr) else set()
-        return bool(loss - stepped) and apart(self.networks.values()) and self._is_cleared(self.stepped or "", {})
+        if not loss - stepped or any(node.attr == "grad" for node in self._code.every(ast.Attribute)):
+            return False
+        return apart(self.networks.values()) and self._is_cleared(self.stepped or "", {})
 
     def are_kept(self, changed: Mapping[ast.stmt, str]) -> bool:
         """Do all steps take what they took, if these backwards reach only what the given optimizers step?"""
-        every = list(self.networks)
-        return apart(self.networks.values()) and all(self._is_cleared(one, changed) for one in every)
+        if not apart(self.networks.values()) or self.looks_at_gradients():
+            return False
+        return all(self._is_cleared(one, changed) for one in self.networks)
 
     def _is_cleared(self, optimizer: str, changed: Mapping[ast.stmt, str]) -> bool:
-        """Are its gradients cleared before its only step, with no changed backward of another one in between? And does
-        nobody else look at gradients?"""
+        """Are its gradients cleared before its only step, with no changed backward of another one in between?"""
         block = self._code.block(self._order.outer_step)
         steps = [node for node in self._code.every(ast.Expr) if stepping(node) == optimizer]
-        if len(steps) != 1 or steps[0] not in block or any(n.attr == "grad" for n in self._code.every(ast.Attribute)):
+        if len(steps) != 1 or steps[0] not in block:
             return False
         left = {optimizer, *(self.networks[optimizer] or ())}
         for statement in reversed(block[: block.index(steps[0])]):

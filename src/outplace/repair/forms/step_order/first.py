@@ -1,0 +1,220 @@
+"""The later update goes before the one whose step it minds: nothing is computed anew, and each step takes what it took.
+
+That is what is meant where the earlier loss takes only the value, detached, of what the later one goes backward through
+(the targets of a critic that an actor climbs): made anew after the step, it would be another value than that one's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from outplace.repair.code import Code
+from outplace.repair.edits import Edit
+from outplace.repair.flow import reads
+from outplace.repair.forms.backward_first import clears, needed
+from outplace.repair.forms.step_order.forward import draws, uses
+from outplace.repair.forms.step_order.lines import end_of, names_bound_within, whole_lines
+from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, stepping
+from outplace.repair.forms.step_order.wiring import Wiring, apart
+
+_LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom | ast.Await
+
+
+def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
+    """The later update, moved before the other one. `shared`: only where both take the same stale value, or only where
+    they do not."""
+    turns = _turns(order)
+    if turns is None or turns.shared is not shared or not (shared or turns.frees):
+        return
+    edits = turns.edits()
+    if edits is not None:
+        later = "the later update" if turns.later is None else f"the update of `{turns.later}`"
+        yield Reordering(
+            f"Put {later} first, which needs the weights of before the step", "steps", edits, plain=turns.plain
+        )
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """Two updates of one block, by the places of their statements in it."""
+
+    order: Order
+    wiring: Wiring
+    start: int
+    """Where the earlier update begins: with what clears its gradients, or with its backward."""
+    cleared: int | None
+    """What clears them, where that comes too early to begin with."""
+    moved: slice
+    earlier: str | None
+    later: str | None
+    """The optimizers; None where a function that is called has them."""
+
+    @cached_property
+    def block(self) -> list[ast.stmt]:
+        return self.order.code.block(self.order.outer_step)
+
+    @cached_property
+    def shared(self) -> bool:
+        """Does the earlier loss take detached what the later one goes backward through, and the step makes stale?"""
+        own, later = self._behind_both
+        names = [name for name in self.order.moment.stale if any(reads(one, name) for one in later)]
+        return any(any(reads(one, name) for one in own) and not self._goes_through(own, name) for name in names)
+
+    @cached_property
+    def _behind_both(self) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """The statements of each update, and those that its loss is made by."""
+        block = self.block
+        passed = block[self.start : self.moved.start]
+        losses = [one for one in passed if goes_backward(one)]
+        own = [*(one for loss in losses for one in needed(loss, block[: block.index(loss)])), *passed]
+        return own, [*needed(self.order.outer_backward, block[: self.moved.stop]), self.order.outer_backward]
+
+    def _goes_through(self, statements: list[ast.stmt], name: str) -> bool:
+        return any(uses(self.order.code, one, name) for one in statements)
+
+    @cached_property
+    def _is_entangled(self) -> bool:
+        """Do both go backward through some value, of which one would free the graph?"""
+        own, later = self._behind_both
+        only, others = [one for one in own if one not in later], [one for one in later if one not in own]
+        return any(
+            self._goes_through(only, name) and self._goes_through(others, name) for name in self.order.moment.held
+        )
+
+    @property
+    def frees(self) -> bool:
+        """Does the earlier backward free its graph? Else the later one is to go through it, too."""
+        return not any("retain_graph" in ast.unparse(one) for one in self.block[self.start : self.moved.start])
+
+    @cached_property
+    def plain(self) -> bool:
+        """Does the source show that each step takes what it took? Then both optimizers have networks of their own, the
+        earlier loss trains none of the later one's, nothing that is moved runs a network, and gradients are cleared."""
+        wiring, passed, moved = self.wiring, self.block[self.start : self.moved.start], self.block[self.moved]
+        mine, others = (wiring.networks.get(one or "") for one in (self.later, self.earlier))
+        if not self.shared or mine is None or others is None or not apart(wiring.networks.values()):
+            return False
+        losses = [one for one in passed if goes_backward(one)]
+        reached = [wiring.reached_by(one.value, one) for one in losses if isinstance(one, ast.Expr)]
+        before = [*self.block[: self.start], *moved[: moved.index(self.order.outer_backward)]]
+        return (
+            all(sure and not networks & mine for networks, sure in reached)
+            and self.frees
+            and not self._is_entangled
+            and (self.cleared is not None or any(_clears(one, self.earlier, others) for one in passed))
+            and any(_clears(one, self.later, mine) for one in before)
+            and all(wiring.runs_only(one, set(), mine) for one in moved)
+            and all(wiring.runs_only(one, others, others) for one in self.block[self._beginning() : self.moved.start])
+            and not wiring.looks_at_gradients()
+        )
+
+    def edits(self) -> list[Edit] | None:
+        """The moved lines, with the comments and blank lines that are theirs."""
+        code, block = self.order.code, self.block
+        moved, start = block[self.moved], self._beginning()
+        passed = block[start : self.moved.start]
+        clear = block[self.cleared] if self.cleared is not None else None
+        kept = [*moved, *passed, *([clear] if clear is not None else [])]
+        if not _are_apart(moved, passed) or not all(whole_lines(code, one) for one in kept):
+            return None
+        before = block[self.moved.start - 1]
+        lines = code.lines[before.end_lineno or 0 : moved[-1].end_lineno]
+        text = [line for number, line in enumerate(lines) if line.strip() or any(map(str.strip, lines[:number]))]
+        blank = [""] if len(text) < len(lines) else []
+        again = code.lines[clear.lineno - 1 : clear.end_lineno] if clear is not None else []
+        first = block[start].lineno
+        while code.lines[first - 2].strip().startswith("#") and first - 1 > (block[start - 1].end_lineno or 0) * (
+            start > 0
+        ):
+            first -= 1
+        at = code.offset(first, 0)
+        edits = [
+            Edit(at, at, "".join(f"{line}\n" for line in [*text, *blank, *again])),
+            Edit(end_of(code, before), end_of(code, moved[-1]), ""),
+        ]
+        if clear is not None:
+            edits.append(Edit(code.offset(clear.lineno, 0), code.offset((clear.end_lineno or 0) + 1, 0), ""))
+        return edits
+
+    def _beginning(self) -> int:
+        """The first line of the paragraph that computes the earlier loss, where none of it minds the later step."""
+        code, start = self.order.code, self.start
+        mine = self.wiring.networks.get(self.later or "")
+        while mine and start > 0 and self.cleared is None:
+            one = self.block[start - 1]
+            bound = {*names_bound_within(one)}
+            if not isinstance(one, ast.Assign) or one.end_lineno != self.block[start].lineno - 1 or draws(code, one):
+                break
+            if any(network in ast.unparse(one) for network in mine) or bound & _names(self.block[self.moved]):
+                break
+            start -= 1
+        return start
+
+
+def _turns(order: Order) -> _Turns | None:
+    block, wiring = order.code.block(order.outer_step), Wiring(order)
+    optimizers = {*order.moment.optimizers, *wiring.networks}
+    step, backward = block.index(order.outer_step), block.index(order.outer_backward)
+    earlier, later, end = stepping(order.outer_step), None, backward
+    if not _does_all(order.code, order.outer_backward):
+        steps = ((number, stepping(one)) for number, one in enumerate(block) if number > backward)
+        end, later = next(((number, one) for number, one in steps if one in optimizers), (0, None))
+        if later is None or later == earlier:
+            return None
+    own = needed(order.outer_backward, block[step + 1 : backward])
+    moved = slice(min((block.index(one) for one in own), default=backward), end + 1)
+    turns = _Turns(order, wiring, step, None, moved, earlier, later)
+    turns = turns if _does_all(order.code, order.outer_step) else _begun(turns, block[:step])
+    between = [one for one in block[turns.start : end] if one is not order.outer_step]
+    return None if any(stepping(one) in optimizers for one in between) else turns
+
+
+def _does_all(code: Code, statement: ast.stmt) -> bool:
+    """Is it a whole update: a block, or the call of a function of the file, that both goes backward and steps?"""
+    called = {ast.unparse(node.func).split(".")[-1] for node in ast.walk(statement) if isinstance(node, ast.Call)}
+    parts = [statement, *(function for function in code.functions if function.name in called)]
+    texts = [code.segment(one) for one in parts]
+    return all(any(word in text for text in texts) for word in (".backward(", ".step("))
+
+
+def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
+    """With the place where the earlier update begins to collect its gradients."""
+    networks = turns.wiring.networks
+    cleared = [n for n, one in enumerate(before) if _clears(one, turns.earlier, networks.get(turns.earlier or ""))]
+    after = cleared[-1] if cleared else -1
+    losses = [number for number, one in enumerate(before) if number > after and goes_backward(one)]
+    start = losses[0] if losses else len(before)
+    between = before[after:start] if cleared else []
+    others = any(_clears(one, turns.later, networks.get(turns.later or "")) for one in between)
+    if cleared and not others and not _bound(between) & _names(turns.block[turns.moved]):
+        return replace(turns, start=after)
+    return replace(turns, start=start, cleared=after if cleared else None)
+
+
+def _clears(statement: ast.stmt, optimizer: str | None, networks: set[str] | None) -> bool:
+    """`opt.zero_grad()`, or that of its networks."""
+    if not clears(statement):
+        return False
+    cleared = ast.unparse(statement.value.func.value)  # type: ignore[attr-defined]
+    return cleared == optimizer or {cleared} == networks
+
+
+def _names(statements: Iterable[ast.stmt]) -> set[str]:
+    """The names and attributes that statements read or bind."""
+    parts = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute))
+    return {ast.unparse(node) for node in parts}
+
+
+def _are_apart(some: list[ast.stmt], others: list[ast.stmt]) -> bool:
+    """Do they come to the same in either order, as far as names are concerned?"""
+    if any(isinstance(node, _LEAVE) for one in [*some, *others] for node in ast.walk(one)):
+        return False
+    return not (_bound(some) & _names(others) or _bound(others) & _names(some))
+
+
+def _bound(statements: Iterable[ast.stmt]) -> set[str]:
+    parts = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute))
+    return {ast.unparse(node) for node in parts if not isinstance(node.ctx, ast.Load)}
