@@ -39,7 +39,7 @@ class Place:
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "gathered", "made", "restored", "writes")
+    __slots__ = ("copied", "gathered", "made", "overwritten", "restored", "writes")
 
     def __init__(self) -> None:
         self.made = next(_clock)
@@ -49,6 +49,8 @@ class Storage:
         self.gathered = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
         self.restored: list[Restored] = []
+        self.overwritten: list[tuple[Tensor, Write]] = []
+        """Tensors that were changed through a leaf which somebody made of them, and by which writes."""
 
 
 class Family:

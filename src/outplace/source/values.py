@@ -57,7 +57,7 @@ class Tensor(Value):
 
     __slots__ = (
         "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
-        "inference", "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
+        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
         "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
         "view_sure",
     )  # fmt: skip
@@ -128,6 +128,8 @@ class Tensor(Value):
         """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
         self.assigned: Place | None = None
         """Where it was made the gradient of another tensor than its own."""
+        self.made_of: Tensor | None = None
+        """The tensor that it was made of without a copy, by `detach()`, `.data` or `nn.Parameter`."""
 
 
 class Replaced(NamedTuple):

@@ -15,6 +15,7 @@ from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
+from outplace.source.torch_model.shared import check_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
     dtype_of,
@@ -290,7 +291,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     if args and isinstance(args[0], Tensor):
         made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
         made.region, made.expanded, made.repeated = args[0].region, args[0].expanded, args[0].repeated
-        made.since = interpreter.tape.tick()
+        made.since, made.made_of = interpreter.tape.tick(), args[0]
     if grad:
         made.family.leaf = made
     return made
@@ -336,6 +337,9 @@ def _cat(name: str, shaped: bool = False) -> Any:
         parts = [tensor for value in args for tensor in tensors_in(value)]
         if not parts and any(isinstance(value, Unknown) for value in args):
             return UNKNOWN
+        for part in parts:
+            if part.storage.overwritten:
+                check_overwritten(interpreter, part)
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)

@@ -11,6 +11,7 @@ from outplace.knowledge.ops import Arg
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
 from outplace.source.torch_model import regions, shapes
+from outplace.source.torch_model.shared import check_overwritten, note_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
     as_argument,
@@ -111,6 +112,8 @@ def run_op(
     for tensor in inputs:
         if tensor.read is not None:
             check_kept_gradient(interpreter, tensor)
+        if tensor.storage.overwritten:
+            check_overwritten(interpreter, tensor)
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)
@@ -470,13 +473,19 @@ def _write_op(
         interpreter.hit("shape-dtype", node, target.known and target.certain, "shape")
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
-    interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
+    write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
+    if op.name not in _REPLACING:
+        note_overwritten(target, write)
     if grad is not False:
         rebase(interpreter, target, made, grad)
     saved = effect.results.get("0", effect.results.get("*", False))
     if saved is not False and made is not None:
         made.saves.append(_kept_result(interpreter, target, bool(saved)))
     return target
+
+
+_REPLACING = {"copy_", "fill_", "zero_", "set_", "normal_", "uniform_", "detach_", "requires_grad_"}
+"""What they write depends on nothing that was there: somebody fills memory, and knows whose."""
 
 
 def augmented(interpreter: Interpreter, node: ast.AugAssign, old: Tensor, value: Value) -> Value:

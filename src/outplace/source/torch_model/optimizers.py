@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from outplace.source.tape import Cut, Hit
+from outplace.source.torch_model.shared import note_overwritten
 from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
     NONE,
@@ -86,7 +87,8 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
     for tensor in trained:
         if tensor.graded is not False or tape.opaque or guessing:
             sure = guessing or tensor.graded is True
-            tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+            write = tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+            note_overwritten(tensor, write)
             if tensor.expanded:
                 interpreter.hit("expanded", node, sure and bool(tensor.repeated), "parameter")
         if tensor.shallow:
