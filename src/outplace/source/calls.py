@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.attributes import has_unknown_base
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.values import (
@@ -83,6 +83,11 @@ def call(
 def _call_torch(
     interpreter: Interpreter, function: Torch, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    for value in args:
+        if isinstance(value, (Items, Dictionary)) and value.stale:
+            holders.check_whole(interpreter, value)
+    if interpreter.frame.scope.stale and isinstance(node, ast.Call):
+        holders.check_pair(interpreter, node.args, args)
     return torch_model.call(interpreter, function.name, args, keywords, node)
 
 

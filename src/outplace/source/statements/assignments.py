@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import (
     UNKNOWN,
@@ -55,8 +55,13 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     old = interpreter.eval(target)
     value = interpreter.eval(node.value)
     new = interpreter.each(old, lambda option: _augmented(interpreter, node, option, value))
+    if isinstance(target, ast.Name):
+        holders.note_name(interpreter, target, old, node)
+    elif isinstance(target, ast.Attribute):
+        holders.note_item(interpreter, interpreter.eval(target.value), node)
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
+        holders.note_item(interpreter, holder, node)
         if any(isinstance(option, Tensor) for option in options(holder)):
             torch_model.check_index(interpreter, interpreter.eval(target.slice), node.op, node)
             torch_model.set_item(interpreter, holder, target, new, node, again=True)
@@ -141,6 +146,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.call_function(setter, [holder, value], {}, node)
         else:
             torch_model.note_replaced(interpreter, holder.names.get(name), value, node)
+            if holder.stale:
+                holders.note_stored(holder, value)
             interpreter.set_name(holder.names, name, value)
     elif isinstance(holder, Class):
         interpreter.set_name(holder.names, name, value)
