@@ -77,6 +77,8 @@ def call(
     if run is None or isinstance(function, Outside):
         for given in (*args, *keywords.values()):
             torch_model.forget_state(interpreter, given)  # `reset_net(model)`
+            if not (isinstance(function, Outside) and function.name.startswith(("builtins.", "numpy."))):
+                torch_model.forget_array(interpreter, given)  # `camera.read(frame)`
     return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
 
 

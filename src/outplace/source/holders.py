@@ -4,8 +4,8 @@ Three signs tell that two were meant, and not one under two names:
 
 - a container was copied, which copies references only (`proposal = dict(state)`), and an item of one is updated by
   `proposal[key] += v`: whoever reads that item of the other finds it changed;
-- one statement `y += v` runs on a tensor that somebody else holds (`y = x[0]`) and, in another round or on another path,
-  on one of its own (`y = f(x[0])`): a name that is only a handle of another's tensor is always one;
+- one statement `y += v` runs on a tensor that somebody else holds (`y = x[0]`) and, in another round or on another
+  path, on one of its own (`y = f(x[0])`): a name that is only a handle of another's tensor is always one;
 - a tensor is held against itself under another name: `old = x`, `x += v`, `x - old`.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from outplace.source.overlaps import touches
 from outplace.source.tape import Hit, Write, compatible
-from outplace.source.values import Dictionary, Instance, Items, Scope, Tensor, Value, options
+from outplace.source.values import Dictionary, Instance, Items, Scope, Stale, Tensor, Value, options
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Container = Items | Dictionary | Instance
 
 _MOST_COPIES = 16
+_COPIED, _NAMED = "copied container", "other name"
+HELD = (_COPIED, _NAMED)
+"""What a hit is told by, in detail."""
 
 
 class Update:
@@ -68,7 +71,7 @@ def note_item(interpreter: Interpreter, holder: Value, node: ast.AST) -> None:
             for tensor, write in _written(_values(option), node):
                 for other in option.copies:
                     if other is not option and any(item is tensor for item in _values(other)):
-                        other.stale = (*other.stale, (tensor, write, None))
+                        _spoil(other, "", (tensor, write, None))
 
 
 def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.AST) -> None:
@@ -79,13 +82,35 @@ def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.
         held = False
         for holder, name in _elsewhere(interpreter, tensor, target.id):
             held = True
-            entry = (tensor, write, update)
-            if isinstance(holder, Scope):
-                holder.stale = {**holder.stale, name: (*holder.stale.get(name, ()), entry)}
-            else:
-                holder.stale = (*holder.stale, entry)
+            _spoil(holder, name, (tensor, write, update))
         # A function that changes its argument by design is called with temporaries, too.
         update.two |= not held and isinstance(node, ast.AugAssign) and not any(tensor is one for one in given)
+
+
+def note_method(interpreter: Interpreter, call: ast.Call, target: ast.expr) -> None:
+    """`x.add_(v)`, `x[key].add_(v)`. (Lists are often made of others only to go through their items.)"""
+    holder = target.value if isinstance(target, ast.Subscript | ast.Attribute) else target
+    found = interpreter.frame.scope.get(holder.id) if isinstance(holder, ast.Name) else None
+    if found is not None and isinstance(target, ast.Name):
+        note_name(interpreter, target, found, call)
+    elif isinstance(found, Dictionary | Instance):
+        note_item(interpreter, found, call)
+
+
+def note_step(interpreter: Interpreter, node: ast.AST, stepped: list[tuple[Tensor, Write]]) -> None:
+    """An optimizer has changed these: are there names for them?"""
+    update, writes = interpreter.updates.setdefault(node, Update()), {id(tensor): write for tensor, write in stepped}
+    for frame in interpreter.frames:
+        for name, value in frame.scope.names.items():
+            if isinstance(value, Tensor) and id(value) in writes:
+                _spoil(frame.scope, name, (value, writes[id(value)], update))
+
+
+def _spoil(holder: Scope | Container, name: str, entry: Stale) -> None:
+    if isinstance(holder, Scope):
+        holder.stale = {**holder.stale, name: (*holder.stale.get(name, ()), entry)}
+    else:
+        holder.stale = (*holder.stale, entry)
 
 
 def _written(values: tuple[Value, ...] | list[Value], node: ast.AST) -> Iterator[tuple[Tensor, Write]]:
@@ -129,14 +154,15 @@ def _inside(holder: Container, tensor: Tensor, depth: int) -> Iterator[tuple[Con
 def _is_same(one: Tensor, other: Tensor) -> bool:
     if one is other:
         return True
-    return one.storage is other.storage and one.certain and one.anchor is other.anchor and touches(other.region, one.region)
+    known = one.storage is other.storage and one.certain and one.anchor is other.anchor
+    return known and touches(other.region, one.region)
 
 
 def check_name(interpreter: Interpreter, scope: Scope, name: str, value: Value) -> None:
     """A name is read."""
     for tensor, write, update in scope.stale.get(name, ()):
         if value is tensor:
-            _tell(interpreter, write, update)
+            _tell(interpreter, tensor, write, update)
 
 
 def check_item(interpreter: Interpreter, holder: Container, taken: Value) -> None:
@@ -144,7 +170,7 @@ def check_item(interpreter: Interpreter, holder: Container, taken: Value) -> Non
     found = options(taken)
     for tensor, write, update in holder.stale:
         if any(option is tensor for option in found):
-            _tell(interpreter, write, update)
+            _tell(interpreter, tensor, write, update)
 
 
 def check_whole(interpreter: Interpreter, holder: Container) -> None:
@@ -157,20 +183,20 @@ def check_pair(interpreter: Interpreter, nodes: list[ast.expr], values: list[Val
     """Is a tensor held against itself, by another name?"""
     scope = interpreter.frame.scope
     for place, (node, value) in enumerate(zip(nodes, values, strict=False)):
-        for entry, write, update in scope.stale.get(node.id, ()) if isinstance(node, ast.Name) else ():
-            if value is entry and update is not None:
+        for tensor, write, update in scope.stale.get(node.id, ()) if isinstance(node, ast.Name) else ():
+            if value is tensor and update is not None:
                 others = [other for at, other in enumerate(values) if at != place and other is value]
                 same = {ast.dump(one) for one, other in zip(nodes, values, strict=False) if other is value}
                 if others and len(same) > 1:
                     update.two = True
-                    _tell(interpreter, write, update)
+                    _tell(interpreter, tensor, write, update)
 
 
-def _tell(interpreter: Interpreter, write: Write, update: Update | None) -> None:
-    if interpreter.looking_at or not compatible(write.path, interpreter.tape.path):
+def _tell(interpreter: Interpreter, tensor: Tensor, write: Write, update: Update | None) -> None:
+    renewed = tensor.storage.replaced_since(write.time)
+    if interpreter.looking_at or renewed or not compatible(write.path, interpreter.tape.path):
         return
-    detail = "copied container" if update is None else "other name"
-    hit = Hit("silent-other", write, write.place, False, detail=detail)
+    hit = Hit("silent-other", write, write.place, False, detail=_COPIED if update is None else _NAMED)
     (interpreter.tape.hits if update is None else update.hits).append(hit)
 
 

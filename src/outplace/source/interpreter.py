@@ -13,6 +13,7 @@ from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
 from outplace.source.tape import Hit, Node, Place, Tape
+from outplace.source.torch_model.arrays import Taken
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -58,6 +59,8 @@ class Interpreter:
         """Modules whose children are told by `train`: one of them may hold a module that it lies in."""
         self.updates: dict[ast.AST, holders.Update] = {}
         """The statements that update what a name stands for."""
+        self.taken: dict[int, dict[int, list[Taken]]] = {}
+        """Of each array: the tensors that each call has made over parts of it."""
         self.looking_at = False
         """Is only the shape or the like of something asked for?"""
         self._loops = 0

@@ -37,6 +37,16 @@ class Plain(Value):
         """The memory that a numpy array shares with a tensor."""
 
 
+class ArrayPart(Plain):
+    """`array[key]`, which is no tensor either."""
+
+    __slots__ = ("key", "of")
+
+    def __init__(self, of: Plain, key: Value) -> None:
+        super().__init__(of.storage, whole=False)
+        self.of, self.key = of, key
+
+
 class Const(Value):
     """A known Python constant."""
 
@@ -58,8 +68,8 @@ class Tensor(Value):
 
     __slots__ = (
         "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
-        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
-        "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
+        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "read", "region", "repeated",
+        "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
         "view_sure",
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    ArrayPart,
     Bound,
     Choice,
     Class,
@@ -56,7 +57,7 @@ def item(holder: Value, key: Value) -> Value:
     if isinstance(holder, Layer):
         return _layer_item(holder, key)
     if isinstance(holder, Plain):
-        return Plain(holder.storage, whole=False)
+        return ArrayPart(holder, key)
     if isinstance(holder, Const):
         return PLAIN
     return UNKNOWN
@@ -305,6 +306,10 @@ def method(
             holders.check_item(interpreter, receiver, found)
         return found
     if isinstance(receiver, (Plain, Const)):
+        if name in ("fill", "sort", "put", "partition", "resize"):
+            from outplace.source import torch_model
+
+            torch_model.forget_array(interpreter, receiver)
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
         return NONE

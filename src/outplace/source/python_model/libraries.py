@@ -110,6 +110,8 @@ def _numpy(
     from outplace.source import torch_model
 
     written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
+    if written is not None:
+        torch_model.forget_array(interpreter, written)
     if isinstance(written, Plain) and written.storage is not None:
         torch_model.numpy_write(interpreter, written.storage, node)
         return written

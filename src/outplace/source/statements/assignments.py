@@ -76,6 +76,7 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
 def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value: Value) -> Value:
     if isinstance(old, Tensor):
         return torch_model.augmented(interpreter, node, old, value)
+    torch_model.forget_array(interpreter, old)
     if isinstance(old, Plain) and old.storage is not None:
         torch_model.numpy_write(interpreter, old.storage, node)
         return old

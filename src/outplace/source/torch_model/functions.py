@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.source import python_model
 from outplace.source.tape import Block, Node
 from outplace.source.torch_model import shapes
+from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.methods import tensor_attribute
@@ -116,7 +117,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
             return keywords["out"]
-        return _factory(interpreter, short, args, keywords)
+        return _factory(interpreter, short, args, keywords, node)
     if name.startswith("torch.distributions."):
         return make_distribution(name, args, keywords)
     if name.startswith(("torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
@@ -189,7 +190,9 @@ def _grad_mode(mode: str, args: list[Value]) -> Value:
     return GradMode(mode)
 
 
-def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _factory(
+    interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
     dtype = dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
     grad = flag(keywords.get("requires_grad"))
     made = fresh(interpreter, grad, dtype, leaf=True)
@@ -201,6 +204,7 @@ def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: 
             source.storage = source.storage or made.storage if source is not PLAIN else None
             made.storage = source.storage or made.storage
             made.certain = source.whole  # of a part it is not known which writes reach it
+            check_taken_again(interpreter, source, made, node)
         elif isinstance(source, Tensor):
             return source
     return made
@@ -340,6 +344,8 @@ def _cat(name: str, shaped: bool = False) -> Any:
         for part in parts:
             if part.storage.overwritten:
                 check_overwritten(interpreter, part)
+            if part.storage.read is not None:
+                part.storage.read = interpreter.tape.tick()
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)

@@ -114,6 +114,8 @@ def run_op(
             check_kept_gradient(interpreter, tensor)
         if tensor.storage.overwritten:
             check_overwritten(interpreter, tensor)
+        if tensor.storage.read is not None and tensor is not target:
+            tensor.storage.read = interpreter.tape.tick()
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)
@@ -474,18 +476,13 @@ def _write_op(
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
-    if op.name not in _REPLACING:
-        note_overwritten(target, write)
+    note_overwritten(target, write)
     if grad is not False:
         rebase(interpreter, target, made, grad)
     saved = effect.results.get("0", effect.results.get("*", False))
     if saved is not False and made is not None:
         made.saves.append(_kept_result(interpreter, target, bool(saved)))
     return target
-
-
-_REPLACING = {"copy_", "fill_", "zero_", "set_", "normal_", "uniform_", "detach_", "requires_grad_"}
-"""What they write depends on nothing that was there: somebody fills memory, and knows whose."""
 
 
 def augmented(interpreter: Interpreter, node: ast.AugAssign, old: Tensor, value: Value) -> Value:
