@@ -200,12 +200,18 @@ def _tell(interpreter: Interpreter, tensor: Tensor, write: Write, update: Update
     (interpreter.tape.hits if update is None else update.hits).append(hit)
 
 
+def note_bound(scope: Scope, name: str) -> None:
+    """A name gets another value, or knowingly the same one (`x = block(x)`)."""
+    scope.stale = {other: entries for other, entries in scope.stale.items() if other != name}
+
+
 def note_stored(holder: Container, value: Value) -> None:
     """What was updated is put where it came from: that is where it was meant to be."""
     stored = options(value)
     for tensor, _, update in holder.stale:
         if update is not None and any(option is tensor for option in stored):
             update.meant = True
+    holder.stale = tuple(entry for entry in holder.stale if not any(option is entry[0] for option in stored))
 
 
 def settled(interpreter: Interpreter) -> list[Hit]:

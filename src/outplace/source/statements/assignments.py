@@ -113,6 +113,8 @@ def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST
         if (old := scope.names.get(target.id)) is not None:
             torch_model.note_replaced(interpreter, old, value, node)
         scope.set(target.id, value)
+        if target.id in scope.stale:
+            holders.note_bound(scope, target.id)
     elif isinstance(target, ast.Attribute):
         for holder in options(interpreter.eval(target.value)):
             interpreter.set_attribute(holder, target.attr, value, node)

@@ -475,7 +475,7 @@ def _loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
             if isinstance(column, Tensor) and column.shape:
                 part.shape = (None, *column.shape[1:])
             batch.append(part)
-        return Items([], rest=Items(batch, "list"))
+        return Items([], rest=Items(batch, "tuple"))  # a list, but nobody finds the one of the last round in it
     return UNKNOWN
 
 
