@@ -101,20 +101,24 @@ def own_leaves(code: Code) -> list[list[Edit]]:
     """For each `x.detach()`, `x.data` and `nn.Parameter(x)`: a leaf made of a copy."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
-        shared: ast.expr | None = None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
-            shared = node
-        elif isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
-            shared = node
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Parameter" and node.args:
-            shared = node.args[0]
+        shared = _shared_by(node)
         above = code.parents.get(shared) if shared is not None else None
         if shared is not None and not (isinstance(above, ast.Attribute) and above.attr == "clone"):
-            start, end = code.span(shared)
-            plain = isinstance(shared, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
-            before = [] if plain else [Edit(start, start, "(")]
-            found.append([*before, Edit(end, end, ".clone()" if plain else ").clone()")])
+            end = code.span(shared)[1]
+            found.append([Edit(end, end, ".clone()")])
     return found
+
+
+def _shared_by(node: ast.AST) -> ast.expr | None:
+    """What lies in the memory of another tensor: `x.detach()`, `x.data`, and the x of `nn.Parameter(x)`."""
+    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+        return node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
+        return node
+    if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Parameter" and node.args:
+        value = node.args[0]
+        return value if isinstance(value, ast.Name | ast.Attribute | ast.Subscript) else None
+    return None
 
 
 def new_tensor(code: Code, statement: ast.stmt) -> list[Edit] | None:

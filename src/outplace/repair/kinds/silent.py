@@ -82,15 +82,15 @@ def _lost(place: Place) -> Iterator[Candidate]:
 
 
 def _held(place: Place) -> Iterator[Candidate]:
-    """One tensor where two were meant, as far as the source tells: memory of its own, or a new tensor for one of them."""
+    """One tensor where two were meant: memory of its own, or a new tensor, for one of them."""
     cause = place.bug.cause
     if cause == "own leaf":
         for edits in silent.own_leaves(place.code):
-            yield place.candidate("Make the leaf of a copy", "unsafe", edits)
+            yield place.candidate("Make the leaf of a copy", "safe" if place.bug.from_run else "unsafe", edits)
     if cause in ("copied container", "other name"):
-        edits = silent.new_tensor(place.code, place.statement)
-        if edits is not None:
-            yield place.candidate("Write out of place", "unsafe", edits)
+        rewritten = silent.new_tensor(place.code, place.statement)
+        if rewritten is not None:
+            yield place.candidate("Write out of place", "unsafe", rewritten)
 
 
 def _kept(place: Place) -> Iterator[Candidate]:
