@@ -127,7 +127,7 @@ def new_tensor(code: Code, statement: ast.stmt) -> list[Edit] | None:
         parts = ast.walk(statement.target)
         return None if any(isinstance(part, ast.Call) for part in parts) else augmented.out_of_place(code, statement)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return method.out_of_place(code, statement.value, statement)
+        return method.out_of_place(code, statement.value, statement) or None
     return None
 
 
