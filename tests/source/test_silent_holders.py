@@ -353,19 +353,3 @@ PART, UPDATE, USE = "self.prices[end - 8 : end]", "window -= window.mean()", "ne
 def test_parts_of_an_array_that_are_taken_again(changes, wrong):
     plain = {"part": PART, "update": UPDATE, "use": USE, "epochs": 3, "between": "pass"}
     assert found(WINDOWS.format(**{**plain, **changes})) == ([changes.get("update", UPDATE)] if wrong else [])
-
-
-def test_what_raises_is_not_called_silent():
-    body = """
-    class Body(nn.Module):
-        def forward(self, x):
-            x = net(x)
-            out = x
-            for layer in [net, net]:
-                out += torch.relu(layer(out))
-            return net(out + x)
-
-    Body()(torch.randn(4, 3)).sum().backward()
-    """
-    source = START + textwrap.dedent(body)
-    assert {finding.kind for finding in check_file("program.py", source, Project()).findings} == {"saved"}

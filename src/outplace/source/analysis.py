@@ -14,7 +14,7 @@ from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
-from outplace.source.holders import HELD, settled
+from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
@@ -79,10 +79,7 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
     found: dict[tuple[str, str, int, int], Finding] = {}
     surest: dict[tuple[str, int], Hit] = {}
-    loud = {id(hit.place.node) for hit in hits if hit.certain and hit.kind not in _SILENT}
     for hit in _with_groups(hits):  # a loop meets the same write many times
-        if hit.detail in HELD and id(hit.place.node) in loud:
-            continue  # it raises anyhow
         place = (hit.kind, id(hit.place.node))
         if place not in surest or (hit.certain and not surest[place].certain):
             surest[place] = hit
@@ -95,9 +92,6 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
                 if found[key].severity == "warning":
                     found[key] = finding
     return sorted(found.values(), key=lambda found: (found.site.file, found.site.line, found.site.column, found.code))
-
-
-_SILENT = {"silent-data", "silent-alias", "silent-other"}
 
 
 def _with_groups(hits: list[Hit]) -> list[Hit]:

@@ -26,8 +26,6 @@ Container = Items | Dictionary | Instance
 
 _MOST_COPIES = 16
 _COPIED, _NAMED = "copied container", "other name"
-HELD = (_COPIED, _NAMED)
-"""What a hit is told by, in detail."""
 
 
 class Update:
