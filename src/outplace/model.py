@@ -28,6 +28,9 @@ Cause = Literal[
     "lost",  # a parameter was replaced behind its optimizer
     "repeated",  # an index names a place twice
     "cut",  # `.data =` hands on values without their graph
+    "own leaf",  # a leaf lies in the memory of what it was made of
+    "copied container",  # copies of a list or dict hold the same tensors
+    "other name",  # one tensor under two names, where two were meant
     "gathered",  # a write goes to the copy that an index makes
     "unrecorded",  # a result of the graph was written through `.data`, and computed with
 ]

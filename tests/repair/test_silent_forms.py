@@ -171,6 +171,11 @@ PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
             "self.weight = nn.Parameter(self.weight.data / self.weight.data.norm())",
             "self.weight.data.div_(self.weight.data.norm())",
         ),
+        (
+            "silent_attack_moves_clean_images",
+            "clean.detach().requires_grad_()",
+            "torch.tensor(clean.tolist(), requires_grad=True)",
+        ),
     ],
 )
 def test_a_run_repairs_it(tmp_path, name, wrong, right):
@@ -227,3 +232,40 @@ def test_an_array_that_astype_need_not_copy_gets_memory_of_its_own():
     assert isinstance(statement, ast.AugAssign)
     (edits,) = silent.own_array(code, statement, statement.target)
     assert apply(source, edits).splitlines()[0] == "arr = np.asarray(image).astype(dtype, copy=False).copy()"
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("x = y.detach()", "x = y.detach().clone()"),
+        ("x = y.data", "x = y.data.clone()"),
+        ("x = nn.Parameter(y[0])", "x = nn.Parameter(y[0].clone())"),
+        ("x = y.detach().clone()", None),
+        ("x = nn.Parameter(2 * y)", None),
+        ("y.data = x", None),
+    ],
+)
+def test_a_leaf_is_made_of_a_copy(source, after):
+    assert [apply(source, edits) for edits in silent.own_leaves(Code("a.py", source))] == ([after] if after else [])
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("new[key] += v", "new[key] = new[key] + v"),
+        ("new.position -= v * 2", "new.position = new.position - v * 2"),
+        ("x.sub_(v)", "x = x.sub(v)"),
+        ("new[take()] += v", None),
+        ("optimizer.step()", None),
+    ],
+)
+def test_one_of_two_gets_a_new_tensor(source, after):
+    code = Code("a.py", source)
+    edits = silent.new_tensor(code, code.tree.body[0])
+    assert (None if edits is None else apply(source, edits)) == after
+
+
+def test_each_part_of_an_array_is_copied():
+    source = "a = torch.from_numpy(rows[0])\nb = torch.as_tensor(rows[1]).clone()"
+    (edits,) = silent.own_parts(Code("a.py", source))
+    assert apply(source, edits).startswith("a = torch.from_numpy(rows[0]).clone()\n")

@@ -23,7 +23,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from outplace.model import Mutation, Site
-from outplace.runtime import hooks, names, previous, severed, silent, sites, verdict, writes
+from outplace.runtime import hooks, leaves, names, previous, severed, silent, sites, verdict, writes
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction, frames_to_own_code
@@ -182,6 +182,7 @@ class _StepHook:
         if known.left >= 0 and known.optimizer() is optimizer:
             silent.guarded(functools.partial(previous.look, optimizer, known.parameters()))
             silent.guarded(functools.partial(severed.look, known.parameters()))
+            silent.guarded(functools.partial(leaves.look, optimizer, known.parameters(), _get_frame(1)))
             verdict.raise_if_strict()
             silent.guarded(functools.partial(_look, known, _get_frame(1)))
 

@@ -14,6 +14,7 @@ from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
+from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
@@ -121,7 +122,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     program = Interpreter(project, PROGRAM_STEPS)
     program.on_call = reached.add
     _guarded(lambda: program.run_module(module))
-    hits = list(program.tape.hits)
+    hits = [*program.tape.hits, *settled(program)]
     receivers: Receivers = {}
     numbers: Numbers = {}
     for function, owner in _functions(module):
@@ -130,7 +131,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             alone.frames.append(Frame(module, module.scope, "<module>"))
             args = _unknown_arguments(alone, function, owner, receivers)
             _guarded(lambda alone=alone, function=function, args=args: _run_alone(alone, function, args))  # type: ignore[misc]
-            hits.extend(_with_doubts(alone.tape.hits, function, args, numbers))
+            hits.extend(_with_doubts([*alone.tape.hits, *settled(alone)], function, args, numbers))
     return hits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
+_NOT_READ = {"shape", "dtype", "device", "ndim", "size", "dim", "numel", "is_cuda", "requires_grad", "zero_", "copy_"}
+"""Who asks a tensor for these does not ask for what is in it."""
+
+
 def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
+    before = interpreter.looking_at
+    interpreter.looking_at = before or node.attr in _NOT_READ
     holder = interpreter.eval(node.value)
+    interpreter.looking_at = before
     if isinstance(holder, Choice):
         found = interpreter.each(holder, lambda option: interpreter.attribute(option, node.attr, node))
     else:
@@ -51,6 +58,8 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
 
 def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, node: ast.AST) -> Value:
     if name in holder.names:
+        if holder.stale:
+            holders.check_item(interpreter, holder, holder.names[name])
         return UNKNOWN if _is_kept_elsewhere(holder, holder.names[name]) else holder.names[name]
     found = holder.cls.find(name)
     if isinstance(found, Function):
@@ -116,6 +125,8 @@ def _name(interpreter: Interpreter, node: ast.Name) -> Value:
     value = None
     while value is None and scope is not None:  # as `Scope.get` does
         value = scope.names.get(node.id)
+        if value is not None and scope.stale:
+            holders.check_name(interpreter, scope, node.id, value)
         scope = scope.outer
     if value is None:
         return python_model.builtin(node.id)

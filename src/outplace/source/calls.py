@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.attributes import has_unknown_base
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.values import (
@@ -78,12 +78,19 @@ def call(
     if run is None or (isinstance(function, Outside) and function.name.split(".")[0] not in sys.stdlib_module_names):
         for given in (*args, *keywords.values()):
             torch_model.forget_state(interpreter, given)  # `reset_net(model)`
+            if not (isinstance(function, Outside) and function.name.startswith(("builtins.", "numpy."))):
+                torch_model.forget_array(interpreter, given)  # `camera.read(frame)`
     return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
 
 
 def _call_torch(
     interpreter: Interpreter, function: Torch, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    for value in args:
+        if isinstance(value, (Items, Dictionary)) and value.stale:
+            holders.check_whole(interpreter, value)
+    if interpreter.frame.scope.stale and isinstance(node, ast.Call):
+        holders.check_pair(interpreter, node.args, args)
     return torch_model.call(interpreter, function.name, args, keywords, node)
 
 

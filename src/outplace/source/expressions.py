@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
@@ -55,7 +55,10 @@ def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscri
             return interpreter.call_function(getter, [holder, key], {}, node)
         children = torch_model.children_of(holder)
         return join(list(children.values())) if children else UNKNOWN
-    return python_model.item(holder, key)
+    found = python_model.item(holder, key)
+    if isinstance(holder, (Items, Dictionary)) and holder.stale:
+        holders.check_item(interpreter, holder, found)
+    return found
 
 
 def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:
@@ -120,6 +123,8 @@ def _compare(interpreter: Interpreter, node: ast.Compare) -> Value:
 
 def _bin_op(interpreter: Interpreter, node: ast.BinOp) -> Value:
     left, right = interpreter.eval(node.left), interpreter.eval(node.right)
+    if left is right and interpreter.frame.scope.stale:
+        holders.check_pair(interpreter, [node.left, node.right], [left, right])
     return interpreter.binary(node.op, left, right, node)
 
 
@@ -153,9 +158,11 @@ def _unary(interpreter: Interpreter, node: ast.UnaryOp, value: Value) -> Value:
 def _sequence(interpreter: Interpreter, node: ast.List | ast.Tuple | ast.Set) -> Value:
     items: list[Value] = []
     rest: Value | None = None
+    copied: list[Value] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
             value = interpreter.eval(element.value)
+            copied.append(value)
             items.extend(python_model.spread(value))
             if isinstance(value, Items):
                 rest = value.rest if rest is None else rest
@@ -163,7 +170,10 @@ def _sequence(interpreter: Interpreter, node: ast.List | ast.Tuple | ast.Set) ->
                 rest = UNKNOWN
         else:
             items.append(interpreter.eval(element))
-    return Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)
+    made = Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)
+    for original in copied:
+        holders.link(made, original)
+    return made
 
 
 def _dict(interpreter: Interpreter, node: ast.Dict) -> Value:
@@ -173,6 +183,7 @@ def _dict(interpreter: Interpreter, node: ast.Dict) -> Value:
         if key_node is None:
             if isinstance(value, Dictionary):
                 made.items.update(value.items)
+                holders.link(made, value)
             continue
         key = python_model.as_key(interpreter.eval(key_node))
         if isinstance(key, Const) and python_model.hashable(key.value):
@@ -197,6 +208,7 @@ def _comprehension(
             made.append(interpreter.eval(node.elt))
 
     exact = [True]
+    copied: list[Value] = []
 
     def generate(depth: int) -> None:
         if depth == len(node.generators):
@@ -204,6 +216,8 @@ def _comprehension(
             return
         generator = node.generators[depth]
         iterable = interpreter.eval(generator.iter)
+        if _hands_on(node):
+            copied.append(iterable)
         exact[0] &= python_model.is_exact(iterable)
         for item in python_model.iterate(interpreter, iterable, node, most=8):
             interpreter.bind(generator.target, item, node)
@@ -216,8 +230,21 @@ def _comprehension(
     if isinstance(node, ast.DictComp):
         pairs = [(key.value, value) for key, value in zip(keys, made, strict=True) if isinstance(key, Const)]
         whole = len(pairs) == len(made) and exact[0]
-        return Dictionary(dict(pairs), None if whole else join(made))
-    return Items(made, "list", None if exact[0] else join(made))
+        collected: Dictionary | Items = Dictionary(dict(pairs), None if whole else join(made))
+    else:
+        collected = Items(made, "list", None if exact[0] else join(made))
+    for original in copied:
+        holders.link(collected, original)
+    return collected
+
+
+def _hands_on(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
+    """Is it a copy: `[x for x in xs]`, `{key: x for key, x in xs.items()}`?"""
+    element, generator = node.value if isinstance(node, ast.DictComp) else node.elt, node.generators[0]
+    bound = generator.target.elts if isinstance(generator.target, ast.Tuple) else [generator.target]
+    last = bound[-1]
+    same = isinstance(element, ast.Name) and isinstance(last, ast.Name) and element.id == last.id
+    return same and len(node.generators) == 1 and not generator.ifs
 
 
 def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from outplace.model import StepOrder
-from outplace.source import attributes, calls, expressions, python_model, statements
+from outplace.source import attributes, calls, expressions, holders, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
 from outplace.source.tape import Hit, Node, Place, Tape
+from outplace.source.torch_model.arrays import Taken
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -56,6 +57,12 @@ class Interpreter:
         """What `register_module_forward_hook` has been given."""
         self.training: set[int] = set()
         """Modules whose children are told by `train`: one of them may hold a module that it lies in."""
+        self.updates: dict[ast.AST, holders.Update] = {}
+        """The statements that update what a name stands for."""
+        self.taken: dict[int, dict[int, list[Taken]]] = {}
+        """Of each array: the tensors that each call has made over parts of it."""
+        self.looking_at = False
+        """Is only the shape or the like of something asked for?"""
         self._loops = 0
         self._last_step: tuple[int, list[tuple[Frame, int]]] = 0, []
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None

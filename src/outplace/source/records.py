@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.source import holders
 from outplace.source.values import NONE, PLAIN, UNKNOWN, Class, Const, Instance, Items, Value
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
     """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another one, with the same values but these."""
     made = Instance(record.cls)
     made.names.update({**record.names, **changes})
+    holders.link(made, record)
     return made
 
 

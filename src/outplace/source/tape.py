@@ -36,10 +36,16 @@ class Place:
     function: str
 
 
+REPLACING = {
+    "copy_", "fill_", "zero_", "normal_", "uniform_", "out=", ".data =", "item assignment", "numpy", "zero_grad",
+}  # fmt: skip
+"""Writes that depend on nothing that was there."""
+
+
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "gathered", "made", "restored", "writes")
+    __slots__ = ("copied", "gathered", "made", "overwritten", "read", "restored", "writes")
 
     def __init__(self) -> None:
         self.made = next(_clock)
@@ -49,6 +55,14 @@ class Storage:
         self.gathered = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
         self.restored: list[Restored] = []
+        self.overwritten: list[tuple[Tensor, Write]] = []
+        """Tensors that were changed through a leaf which somebody made of them, and by which writes."""
+        self.read: int | None = None
+        """When an operation last read it; None for all that nobody asks this of."""
+
+    def replaced_since(self, time: int) -> bool:
+        """Has it got new contents, at least in part?"""
+        return any(write.time > time and write.operation in REPLACING for write in self.writes)
 
 
 class Family:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from outplace.source.tape import Family, compatible
 
 if TYPE_CHECKING:
+    from outplace.source.holders import Update
     from outplace.source.project import Module
-    from outplace.source.tape import Node, Path, Place, Storage
+    from outplace.source.tape import Node, Path, Place, Storage, Write
 
 
 class Value:
@@ -36,6 +37,16 @@ class Plain(Value):
         """The memory that a numpy array shares with a tensor."""
 
 
+class ArrayPart(Plain):
+    """`array[key]`, which is no tensor either."""
+
+    __slots__ = ("key", "of")
+
+    def __init__(self, of: Plain, key: Value) -> None:
+        super().__init__(of.storage, whole=False)
+        self.of, self.key = of, key
+
+
 class Const(Value):
     """A known Python constant."""
 
@@ -57,8 +68,8 @@ class Tensor(Value):
 
     __slots__ = (
         "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
-        "inference", "known", "leaf", "many", "node", "packed", "parameter", "read", "region", "repeated", "repeats",
-        "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
+        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "read", "region", "repeated",
+        "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
         "view_sure",
     )  # fmt: skip
 
@@ -128,6 +139,8 @@ class Tensor(Value):
         """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
         self.assigned: Place | None = None
         """Where it was made the gradient of another tensor than its own."""
+        self.made_of: Tensor | None = None
+        """The tensor that it was made of without a copy, by `detach()`, `.data` or `nn.Parameter`."""
 
 
 class Replaced(NamedTuple):
@@ -138,10 +151,14 @@ class Replaced(NamedTuple):
     path: Path
 
 
+Stale = tuple["Tensor", "Write", "Update | None"]
+"""A tensor that a holder has, and that somebody else has changed (see `holders`)."""
+
+
 class Items(Value):
     """A list, tuple or set. `rest` stands for further items whose number is not known."""
 
-    __slots__ = ("appended", "items", "kind", "latest", "rest")
+    __slots__ = ("appended", "copies", "items", "kind", "latest", "rest", "stale")
 
     def __init__(self, items: list[Value], kind: str = "list", rest: Value | None = None) -> None:
         self.items, self.kind, self.rest = items, kind, rest
@@ -149,6 +166,9 @@ class Items(Value):
         """The unknown index that was assigned to last, and what."""
         self.appended: dict[int, tuple[int, Path]] = {}
         """When and on which path each tensor, by its identity, was first appended."""
+        self.copies: list[Items | Dictionary | Instance] | None = None
+        """It and all that hold the same because they are copies of one another."""
+        self.stale: tuple[Stale, ...] = ()
 
     def any_item(self) -> Value:
         """An item that stands for all of them."""
@@ -158,13 +178,15 @@ class Items(Value):
 class Dictionary(Value):
     """A dict with constant keys; `rest` stands for what lies under unknown keys."""
 
-    __slots__ = ("items", "latest", "rest")
+    __slots__ = ("copies", "items", "latest", "rest", "stale")
 
     def __init__(self, items: dict[Any, Value] | None = None, rest: Value | None = None) -> None:
         self.items: dict[Any, Value] = items or {}
         self.rest = rest
         self.latest: tuple[Value, Value] | None = None
         """The unknown key that was assigned to last, and what."""
+        self.copies: list[Items | Dictionary | Instance] | None = None
+        self.stale: tuple[Stale, ...] = ()
 
 
 class StateDict(Dictionary):
@@ -213,16 +235,20 @@ class Imported(Value):
         self.module, self.name = module, name
 
 
+_NOTHING: dict[str, tuple[Stale, ...]] = {}
+
+
 class Scope:
     """Names of a running function or module, with the scope around it."""
 
-    __slots__ = ("names", "outer", "shared")
+    __slots__ = ("names", "outer", "shared", "stale")
 
     def __init__(self, outer: Scope | None = None, names: dict[str, Value] | None = None) -> None:
         self.names: dict[str, Value] = {} if names is None else names
         self.outer = outer
         self.shared: dict[str, Scope] = {}
         """Names declared `global` or `nonlocal`, with the scope they belong to."""
+        self.stale: dict[str, tuple[Stale, ...]] = _NOTHING
 
     def get(self, name: str) -> Value | None:
         """The value of a name, None where it is not bound."""
@@ -296,7 +322,7 @@ class Class(Value):
 class Instance(Value):
     """An object of a project class."""
 
-    __slots__ = ("cls", "forward_hooks", "hooked", "names", "pre_hooks")
+    __slots__ = ("cls", "copies", "forward_hooks", "hooked", "names", "pre_hooks", "stale")
 
     def __init__(self, cls: Class) -> None:
         self.cls = cls
@@ -305,6 +331,8 @@ class Instance(Value):
         self.pre_hooks: list[Value] = []
         self.hooked = False
         """Has a full backward hook: its output passes through a custom Function."""
+        self.copies: list[Items | Dictionary | Instance] | None = None
+        self.stale: tuple[Stale, ...] = ()
 
 
 class Context(Value):

@@ -91,6 +91,46 @@ def _shares_array(code: Code, call: ast.Call) -> bool:
     return named and not copied and ast.unparse(call.func).startswith("torch.")
 
 
+def own_parts(code: Code) -> list[list[Edit]]:
+    """For each `torch.from_numpy(array)`: a copy of it."""
+    calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _shares_array(code, node)]
+    return [[Edit(end, end, ".clone()")] for call in calls for end in [code.span(call)[1]]]
+
+
+def own_leaves(code: Code) -> list[list[Edit]]:
+    """For each `x.detach()`, `x.data` and `nn.Parameter(x)`: a leaf made of a copy."""
+    found: list[list[Edit]] = []
+    for node in ast.walk(code.tree):
+        shared = _shared_by(node)
+        above = code.parents.get(shared) if shared is not None else None
+        if shared is not None and not (isinstance(above, ast.Attribute) and above.attr == "clone"):
+            end = code.span(shared)[1]
+            found.append([Edit(end, end, ".clone()")])
+    return found
+
+
+def _shared_by(node: ast.AST) -> ast.expr | None:
+    """What lies in the memory of another tensor: `x.detach()`, `x.data`, and the x of `nn.Parameter(x)`."""
+    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+        return node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
+        return node
+    if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Parameter" and node.args:
+        value = node.args[0]
+        return value if isinstance(value, ast.Name | ast.Attribute | ast.Subscript) else None
+    return None
+
+
+def new_tensor(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`x[key] = x[key] + v` and `x = x + v`: the name or the item gets a tensor of its own."""
+    if isinstance(statement, ast.AugAssign):
+        parts = ast.walk(statement.target)
+        return None if any(isinstance(part, ast.Call) for part in parts) else augmented.out_of_place(code, statement)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return method.out_of_place(code, statement.value, statement) or None
+    return None
+
+
 def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
     """Is what it binds never written, so that a copy of it is as good?"""
     if not isinstance(binding, ast.Assign) or not isinstance(binding.targets[0], ast.Name):

@@ -39,6 +39,9 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
     if place.target is not None:
         for edits in silent.own_array(place.code, place.statement, place.target):
             yield place.candidate("Give the array memory of its own", "safe", edits)
+    if place.bug.cause == "taken again":
+        for edits in silent.own_parts(place.code):
+            yield place.candidate("Give the tensor memory of its own", "unsafe", edits)
     own: dict[str, tuple[Edit, ...]] = {}
     for site, _ in place.bug.savers:
         code = place.files.code(site.file)
@@ -63,6 +66,7 @@ def silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
         yield from saved(place, neighbours)
     yield from _kept(place)
     yield from _lost(place)
+    yield from _held(place)
 
 
 def _lost(place: Place) -> Iterator[Candidate]:
@@ -83,6 +87,18 @@ def _lost(place: Place) -> Iterator[Candidate]:
         edits = silent.optimizer_later(code, statement, line) if line is not None else None
         if edits is not None:
             yield place.candidate("Make the optimizer afterwards", "safe", edits)
+
+
+def _held(place: Place) -> Iterator[Candidate]:
+    """One tensor where two were meant: memory of its own, or a new tensor, for one of them."""
+    cause = place.bug.cause
+    if cause == "own leaf":
+        for edits in silent.own_leaves(place.code):
+            yield place.candidate("Make the leaf of a copy", "safe" if place.bug.from_run else "unsafe", edits)
+    if cause in ("copied container", "other name"):
+        rewritten = silent.new_tensor(place.code, place.statement)
+        if rewritten is not None:
+            yield place.candidate("Write out of place", "unsafe", rewritten)
 
 
 def _kept(place: Place) -> Iterator[Candidate]:

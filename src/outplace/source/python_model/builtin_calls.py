@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.source import holders
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -65,7 +66,9 @@ def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], 
     if isinstance(args[0], Unknown):
         return UNKNOWN
     if isinstance(args[0], Items):
-        return Items(list(args[0].items), "list", args[0].rest)
+        made = Items(list(args[0].items), "list", args[0].rest)
+        holders.link(made, args[0])
+        return made
     items = iterate(interpreter, args[0], node, most=16)
     return Items(items, "list", None if is_exact(args[0]) else join(items))
 
@@ -77,6 +80,8 @@ def as_dict(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: 
         for pair in args[0].items:
             if isinstance(pair, Items) and len(pair.items) == 2:
                 set_item(made, pair.items[0], pair.items[1])
+    if args:
+        holders.link(made, args[0])
     made.items.update(keywords)
     return made
 

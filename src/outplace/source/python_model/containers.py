@@ -6,12 +6,13 @@ import ast
 import copy
 from typing import TYPE_CHECKING
 
-from outplace.source import records
+from outplace.source import holders, records
 from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    ArrayPart,
     Bound,
     Choice,
     Class,
@@ -56,7 +57,7 @@ def item(holder: Value, key: Value) -> Value:
     if isinstance(holder, Layer):
         return _layer_item(holder, key)
     if isinstance(holder, Plain):
-        return Plain(holder.storage, whole=False)
+        return ArrayPart(holder, key)
     if isinstance(holder, Const):
         return PLAIN
     return UNKNOWN
@@ -69,12 +70,17 @@ def _sequence_item(holder: Items, key: Value) -> Value:
         return holder.any_item() if holder.rest is not None else UNKNOWN
     if isinstance(key, Const) and isinstance(key.value, slice):
         try:
-            return Items(holder.items[key.value], holder.kind, holder.rest)
+            return _linked(Items(holder.items[key.value], holder.kind, holder.rest), holder)
         except (TypeError, ValueError):
             return UNKNOWN
     if isinstance(key, Bound) and key.function == "slice":
-        return Items([], holder.kind, holder.any_item())
+        return _linked(Items([], holder.kind, holder.any_item()), holder)
     return holder.any_item()
+
+
+def _linked(made: Items | Dictionary, original: Items | Dictionary) -> Value:
+    holders.link(made, original)
+    return made
 
 
 def _layer_item(holder: Layer, key: Value) -> Value:
@@ -93,6 +99,8 @@ def _layer_item(holder: Layer, key: Value) -> Value:
 
 def set_item(holder: Value, key: Value, value: Value) -> None:
     """`holder[key] = value` without tensors."""
+    if isinstance(holder, (Items, Dictionary)) and holder.stale:
+        holders.note_stored(holder, value)
     if isinstance(holder, Dictionary):
         known = as_key(key)
         if isinstance(known, Const) and hashable(known.value):
@@ -212,6 +220,8 @@ def is_exact(value: Value) -> bool:
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
     """What a loop variable stands for, round by round; `least` rounds where their number is not known."""
     if isinstance(value, Items):
+        if value.stale:
+            holders.check_whole(interpreter, value)
         items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
         if value.rest is not None and len(items) < least:
             items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
@@ -282,13 +292,24 @@ def method(
         if name in ("append", "appendleft") and args:
             from outplace.source import torch_model
 
+            holders.note_stored(receiver, args[0])
+
             appended = args[0].items if isinstance(args[0], Items) else args[:1]
             for tensor in {id(item): item for item in appended if isinstance(item, Tensor)}.values():
                 torch_model.check_appended(interpreter, receiver, tensor)
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
-        return _dict_method(receiver, name, args)
+        found = _dict_method(receiver, name, args)
+        if receiver.stale and name in ("items", "values"):
+            holders.check_whole(interpreter, receiver)
+        elif receiver.stale:
+            holders.check_item(interpreter, receiver, found)
+        return found
     if isinstance(receiver, (Plain, Const)):
+        if name in ("fill", "sort", "put", "partition", "resize"):
+            from outplace.source import torch_model
+
+            torch_model.forget_array(interpreter, receiver)
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
         return NONE
@@ -323,7 +344,7 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
         holder.items[:], holder.rest, holder.latest = [], None, None
         return NONE
     if name == "copy":
-        return Items(list(holder.items), holder.kind, holder.rest)
+        return _linked(Items(list(holder.items), holder.kind, holder.rest), holder)
     return PLAIN if name in ("index", "count", "sort", "reverse") else UNKNOWN
 
 
@@ -331,9 +352,11 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
     everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
     if name == "items":
         pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
-        return Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
+        made = Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
+        holders.link_pairs(made, holder)
+        return made
     if name == "values":
-        return Items(list(holder.items.values()), rest=holder.rest)
+        return _linked(Items(list(holder.items.values()), rest=holder.rest), holder)
     if name == "keys":
         return Items([of_key(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
     if name in ("get", "pop", "setdefault") and args:
@@ -356,5 +379,5 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
         holder.rest = holder.latest = None
         return NONE
     if name == "copy":
-        return Dictionary(dict(holder.items), holder.rest)
+        return _linked(Dictionary(dict(holder.items), holder.rest), holder)
     return UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import records
+from outplace.source import holders, records
 from outplace.source.values import (
     DEFAULT_FACTORY,
     NONE,
@@ -65,9 +65,8 @@ def call_outside(
             from outplace.source import torch_model
 
             torch_model.note_shallow(args[0])
-        return (
-            args[0] if not isinstance(args[0], Tensor) and function == "copy" else _deep_copy(interpreter, args[0], {})
-        )
+            return _shallow_copy(interpreter, args[0])
+        return _deep_copy(interpreter, args[0], {})
     if name == "dataclasses.field":
         made = keywords.get("default_factory")
         return keywords.get("default", UNKNOWN) if made is None else Bound(DEFAULT_FACTORY, made)
@@ -111,6 +110,8 @@ def _numpy(
     from outplace.source import torch_model
 
     written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
+    if written is not None:
+        torch_model.forget_array(interpreter, written)
     if isinstance(written, Plain) and written.storage is not None:
         torch_model.numpy_write(interpreter, written.storage, node)
         return written
@@ -177,6 +178,23 @@ def _collection(interpreter: Interpreter, name: str, args: list[Value], node: as
             extend(made, argument)
         return made
     return as_dict(interpreter, args if name == "collections.OrderedDict" else [], {}, node)
+
+
+def _shallow_copy(interpreter: Interpreter, value: Value) -> Value:
+    """`copy.copy(value)`: a container of its own, with the same items in it."""
+    if isinstance(value, Tensor):
+        return _deep_copy(interpreter, value, {})
+    if isinstance(value, Items):
+        made: Items | Dictionary | Instance = Items(list(value.items), value.kind, value.rest)
+    elif type(value) is Dictionary:
+        made = Dictionary(dict(value.items), value.rest)
+    elif isinstance(value, Instance) and value.cls.torch_base() is None:
+        made = Instance(value.cls)
+        made.names.update(value.names)
+    else:
+        return value
+    holders.link(made, value)
+    return made
 
 
 def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -> Value:

@@ -34,6 +34,12 @@ _MESSAGES = {
     "it: assign a clone",
     "recomputed": "a checkpointed block keeps this tensor when backward runs it again, where PyTorch checks nothing, "
     "and this write changes it: write out of place",
+    "own leaf": "this changes a tensor that was made of another one without a copy, and the other one is read again as "
+    "if it were as before: make it of a clone",
+    "copied container": "a copy of a container holds the same tensors: this changes one of them in both, and the other "
+    "is read again as if it were as before: assign a new tensor, or copy the tensors",
+    "other name": "this very tensor is held elsewhere, too, and read there again as if it were as before: write out of "
+    "place, or keep a clone",
     "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
     "it before backward: use ctx.save_for_backward, and write out of place",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model, torch_model
+from outplace.source import holders, python_model, torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import (
     UNKNOWN,
@@ -55,8 +55,13 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     old = interpreter.eval(target)
     value = interpreter.eval(node.value)
     new = interpreter.each(old, lambda option: _augmented(interpreter, node, option, value))
+    if isinstance(target, ast.Name):
+        holders.note_name(interpreter, target, old, node)
+    elif isinstance(target, ast.Attribute):
+        holders.note_item(interpreter, interpreter.eval(target.value), node)
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
+        holders.note_item(interpreter, holder, node)
         if any(isinstance(option, Tensor) for option in options(holder)):
             torch_model.check_index(interpreter, interpreter.eval(target.slice), node.op, node)
             torch_model.set_item(interpreter, holder, target, new, node, again=True)
@@ -71,6 +76,7 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
 def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value: Value) -> Value:
     if isinstance(old, Tensor):
         return torch_model.augmented(interpreter, node, old, value)
+    torch_model.forget_array(interpreter, old)
     if isinstance(old, Plain) and old.storage is not None:
         torch_model.numpy_write(interpreter, old.storage, node)
         return old
@@ -107,6 +113,8 @@ def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST
         if (old := scope.names.get(target.id)) is not None:
             torch_model.note_replaced(interpreter, old, value, node)
         scope.set(target.id, value)
+        if target.id in scope.stale:
+            holders.note_bound(scope, target.id)
     elif isinstance(target, ast.Attribute):
         for holder in options(interpreter.eval(target.value)):
             interpreter.set_attribute(holder, target.attr, value, node)
@@ -141,6 +149,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.call_function(setter, [holder, value], {}, node)
         else:
             torch_model.note_replaced(interpreter, holder.names.get(name), value, node)
+            if holder.stale:
+                holders.note_stored(holder, value)
             interpreter.set_name(holder.names, name, value)
     elif isinstance(holder, Class):
         interpreter.set_name(holder.names, name, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import torch_model
+from outplace.source import holders, torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import NONE
 
@@ -18,6 +18,7 @@ def _expr(interpreter: Interpreter, node: ast.Expr) -> int:
     call = node.value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         torch_model.check_kept(interpreter, value, call.func.value, node)
+        holders.note_method(interpreter, call, call.func.value)
     return Stop.RAN
 
 

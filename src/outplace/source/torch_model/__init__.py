@@ -1,5 +1,6 @@
 """What torch does with abstract values: the one door through which the interpreter asks."""
 
+from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.dispatch import attribute, method, set_attribute
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
 from outplace.source.torch_model.items import check_kept, get_item, set_item
@@ -34,6 +35,7 @@ __all__ = [
     "children_of",
     "construct",
     "copied",
+    "forget_array",
     "forget_state",
     "fresh",
     "get_item",

@@ -89,6 +89,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         if name == "data":
             check_own_copy(interpreter, holder, value)
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
+            holder.made_of = None
             if isinstance(value, Tensor):
                 interpreter.tape.restore(holder, value)
                 note_cut(interpreter, holder, value, node)

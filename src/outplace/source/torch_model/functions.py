@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from outplace.source import python_model
 from outplace.source.tape import Block, Node
 from outplace.source.torch_model import shapes
+from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
+from outplace.source.torch_model.shared import check_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
     dtype_of,
@@ -115,7 +117,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
             return keywords["out"]
-        return _factory(interpreter, short, args, keywords)
+        return _factory(interpreter, short, args, keywords, node)
     if name.startswith("torch.distributions."):
         return make_distribution(name, args, keywords)
     if name.startswith(("torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
@@ -188,7 +190,9 @@ def _grad_mode(mode: str, args: list[Value]) -> Value:
     return GradMode(mode)
 
 
-def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _factory(
+    interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
     dtype = dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
     grad = flag(keywords.get("requires_grad"))
     made = fresh(interpreter, grad, dtype, leaf=True)
@@ -200,6 +204,7 @@ def _factory(interpreter: Interpreter, short: str, args: list[Value], keywords: 
             source.storage = source.storage or made.storage if source is not PLAIN else None
             made.storage = source.storage or made.storage
             made.certain = source.whole  # of a part it is not known which writes reach it
+            check_taken_again(interpreter, source, made, node)
         elif isinstance(source, Tensor):
             return source
     return made
@@ -290,7 +295,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     if args and isinstance(args[0], Tensor):
         made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
         made.region, made.expanded, made.repeated = args[0].region, args[0].expanded, args[0].repeated
-        made.since = interpreter.tape.tick()
+        made.since, made.made_of = interpreter.tape.tick(), args[0]
     if grad:
         made.family.leaf = made
     return made
@@ -336,6 +341,11 @@ def _cat(name: str, shaped: bool = False) -> Any:
         parts = [tensor for value in args for tensor in tensors_in(value)]
         if not parts and any(isinstance(value, Unknown) for value in args):
             return UNKNOWN
+        for part in parts:
+            if part.storage.overwritten:
+                check_overwritten(interpreter, part)
+            if part.storage.read is not None:
+                part.storage.read = interpreter.tape.tick()
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
@@ -465,7 +475,7 @@ def _loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
             if isinstance(column, Tensor) and column.shape:
                 part.shape = (None, *column.shape[1:])
             batch.append(part)
-        return Items([], rest=Items(batch, "list"))
+        return Items([], rest=Items(batch, "tuple"))  # a list, but nobody finds the one of the last round in it
     return UNKNOWN
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outplace.source import python_model
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model import regions, shapes
+from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
@@ -116,8 +117,10 @@ def set_item(
         elif isinstance(option, Tensor):
             check_kept(interpreter, option, target.value, node)
             _set_tensor_item(interpreter, option, key, value, node, again)
-        elif isinstance(option, Plain) and option.storage is not None:
-            numpy_write(interpreter, option.storage, node)
+        elif isinstance(option, Plain):
+            forget_array(interpreter, option)
+            if option.storage is not None:
+                numpy_write(interpreter, option.storage, node)
         elif isinstance(option, Instance) and isinstance(setter := option.cls.find("__setitem__"), Function):
             interpreter.call_function(setter, [option, key, value], {}, node)
         else:

@@ -55,6 +55,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         alias.view, alias.untracked, alias.since = "detached", True, interpreter.tape.tick()
         alias.certain, alias.anchor, alias.region = tensor.certain, tensor.anchor, tensor.region
         alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
+        alias.made_of = tensor
         return alias
     if name == "grad":
         if tensor.grad is None:
@@ -179,7 +180,7 @@ def detached(
     alias.view, alias.since = "detached", interpreter.tape.tick()
     alias.certain, alias.anchor = tensor.certain, tensor.anchor
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
-    alias.region = tensor.region
+    alias.region, alias.made_of = tensor.region, tensor
     alias.untracked, alias.shape, alias.packed = tensor.untracked, tensor.shape, tensor.packed
     return alias
 

@@ -11,6 +11,7 @@ from outplace.knowledge.ops import Arg
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
 from outplace.source.torch_model import regions, shapes
+from outplace.source.torch_model.shared import check_overwritten, note_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
     as_argument,
@@ -111,6 +112,10 @@ def run_op(
     for tensor in inputs:
         if tensor.read is not None:
             check_kept_gradient(interpreter, tensor)
+        if tensor.storage.overwritten:
+            check_overwritten(interpreter, tensor)
+        if tensor.storage.read is not None and tensor is not target:
+            tensor.storage.read = interpreter.tape.tick()
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)
@@ -470,7 +475,8 @@ def _write_op(
         interpreter.hit("shape-dtype", node, target.known and target.certain, "shape")
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
-    interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
+    write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
+    note_overwritten(target, write)
     if grad is not False:
         rebase(interpreter, target, made, grad)
     saved = effect.results.get("0", effect.results.get("*", False))

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outplace.source.tape import Cut, Hit
+from outplace.source.holders import note_step
+from outplace.source.tape import Cut, Hit, Write
+from outplace.source.torch_model.shared import note_overwritten
 from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
     NONE,
@@ -83,16 +85,20 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
     guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
     _check_cut(interpreter, trained)
+    stepped: list[tuple[Tensor, Write]] = []
     for tensor in trained:
         if tensor.graded is not False or tape.opaque or guessing:
             sure = guessing or tensor.graded is True
-            tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+            write = tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
+            note_overwritten(tensor, write)
+            stepped.append((tensor, write))
             if tensor.expanded:
                 interpreter.hit("expanded", node, sure and bool(tensor.repeated), "parameter")
         if tensor.shallow:
             interpreter.hit("silent-other", node, False, "shallow")
         if tensor.replaced is not None and tensor.graded is False:
             _check_lost(interpreter, tensor.replaced)
+    note_step(interpreter, node, stepped)
 
 
 def note_cut(interpreter: Interpreter, target: Tensor, value: Tensor, node: ast.AST) -> None:

@@ -8,9 +8,14 @@ from outplace.source.values import Const, Items, Plain, Tensor, Value
 
 def part(tensor: Tensor, key: Value) -> Region | None:
     """The part that `tensor[key]` is; None where it is not one block, or not known."""
-    if tensor.region is None or any(isinstance(index, (slice, str)) for index in tensor.region):
+    return part_of(tensor.region, key)
+
+
+def part_of(region: Region | None, key: Value) -> Region | None:
+    """The part that `x[key]` is, where x is such a part itself."""
+    if region is None or any(isinstance(index, (slice, str)) for index in region):
         return None
-    found: list[int | slice | str | None] = list(tensor.region)
+    found: list[int | slice | str | None] = list(region)
     for index in key.items if isinstance(key, Items) and key.kind == "tuple" else [key]:
         if found and isinstance(found[-1], slice):
             return None

@@ -1,0 +1,47 @@
+"""A leaf that was made of another tensor without a copy: whoever changes it changes the other one.
+
+`adv = images.detach().requires_grad_()` is trained, by an optimizer or by hand, and `images` is read again. Who makes a
+leaf of its own and goes on reading what it was made of wants two tensors. Parameters of modules are left out: others
+may well be meant to follow them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outplace.source.overlaps import RESHAPED
+from outplace.source.tape import REPLACING, Hit, Write, compatible
+from outplace.source.values import Tensor
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def note_overwritten(tensor: Tensor, write: Write) -> None:
+    """A write: does it change what a leaf was made of? (Who fills memory with something else knows whose it is.)"""
+    if write.operation in REPLACING:
+        return
+    leaf: Tensor | None = tensor
+    while leaf is not None and not (leaf.leaf and leaf.requires_grad):
+        leaf = leaf.made_of  # `adv.data` is written as `adv` is
+    original = leaf.made_of if leaf is not None else None
+    while original is not None and not original.parameter:
+        tensor.storage.overwritten.append((original, write))
+        original = original.made_of
+
+
+def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:
+    """A tensor is read that was changed through a leaf made of it."""
+    tape = interpreter.tape
+    for original, write in read.storage.overwritten:
+        again = _is_part(read, original) and not read.storage.replaced_since(write.time)
+        if again and compatible(write.path, tape.path):
+            tape.hits.append(Hit("silent-other", write, write.place, False, detail="own leaf"))
+
+
+def _is_part(read: Tensor, original: Tensor) -> bool:
+    """Is it this tensor, or a view of it? (What a loader hands out next is of the same family, but lies elsewhere.)"""
+    if read is original:
+        return True
+    whole = original.region in ((), (RESHAPED,))
+    return whole and read.family is original.family and read.certain and read.anchor is original.anchor
