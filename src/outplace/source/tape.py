@@ -167,7 +167,9 @@ class Block:
 class Node:
     """One operation that autograd recorded."""
 
-    __slots__ = ("backward", "block", "inputs", "leaves", "operation", "outputs", "path", "place", "saves", "time")
+    __slots__ = (
+        "backward", "block", "inputs", "leaves", "operation", "outputs", "path", "place", "refused", "saves", "time",
+    )  # fmt: skip
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
         self.operation, self.place, self.time, self.path = operation, place, time, path
@@ -178,6 +180,8 @@ class Node:
         self.backward: Callable[[], None] | None = None
         """Runs the backward of a custom Function."""
         self.block: Block | None = None
+        self.refused = False
+        """Is it a write that PyTorch refuses, so that nothing comes through it as the program stands?"""
 
 
 @dataclass(frozen=True)
@@ -284,15 +288,16 @@ class Tape:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
         functions: list[Callable[[], None]] = []
         reached = self.reached(list(roots), inputs)
-        unrecorded = _unrecorded(reached)
+        unrecorded, really = _unrecorded(reached), set(map(id, self.reached(list(roots), inputs, past_refused=False)))
         for node in reached:
+            sure = certain and id(node) in really
             if node.backward is not None:
                 functions.append(node.backward)
             for save in node.saves:
                 for write in save.storage.writes:
                     later = write.time > save.time and compatible(write.path, node.path, self.path)
                     if later and not self._is_undone(save, write):
-                        self._hurt(node, save, write, certain, "unrecorded" if write.place in unrecorded else "")
+                        self._hurt(node, save, write, sure, "unrecorded" if write.place in unrecorded else "")
             for storage in node.outputs:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
@@ -335,15 +340,15 @@ class Tape:
                 if not other.tracked and other is not write and other.place.function == write.place.function:
                     self.hits.append(Hit(kind, other, other.place, sure, node, save))
 
-    def reached(self, roots: list[Node], inputs: list[Tensor] | None = None) -> list[Node]:
-        """The nodes that a backward from these goes through."""
+    def reached(self, roots: list[Node], inputs: list[Tensor] | None = None, past_refused: bool = True) -> list[Node]:
+        """The nodes that a backward from these goes through; those behind a refused write too, if it were mended."""
         seen: dict[int, Node] = {}
         stack = list(roots)
         while stack:
             node = stack.pop()
             if id(node) not in seen:
                 seen[id(node)] = node
-                stack.extend(node.inputs)
+                stack.extend(node.inputs if past_refused or not node.refused else ())
         nodes = list(seen.values())
         return nodes if inputs is None else _leading_to(nodes, inputs)
 

@@ -20,12 +20,13 @@ _FILLS = {"fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_d
 
 def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bool | None) -> None:
     """A recorded write: the tensor, its base and all views now depend on the new node."""
-    if (target.leaf and target.requires_grad) or (grad and _is_refused_view(interpreter, target)):
-        return  # PyTorch has refused it, and what follows from it never comes
+    if target.leaf and target.requires_grad:
+        return  # PyTorch has refused it
     if node is not None:
         for before in (target.node, target.family.node):
             if before is not None and before not in node.inputs:
                 node.inputs.append(before)
+        node.refused = _is_refused_view(interpreter, target)
     target.family.node = node
     target.family.grad = grad
     target.family.since, target.family.sure = interpreter.tape.tick(), target.certain

@@ -1,0 +1,220 @@
+"""Whose memory a tensor lies in decides what a repair may do: of a module, of an object's state, of expanded tensors."""
+
+from __future__ import annotations
+
+import pytest
+
+POLICY = """
+import torch
+from torch import nn
+
+
+def mlp(sizes):
+    layers = []
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Tanh(), {layer}]
+    return nn.Sequential(*layers)
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Identity()
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = mlp([4, 8, 4])
+
+    def sample(self, states):
+        mean, log_std = self.net(states).chunk(2, -1)
+        log_std.clamp_(-5, 2)
+        return mean + log_std.exp(), states
+
+
+policy, states = Policy(), torch.ones(2, 4)
+action, _ = policy.sample(states)
+(action.sum() + states.sum()).backward()
+"""
+
+
+def test_what_a_network_computes_is_its_own(fixed):
+    source = POLICY.format(layer="nn.Linear(a, b)")
+    assert fixed(source) == source.replace("log_std.clamp_(-5, 2)", "log_std = log_std.clamp(-5, 2)")
+
+
+ENVIRONMENT = """
+import torch
+from torch import nn
+
+
+class Environment:
+    def __init__(self):
+        self.begin()
+
+    @torch.no_grad()
+    def begin(self):
+        self.state = torch.zeros(5, 3, 2)
+        self.pos = self.state[..., 0]
+        self.vel = self.state[..., {other}]
+
+    def step(self, force):
+        self.vel += 0.1 * force
+        self.pos += 0.1 * self.vel
+        return self.pos{more}
+
+
+env, net = Environment(), nn.Linear(3, 3)
+env.step(net(torch.ones(5, 3))).sum().backward()
+"""
+
+
+def test_parts_of_a_state_that_nobody_else_reads(fixed):
+    source = ENVIRONMENT.format(other=1, more="")
+    text = fixed(source)
+    assert "self.vel = self.vel + 0.1 * force" in text
+    assert "self.pos = self.pos + 0.1 * self.vel" in text
+
+
+@pytest.mark.parametrize(("other", "more"), [(1, " + self.state.sum()"), (0, ""), ("-1", "")])
+def test_parts_that_are_seen_elsewhere(fixed, other, more):
+    source = ENVIRONMENT.format(other=other, more=more)
+    assert fixed(source) == source
+
+
+def test_a_written_value_that_is_kept_is_computed_with(fixed):
+    source = """
+import torch
+
+
+class Stick:
+    def set_velocity(self, vel):
+        vel[2] = 0.0
+        self.vel = vel
+
+
+vel, stick = torch.ones(3, requires_grad=True), Stick()
+stick.set_velocity(vel)
+(stick.vel * 2).sum().backward()
+"""
+    assert fixed(source) == source.replace("        vel[2]", "        vel = vel.clone()\n        vel[2]")
+
+
+INFERENCE = """
+import torch
+from torch import nn
+
+
+class Observer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.high = None
+
+    def forward(self, x):
+        high = x.detach().amax()
+        if self.high is None:
+            self.high = high
+        else:
+            self.high.mul_(0.9).add_(high, alpha=0.1)
+        return torch.minimum(x, self.high)
+
+
+{mode}
+def calibrate(observer):
+    observer(torch.ones(3))
+
+
+observer, w = Observer(), torch.ones(3, requires_grad=True)
+calibrate(observer)
+observer(w * 2).sum().backward()
+"""
+
+
+def test_a_state_that_is_begun_in_inference_mode(fixed):
+    source = INFERENCE.format(mode="@torch.inference_mode()")
+    assert fixed(source) == INFERENCE.format(mode="@torch.no_grad()")
+
+
+def test_of_a_mode_that_is_chosen_nothing_is_known(fixed):
+    source = INFERENCE.format(mode="@torch.inference_mode(torch.cuda.is_available())")
+    assert "@torch.inference_mode(torch.cuda.is_available())" in fixed(source)
+
+
+STREAM = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+def fade(new, old):
+    new[0] = new[0] + old[0]
+    return new
+
+
+class Streamer:
+    def __init__(self, net):
+        self.net = net.eval()
+        self.cache = {}
+
+    @torch.inference_mode()
+    def compute(self, x):
+        return self.net(x)
+
+    def stream(self, parts):
+        for part in parts:
+            out = self.compute(part)
+            if "last" in self.cache:
+                out = fade(out, self.cache["last"])
+            self.cache["last"] = out[1:]
+            yield out
+
+
+streamer, head = Streamer(Net()), nn.Linear(3, 1)
+head(torch.cat(list(streamer.stream(torch.ones(2, 3, 3))))).sum().backward()
+"""
+
+
+def test_what_was_kept_of_the_round_before_is_another_tensor(fixed):
+    assert fixed(STREAM) == STREAM.replace("    new[0] =", "    new = new.clone()\n    new[0] =")
+
+
+def test_a_module_that_was_built_to_write_after_a_function(fixed):
+    source = """
+import torch
+from torch import nn
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        x = Reverse.apply(x)
+        x = self.relu(x)
+        return x.sum()
+
+
+w = torch.ones(3, requires_grad=True)
+Head()(w * 2).backward()
+"""
+    assert fixed(source) == source.replace("inplace=True", "")
