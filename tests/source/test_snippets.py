@@ -1102,6 +1102,26 @@ SNIPPETS = {
             opt.step()  # error: silent-other
             net.load_state_dict(before)
     """,
+    "parts of expanded memory": """
+        w = torch.randn(3, 5, requires_grad=True)
+        a, b, c = ((w * 2).unsqueeze(1).expand(-1, 4, -1) for _ in range(3))
+        with torch.no_grad():
+            a[:, :2] = torch.zeros(3, 2, 5)  # error: expanded
+            b[:, :1] = torch.zeros(3, 1, 5)
+            c[:, 3] = torch.zeros(3, 5)
+    """,
+    "a result that is changed through .data, and computed with": """
+        lin = nn.Linear(3, 3)
+        x = torch.ones(2, 3)
+        a, b, c, d, e = lin(x), lin(x), lin(x), lin(x), lin(x)
+        a.data.clamp_(-1, 1)  # warning: silent-data
+        b.data[:, 0] *= 2  # warning: silent-data
+        c.data.add_(1)
+        d.data.round_()
+        loss = (a + b + c + d + e).sum()
+        e.data.mul_(2)
+        loss.backward()
+    """,
 }
 
 _EXPECTED = re.compile(r"#\s*(error|warning): ([\w-]+)")

@@ -133,7 +133,7 @@ def set_item(
 def _check_expanded(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> None:
     """`x.expand(...)[:, 0] = values`: several of the elements that it writes are one."""
     shape = tensor.shape or ()
-    written = tensor.repeated & shapes.whole_dimensions(key, len(shape))
+    written = tensor.repeated & shapes.long_dimensions(key, shape)
     if written:
         known = all(shape[place] is not None for place in written)
         interpreter.hit("expanded", node, known and tensor.certain and tensor.known)

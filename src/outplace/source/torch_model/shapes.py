@@ -150,8 +150,9 @@ def repeated(before: Shape | None, after: Shape | None) -> frozenset[int]:
     return frozenset(place for place, (old, new) in enumerate(zip(padded, after, strict=True)) if old == 1 != new)
 
 
-def whole_dimensions(key: Value, rank: int) -> frozenset[int]:
-    """The dimensions of which `x[key]` takes everything, as numbers, slices and an ellipsis tell."""
+def long_dimensions(key: Value, shape: tuple[int | None, ...]) -> frozenset[int]:
+    """The dimensions of which `x[key]` takes everything, or surely several, as numbers, slices and an ellipsis tell."""
+    rank = len(shape)
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
     found, place = set[int](), 0
     for count, index in enumerate(keys):
@@ -161,10 +162,17 @@ def whole_dimensions(key: Value, rank: int) -> frozenset[int]:
             found.update(range(place, place + skipped))
             place += skipped
         elif word is not None:
-            if isinstance(word, slice) and word == slice(None):
+            if isinstance(word, slice) and place < rank and (word == slice(None) or _takes_several(word, shape[place])):
                 found.add(place)
             place += 1
     return frozenset([*found, *range(place, rank)])
+
+
+def _takes_several(part: slice, size: int | None) -> bool:
+    try:
+        return size is not None and len(range(size)[part]) > 1
+    except (TypeError, ValueError):  # its ends are no numbers
+        return False
 
 
 def _integer(value: Value | None) -> int | None:
