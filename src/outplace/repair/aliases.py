@@ -317,12 +317,12 @@ def _from_callers(files: Files, code: Code, statement: ast.stmt, name: str, dept
         return "unknown"
     answers: list[Answer] = []
     for home, call, bound in calls:
-        argument = _argument(function, call, name, bound)
+        argument = argument_of(function, call, name, bound)
         own = home.statement(call)
         if argument is None or own is None:
             return "unknown"
         others = [other for other in _parameters(function) if other != name and read_later(code, statement, other)]
-        given = [value for other in others if (value := _argument(function, call, other, bound)) is not None]
+        given = [value for other in others if (value := argument_of(function, call, other, bound)) is not None]
         if any(_show_the_same(files, home, own, argument, value) for value in given):
             return "no"
         answers.append(_at_caller(files, home, own, argument, depth))
@@ -408,7 +408,8 @@ def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.
     return found
 
 
-def _argument(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
+def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
+    """What a call gives for a parameter of the function."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Literal
 
+from outplace.repair.aliases import argument_of, calls_of
 from outplace.repair.code import Code, is_library
 from outplace.repair.flow import bindings, read_later
 from outplace.repair.origins import class_name, module_made_at
@@ -145,6 +147,10 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> 
     unknown = False
     for binding in bindings(place.code, statement, name):
         value = getattr(binding, "value", None)
+        if binding is None and (given := _given(place, name, statement, depth)) is not None:
+            if given:
+                return True
+            continue
         if binding is None or not isinstance(value, ast.expr) or not isinstance(binding, ast.stmt):
             unknown = True
             continue
@@ -153,6 +159,21 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> 
             return True
         unknown = unknown or answer is None
     return None if unknown else False
+
+
+def _given(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
+    """Of an argument: does what a caller gives depend on something that is trained? None where no caller is known."""
+    function = place.code.function(statement)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    answers: list[bool | None] = []
+    for home, call, bound in calls_of(place.files, place.code, function) or ():
+        argument, own = argument_of(function, call, name, bound), home.statement(call)
+        if argument is None or own is None:
+            return None
+        caller = replace(place, code=home, node=call, statement=own)
+        answers.append(in_graph(caller, argument, own, depth + 1))
+    return True if True in answers else None if None in answers or not answers else False
 
 
 def _trained(place: Place, name: str) -> bool:

@@ -45,7 +45,7 @@ REPLACING = {
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "gathered", "made", "overwritten", "read", "restored", "writes")
+    __slots__ = ("copied", "gathered", "made", "overwritten", "read", "refused", "restored", "writes")
 
     def __init__(self) -> None:
         self.made = next(_clock)
@@ -59,6 +59,8 @@ class Storage:
         """Tensors that were changed through a leaf which somebody made of them, and by which writes."""
         self.read: int | None = None
         """When an operation last read it; None for all that nobody asks this of."""
+        self.refused = False
+        """Has a write been refused, so that the program, as it stands, comes no further with it?"""
 
     def replaced_since(self, time: int) -> bool:
         """Has it got new contents, at least in part?"""

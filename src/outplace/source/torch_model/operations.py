@@ -214,7 +214,7 @@ def _record(
         value = _pick(key, args, keywords, layer)
         for tensor in tensors_in(value) if value is not None else ():
             if tensor.inference and interpreter.grad == "on":
-                interpreter.hit("inference", node, bool(sure), "saved")
+                interpreter.hit("inference", node, bool(sure) and not tensor.storage.refused, "saved")
             if op.name == "einsum" and any_grad(other for other in inputs if other is not tensor) is False:
                 continue
             sure = sure or (op.name == "matmul" and _is_plain_product(inputs))

@@ -71,6 +71,7 @@ def check_write(
         interpreter.hit("silent-other", node, sure, "many")
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
+        target.storage.refused |= sure
     if target.dtype == "int" and op is not None and _makes_float(op, others, node):
         interpreter.hit("shape-dtype", node, sure, "dtype")
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
