@@ -26,6 +26,8 @@ VIEWS = {
 """Methods and functions whose result shares memory with what they are given, or may."""
 
 VIEW_ATTRIBUTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
+_FACTS = {"shape", "dtype", "device", "ndim", "layout", "is_cuda", "requires_grad", "is_leaf"}
+"""What a tensor tells of itself is no part of its memory."""
 _HANDED_OUT = {
     "get",
     "pop",
@@ -74,6 +76,8 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
     if isinstance(value, ast.Attribute):
         if value.attr in VIEW_ATTRIBUTES:
             return origins(files, code, value.value, depth)
+        if value.attr in _FACTS:
+            return {FRESH}
         holder = value.value
         known = isinstance(holder, ast.Call) or (isinstance(holder, ast.Name) and holder.id not in ("self", "cls"))
         held = {Origin("held", ast.unparse(value))}
@@ -413,10 +417,15 @@ def _argument(files: Files, code: Code, call: ast.Call, index: int, name: str, d
 def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0) -> tuple[Code, ast.Call] | None:
     """The constructor call behind `self.relu` or `relu`, where a single assignment of that name makes it.
 
-    `self.net = net` of an `__init__` has it from where such an object is made, `net.eval()` is the same module.
+    `self.net = net` of an `__init__` has it from where such an object is made, `net.eval()` is the same module, and
+    `layer` of `for layer in self.layers` is one of those that the list was made of.
     """
     if not isinstance(function, ast.Name | ast.Attribute):
         return None
+    iterated = _iterated(code, function) if isinstance(function, ast.Name) and depth < _DEEPEST else None
+    if iterated is not None:
+        listed = module_made_at(files, code, iterated, depth + 1)
+        return None if listed is None else _element(*listed)
     found: list[tuple[Code, ast.expr]] = []
     attribute = function.attr if isinstance(function, ast.Attribute) else None
     for home in files.codes(attribute or str(getattr(function, "id", ""))):
@@ -451,6 +460,34 @@ def _bound(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield from zip(target.elts, node.value.elts, strict=True)
         else:
             yield target, node.value
+
+
+def _iterated(code: Code, name: ast.Name) -> ast.expr | None:
+    """`self.layers` for `layer` inside `for i, layer in enumerate(self.layers)`, or of `zip`."""
+    statement = code.statement(name)
+    for loop in code.loops(statement) if statement is not None else ():
+        if isinstance(loop, ast.For) and binds(loop, name.id):
+            if isinstance(loop.target, ast.Name):
+                return loop.iter
+            names = [ast.unparse(item) for item in getattr(loop.target, "elts", ())]
+            place = names.index(name.id) if name.id in names else -1
+            kind = ast.unparse(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
+            given = loop.iter.args if isinstance(loop.iter, ast.Call) else []
+            if kind == "enumerate" and place == 1 and given:
+                return given[0]
+            return given[place] if kind == "zip" and 0 <= place < len(given) else None
+    return None
+
+
+def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
+    """The constructor of the modules in a ModuleList, where all are of one class."""
+    given = listed.args[0] if class_name(listed) == "ModuleList" and listed.args else None
+    if isinstance(given, ast.ListComp | ast.GeneratorExp):
+        parts = [given.elt]
+    else:
+        parts = given.elts if isinstance(given, ast.List | ast.Tuple) else []
+    made = [part for part in parts if isinstance(part, ast.Call)]
+    return (code, made[0]) if made and len(made) == len(parts) and len({class_name(one) for one in made}) == 1 else None
 
 
 _SAME_MODULE = {"eval", "train", "to", "cuda", "cpu", "double", "float", "half", "requires_grad_"}
