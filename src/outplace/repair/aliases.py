@@ -14,7 +14,7 @@ from outplace.repair import keeping
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, is_inplace_call, origins
+from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, assigned, is_inplace_call, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -473,10 +473,10 @@ def _makes_state(value: ast.expr) -> bool:
 def _is_own_value(files: Files, code: Code, name: str, value: ast.expr) -> bool:
     """A tensor of its own, one that the attribute had before, or a part of what is there for its parts alone."""
     others = {one for one in origins(files, code, value) if one.kind != "fresh"}
-    if any(one.kind != "held" for one in others):
+    if any(one.kind != "held" or not one.path.startswith("self.") for one in others):
         return False
     bases = {one.path.split(".")[-1] for one in others} - {name}
-    return not bases or all(_only_parted(files, base) for base in bases)
+    return all(_only_parted(files, base) for base in bases)
 
 
 def _only_parted(files: Files, base: str) -> bool:
@@ -484,6 +484,15 @@ def _only_parted(files: Files, base: str) -> bool:
     a write of one part is seen neither in the other nor anywhere else.
     """
     parts: list[ast.expr] = []
+    made = [
+        (home, value)
+        for home in files.codes(base)
+        for node in home.every(ast.Assign)
+        for target, value in assigned(node)
+        if ast.unparse(target) == f"self.{base}"
+    ]
+    if not made or any(_makes_state(value) or origins(files, home, value) != {FRESH} for home, value in made):
+        return False  # such as the weight of a module, which that itself reads
     for home in files.codes(base):
         for node in ast.walk(home.tree):
             if not (isinstance(node, ast.Attribute) and node.attr == base and isinstance(node.ctx, ast.Load)):

@@ -430,7 +430,7 @@ def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0)
     attribute = function.attr if isinstance(function, ast.Attribute) else None
     for home in files.codes(attribute or str(getattr(function, "id", ""))):
         for node in home.every(ast.Assign):
-            named = [value for target, value in _bound(node) if _names(target, function, attribute, home is code)]
+            named = [value for target, value in assigned(node) if _names(target, function, attribute, home is code)]
             found += [(home, value) for value in named if isinstance(value, ast.Call | ast.Name)]
     own = [item for item in found if item[0] is code]
     within = code.class_of(function) if isinstance(function, ast.Attribute) and _is_self(function.value) else None
@@ -449,10 +449,10 @@ def _is_self(node: ast.expr) -> bool:
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:
     """Targets with the calls they are bound to."""
-    yield from ((target, value) for target, value in _bound(node) if isinstance(value, ast.Call))
+    yield from ((target, value) for target, value in assigned(node) if isinstance(value, ast.Call))
 
 
-def _bound(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+def assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets with what they are bound to, `a, b = f(), g()` taken apart."""
     for target in node.targets:
         if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
