@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils.hooks import unserializable_hook
 
 from outplace.runtime import aliases, graph, names, record, silent, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
@@ -69,7 +70,12 @@ def _wait(write: Write, source: torch.Tensor) -> None:
     with unobserved():
         before, now = source.detach().clone(), source.detach()
     _watched[number] = watched = _Watched(write)
-    source.register_hook(lambda grad: silent.guarded(partial(_compare, watched, before, now, grad)))
+
+    @unserializable_hook  # type: ignore[untyped-decorator]  # so that nobody is warned who saves the tensor
+    def wait(grad: Any) -> None:
+        silent.guarded(partial(_compare, watched, before, now, grad))
+
+    source.register_hook(wait)
 
 
 def look(nodes: Iterable[Any]) -> None:
