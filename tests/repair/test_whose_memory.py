@@ -1,4 +1,4 @@
-"""Whose memory a tensor lies in decides what a repair may do: of a module, of an object's state, of expanded tensors."""
+"""Whose memory a tensor lies in decides what a repair may do: of a module, of an object, of expanded tensors."""
 
 from __future__ import annotations
 

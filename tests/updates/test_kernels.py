@@ -90,7 +90,7 @@ def test_the_gradients_are_those_of_where(shape: str, device: str, monkeypatch: 
         v = {"number": 0.5, "0-d": torch.rand(()), "row": torch.rand(x.shape[-1]), "full": torch.rand(x.shape)}[shape]
         results = []
         for update in (
-            lambda x, v, m=mask: kernels._masked_by_kernel(x, m, v, None),
+            lambda x, v, m=mask: kernels.masked_set(x, m, v),
             lambda x, v, m=mask: torch.where(m, v, x),
         ):
             inputs = [t.detach().clone().to(device).requires_grad_() for t in (x, v) if isinstance(t, torch.Tensor)]

@@ -22,6 +22,8 @@ from outplace.runtime.memory import PLAIN, same_piece
 
 _MOST_LEAVES = 8
 """A model has more parameters than this; what is trained as data is one tensor or a few."""
+_ALONE = 2
+"""Who holds the memory of a tensor that shares it with no other: the tensor, and the storage that is asked."""
 _SHOWS_NOTHING = {"shape", "dtype", "device", "ndim", "size", "dim", "numel"}
 """Who asks a tensor for these does not read what is in it."""
 
@@ -29,13 +31,19 @@ _SHOWS_NOTHING = {"shape", "dtype", "device", "ndim", "size", "dim", "numel"}
 def look(optimizer: Any, parameters: list[Any], frame: FrameType) -> None:
     """The optimizer has made a step: does somebody have another name for the memory, and read it again?"""
     leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
-    if not 0 < len(leaves) <= _MOST_LEAVES:
-        return
+    if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
+        return  # without looking at anybody's names: a frame that is asked for them keeps what they stand for
     frames = names.own_frames(None, frame)
     for own in frames:
         for leaf, name in _made_of(own, leaves):
             _tell(optimizer, leaf, name, frames[0])
             return
+
+
+def _is_shared(leaf: torch.Tensor) -> bool:
+    """Does another tensor lie in its memory?"""
+    storage = leaf.untyped_storage()
+    return bool(torch._C._storage_Use_Count(storage._cdata) > _ALONE)
 
 
 def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:

@@ -138,11 +138,8 @@ def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     several = any(bug.kind == "inference" for bug in neighbours)
     title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"
     modes = [Candidate(title, "safe", {path: tuple(edits)}) for path, edits in instead if edits and len(instead) == 1]
-    if several:
-        yield from modes
-    yield from _clones(place, neighbours)
-    if not several:
-        yield from modes
+    clones = list(_clones(place, neighbours))
+    yield from [*modes, *clones] if several else clones or modes
 
 
 def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

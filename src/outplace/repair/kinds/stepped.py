@@ -14,7 +14,8 @@ from outplace.repair.forms import backward_first, step_order
 from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH
 from outplace.repair.place import Place, place_at
 
-_FILLS = {"copy_", "normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}
+_FILLS = {"normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}
+_DRAWS = {"randn", "rand", "randn_like", "rand_like", "normal", "new_empty", "empty"}
 
 
 def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -63,14 +64,19 @@ def _takes_gradients(place: Place) -> bool:
 
 
 def _gives_away(place: Place) -> bool:
-    """`table[rows] = torch.randn(...)`: are rows filled with what has nothing to do with their old values?"""
+    """`table[rows] = torch.randn(...)`: are rows begun anew, with nothing of their old values?"""
     write, target = place.statement, place.target
     if isinstance(write, ast.Assign):
         parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
-        given = isinstance(write.value, ast.Constant | ast.UnaryOp)
-        return bool(parts) and not given and not any(_takes(write.value, ast.unparse(one.value)) for one in parts)
+        called = {one.func.attr for one in ast.walk(write.value) if _is_method(one)}  # type: ignore[attr-defined]
+        begun_anew = bool(called & _DRAWS)
+        return begun_anew and any(not _takes(write.value, ast.unparse(one.value)) for one in parts)
     filled = {one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)} & _FILLS
     return isinstance(target, ast.Subscript) and bool(filled)
+
+
+def _is_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
 
 
 def _takes(value: ast.expr, path: str) -> bool:
