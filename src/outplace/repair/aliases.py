@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
-from outplace.repair import keeping
+from outplace.repair import attributes, keeping
+from outplace.repair.attributes import Answer
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, assigned, is_inplace_call, origins
-
-Answer = Literal["yes", "no", "unknown"]
+from outplace.repair.flow import bindings, binds, earlier_statements, flat, own_parts, read_later, reads, targets_of
+from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, origins
 
 _KEEPERS = {
     "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
@@ -24,14 +22,13 @@ _KEEPERS = {
     "set", "setattr", "setdefault", "store", "update",
 }  # fmt: skip
 """Methods and functions that may keep what they are given."""
-_MODULE_MAKERS = ("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter")
 _DEEPEST = 3
 
 
 def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: int = 0) -> Answer:
     """May `path` (a name, or an attribute such as `self.h`) be bound to a new tensor at this statement?"""
     if "." in path:
-        return _attribute(files, code, statement, path)
+        return attributes.may_rebind(files, code, statement, path)
     if not _is_own(code, statement, path):
         return "no"
     shared = _shared(files, code, statement, path)
@@ -66,7 +63,7 @@ def _other_parts(files: Files, code: Code, statement: ast.stmt, name: str, depth
                 continue
         if not is_parting(value) or len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
             return set()
-        found |= {item.id for item in _flat(targets) if isinstance(item, ast.Name)}
+        found |= {item.id for item in flat(targets) if isinstance(item, ast.Name)}
     return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}
 
 
@@ -168,7 +165,7 @@ def holds_alone(files: Files, code: Code, statement: ast.stmt, container: str) -
         for node in ast.walk(earlier) if not hasattr(earlier, "body") else ():
             given: list[ast.expr] = []
             if isinstance(node, ast.Assign | ast.AugAssign):
-                targets = [ast.unparse(one) for one in _flat(targets_of(node))]
+                targets = [ast.unparse(one) for one in flat(targets_of(node))]
                 given = [node.value] if any(one.split("[")[0] == container for one in targets) else []
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 own = node.func.attr in _KEEPERS and ast.unparse(node.func.value) == container
@@ -193,7 +190,7 @@ def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator
             for target in targets_of(earlier):
                 yield from _paired(files, code, target, earlier.value)
         elif isinstance(earlier, ast.For | ast.AsyncFor):
-            for target in _flat([earlier.target]):
+            for target in flat([earlier.target]):
                 if isinstance(target, ast.Name):
                     yield Origin("name", target.id), Origin("held", ast.unparse(earlier.iter))
                     yield from ((Origin("name", target.id), one) for one in origins(files, code, earlier.iter))
@@ -203,7 +200,7 @@ def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator
             for default in (*earlier.args.defaults, *(one for one in earlier.args.kw_defaults if one is not None)):
                 yield from ((Origin("held", "default"), one) for one in origins(files, code, default))
         elif isinstance(earlier, ast.With | ast.AsyncWith):
-            for target in _flat(targets_of(earlier)):
+            for target in flat(targets_of(earlier)):
                 yield Origin("name", ast.unparse(target)), Origin("held", "with")
         if isinstance(earlier, ast.Expr | ast.Return | ast.Assign):
             yield from ((Origin("held", "kept"), Origin("name", name)) for name in _handed_over(earlier))
@@ -212,7 +209,7 @@ def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator
             if isinstance(node, ast.NamedExpr):
                 yield from _paired(files, code, node.target, node.value)
             elif isinstance(node, ast.comprehension):
-                for target in _flat([node.target]):
+                for target in flat([node.target]):
                     yield from ((Origin("name", ast.unparse(target)), Origin("name", one)) for one in shown(node.iter))
 
 
@@ -251,16 +248,6 @@ def _is_own(code: Code, statement: ast.stmt, name: str) -> bool:
 
 def _parameters(function: Function | ast.Lambda) -> list[str]:
     return [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
-
-
-def _flat(targets: list[ast.expr]) -> list[ast.expr]:
-    found: list[ast.expr] = []
-    for target in targets:
-        if isinstance(target, ast.Tuple | ast.List):
-            found += _flat(target.elts)
-        else:
-            found.append(target.value if isinstance(target, ast.Starred) else target)
-    return found
 
 
 def _handed_over(statement: ast.stmt) -> Iterator[str]:
@@ -418,116 +405,3 @@ def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> a
         return None
     index = positions.index(name)
     return call.args[index] if index < len(call.args) else None
-
-
-# -- attributes -------------------------------------------------------------------------------------------------------
-
-
-def _attribute(files: Files, code: Code, statement: ast.stmt, path: str) -> Answer:
-    """May `self.h` be bound anew? Never a parameter or a buffer; else where all its values are its own."""
-    name = path.split(".")[-1]
-    if name in ("weight", "bias", "data", "grad"):
-        return "no"
-    assigned = False
-    for home in files.codes(name):
-        for node in ast.walk(home.tree):
-            if isinstance(node, ast.Call) and _registers(node, name):
-                return "no"
-            if isinstance(node, ast.Assign):
-                for target in _flat(node.targets):
-                    if isinstance(target, ast.Attribute) and target.attr == name:
-                        assigned = True
-                        value = _value_for_attribute(node, target)
-                        if value is None or _makes_state(value) or not _is_own_value(files, home, name, value):
-                            return "no"
-    for earlier in earlier_statements(code, statement):
-        held = origins(files, code, earlier.value) if isinstance(earlier, ast.Assign) else set()
-        if any(one.kind == "held" and one.path.split(".")[-1] == name for one in held):
-            return "no"
-    return "yes" if assigned else "unknown"
-
-
-def _registers(call: ast.Call, name: str) -> bool:
-    """`self.register_buffer("h", ...)`."""
-    makes = ast.unparse(call.func).split(".")[-1] in _MODULE_MAKERS
-    return makes and any(isinstance(arg, ast.Constant) and arg.value == name for arg in call.args)
-
-
-def _value_for_attribute(node: ast.Assign, target: ast.Attribute) -> ast.expr | None:
-    for whole in node.targets:
-        if whole is target:
-            return node.value
-        both = isinstance(whole, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List)
-        if both and len(whole.elts) == len(node.value.elts) and target in whole.elts:  # type: ignore[attr-defined]
-            return node.value.elts[whole.elts.index(target)]  # type: ignore[attr-defined, no-any-return]
-    return node.value
-
-
-def _makes_state(value: ast.expr) -> bool:
-    return any(
-        isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in _MODULE_MAKERS
-        for node in ast.walk(value)
-    )
-
-
-def _is_own_value(files: Files, code: Code, name: str, value: ast.expr) -> bool:
-    """A tensor of its own, one that the attribute had before, or a part of what is there for its parts alone."""
-    others = {one for one in origins(files, code, value) if one.kind != "fresh"}
-    if any(one.kind != "held" or not one.path.startswith("self.") for one in others):
-        return False
-    bases = {one.path.split(".")[-1] for one in others} - {name}
-    return all(_only_parted(files, base) for base in bases)
-
-
-def _only_parted(files: Files, base: str) -> bool:
-    """`self.state`, of which `self.pos = self.state[..., 0]` and `self.vel = self.state[..., 1]` are all that is read:
-    a write of one part is seen neither in the other nor anywhere else.
-    """
-    parts: list[ast.expr] = []
-    made = [
-        (home, value)
-        for home in files.codes(base)
-        for node in home.every(ast.Assign)
-        for target, value in assigned(node)
-        if ast.unparse(target) == f"self.{base}"
-    ]
-    if not made or any(_makes_state(value) or origins(files, home, value) != {FRESH} for home, value in made):
-        return False  # such as the weight of a module, which that itself reads
-    for home in files.codes(base):
-        for node in ast.walk(home.tree):
-            if not (isinstance(node, ast.Attribute) and node.attr == base and isinstance(node.ctx, ast.Load)):
-                continue
-            statement = home.statement(node)
-            if isinstance(statement, ast.Assign) and all(isinstance(one, ast.Attribute) for one in statement.targets):
-                parts.append(statement.value)
-            elif not _fills(home, statement, base):
-                return False
-    return len(parts) == 1 or _are_apart(parts)
-
-
-def _fills(code: Code, statement: ast.stmt | None, base: str) -> bool:
-    """`self.state[..., 0].uniform_()`, in the function that makes it."""
-    function = code.function(statement) if statement is not None else None
-    makes = function is not None and any(
-        isinstance(node, ast.Assign)
-        and any(isinstance(one, ast.Attribute) and one.attr == base for one in node.targets)
-        for node in ast.walk(function)
-    )
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return makes and isinstance(call, ast.Call) and is_inplace_call(call)
-
-
-def _are_apart(parts: list[ast.expr]) -> bool:
-    """`x[..., 0]`, `x[..., 1]`: the same but for one number, which is another each time."""
-    if not all(isinstance(part, ast.Subscript) for part in parts):
-        return False
-    shapes, numbers = set(), []
-    for part in parts:
-        index = part.slice  # type: ignore[attr-defined]
-        items = index.elts if isinstance(index, ast.Tuple) else [index]
-        found = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, int)]
-        shapes.add(
-            tuple("#" if isinstance(i, ast.Constant) and isinstance(i.value, int) else ast.unparse(i) for i in items)
-        )
-        numbers += found
-    return len(shapes) == 1 and len(numbers) == len(parts) == len(set(numbers))

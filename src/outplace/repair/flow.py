@@ -27,6 +27,17 @@ def binds(statement: ast.AST, path: str) -> bool:
     return any(_is_target(target, path) for target in targets_of(statement))
 
 
+def flat(targets: list[ast.expr]) -> list[ast.expr]:
+    """The targets of an assignment, those in tuples and behind stars one by one."""
+    found: list[ast.expr] = []
+    for target in targets:
+        if isinstance(target, ast.Tuple | ast.List):
+            found += flat(target.elts)
+        else:
+            found.append(target.value if isinstance(target, ast.Starred) else target)
+    return found
+
+
 def targets_of(statement: ast.AST) -> list[ast.expr]:
     """What an assignment, a loop or a `with` binds."""
     if isinstance(statement, ast.Assign):

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Literal
 
 from outplace.model import Safety, Site
-from outplace.repair.aliases import Answer, holds_alone, is_parting, may_rebind
+from outplace.repair.aliases import holds_alone, is_parting, may_rebind
+from outplace.repair.attributes import Answer, holds_items, makes_items
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, read_later
-from outplace.repair.origins import VIEWS, has_flag, is_inplace_call
+from outplace.repair.origins import VIEWS, assigned, has_flag, is_inplace_call
 
 Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
@@ -65,10 +66,12 @@ class Place:
         """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return True
-        if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name):
+        if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name | ast.Attribute):
             return False
         if self._is_key(node):
             return True
+        if isinstance(node.value, ast.Attribute):
+            return holds_items(self.files, ast.unparse(node.value))
         kinds = self._kinds(node.value.id)
         return bool(kinds) and None not in kinds
 
@@ -143,12 +146,13 @@ def _is_view(call: ast.Call) -> bool:
 def _kind(binding: ast.AST | None, name: str) -> str | None:
     if not isinstance(binding, ast.Assign):
         return None
+    for target, value in assigned(binding):
+        if isinstance(target, ast.Name) and target.id == name and makes_items(value):
+            return "list"
     for target in binding.targets:
         if isinstance(target, ast.Tuple | ast.List):
             rest = [one for one in target.elts if isinstance(one, ast.Starred) and ast.unparse(one.value) == name]
             return None if not rest else "list" if is_parting(binding.value) else "rest"
-    if isinstance(binding.value, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
-        return "list"
     return "tuple" if isinstance(binding.value, ast.Tuple) or is_parting(binding.value) else None
 
 

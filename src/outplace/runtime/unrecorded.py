@@ -16,17 +16,10 @@ from typing import Any
 import torch
 from torch.utils.hooks import unserializable_hook
 
+from outplace.knowledge.derivatives import overwrites, rescales
 from outplace.runtime import aliases, graph, names, record, silent, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
 from outplace.runtime.record import Write
-
-_WITH_A_DERIVATIVE = frozenset(
-    ("mul", "multiply", "div", "divide", "true_divide", "clamp", "clamp_min", "clamp_max", "clip", "fill", "zero",
-     "masked_fill", "pow", "exp", "sqrt", "square", "tanh", "sigmoid", "relu", "abs", "neg", "log", "tril", "triu",
-     "__imul__", "__itruediv__", "__idiv__", "__ipow__", "__imod__")
-)  # fmt: skip
-"""Writes whose derivative is not that of a copy; without the `_` at their end."""
-
 
 _BACKWARDS, _MOST_WATCHED = 4, 200
 """For so many backwards a write is waited for, and so many at once."""
@@ -42,8 +35,9 @@ def install() -> None:
 def note(write: Write, alias: torch.Tensor) -> None:
     """A write that autograd cannot see is about to be made through this alias."""
     source = aliases.source_of(alias)
-    name = write.operation if write.operation.startswith("__") else write.operation.removesuffix("_")
-    if source is not None and name in _WITH_A_DERIVATIVE and write.frames and silent.worth_a_look(write.frames[-1]):
+    if source is None or not (rescales(write.operation) or overwrites(write.operation)):
+        return
+    if write.frames and silent.worth_a_look(write.frames[-1]):
         silent.guarded(partial(_wait, write, source))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.derivatives import rescales
 from outplace.source.overlaps import Region, apart, touches
 
 if TYPE_CHECKING:
@@ -373,14 +374,6 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
     return [node for node in nodes if id(node) in needed]
 
 
-_WITH_A_DERIVATIVE = {
-    "mul_", "multiply_", "div_", "divide_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "pow_", "exp_", "sqrt_",
-    "tanh_", "sigmoid_", "relu_", "abs_", "neg_", "*=", "/=", "**=",
-}  # fmt: skip
-"""Writes whose derivative backward lacks where they are not recorded. (A sum needs none, masked scores get no gradient,
-and what rounds or copies may be meant to be passed by.)"""
-
-
 def _unrecorded(reached: list[Node]) -> set[Place]:
     """Where the result of a node was changed through `.data`, before it was computed with."""
     return {
@@ -388,7 +381,7 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
         for node in reached
         for storage in node.outputs
         for write in storage.writes
-        if not write.tracked and write.operation in _WITH_A_DERIVATIVE and write.time > node.time and write.certain
+        if not write.tracked and rescales(write.operation) and write.time > node.time and write.certain
         if any(user.time > write.time and node in user.inputs for user in reached)
     }
 

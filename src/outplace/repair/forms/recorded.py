@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.derivatives import overwrites, rescales
 from outplace.repair import edits as editing
 from outplace.repair.edits import Edit
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.place import Place
-
-_KEEP_THE_DERIVATIVE = {"add_", "sub_", "copy_", "round_", "sign_", "floor_", "ceil_", "trunc_", "masked_fill_", "set_"}
-"""Their derivative is that of a copy, or they may be meant to be passed by; masked scores mostly get no gradient."""
 
 
 def through_data(place: Place) -> ast.Attribute | None:
@@ -20,8 +18,8 @@ def through_data(place: Place) -> ast.Attribute | None:
         node = node.value
     call = place.node.value if isinstance(place.node, ast.Expr) else place.node
     if isinstance(call, ast.Call):
-        names = [one.attr for one in ast.walk(call) if isinstance(one, ast.Attribute) and one.attr.endswith("_")]
-        derived = not _KEEP_THE_DERIVATIVE.issuperset(names)
+        names = [one.attr for one in ast.walk(call) if isinstance(one, ast.Attribute)]
+        derived = any(rescales(name) or overwrites(name) for name in names)
     else:
         derived = isinstance(call, ast.AugAssign) and not isinstance(call.op, ast.Add | ast.Sub)
     named = isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.value, ast.Name)
