@@ -218,3 +218,81 @@ w = torch.ones(3, requires_grad=True)
 Head()(w * 2).backward()
 """
     assert fixed(source) == source.replace("inplace=True", "")
+
+
+METER = """
+import torch
+
+
+class Meter:
+    def __init__(self):
+        self.totals, self.count = {begun}
+
+    def update(self, name, value):
+        self.totals[name] = self.totals.get(name, 0.0) + value
+        self.count += 1
+
+    def means(self):
+        for name in {names}:
+            self.totals[name] /= self.count
+        return self.totals
+
+
+meter = Meter()
+with torch.inference_mode():
+    meter.update("loss", torch.ones(()))
+meter.means()
+"""
+
+
+@pytest.mark.parametrize(
+    ("begun", "names"), [("{}, 0", "self.totals"), ("dict(), 0", "sorted(self.totals)"), ("{}, 0", '["loss"]')]
+)
+def test_an_entry_of_a_dict_that_an_object_holds(fixed, begun, names):
+    source = METER.format(begun=begun, names=names)
+    text = "self.totals[name] = self.totals[name] / self.count"
+    assert fixed(source) == source.replace("self.totals[name] /= self.count", text)
+
+
+EDITED = """
+import torch
+from torch import nn
+
+
+def edit(net, row):
+    weight = net.weight
+    weight[:, 0] -= row
+    weight[:, 1] += row{more}
+
+
+net = nn.Linear(3, 3)
+edit(net, torch.ones(3))
+net(torch.ones(2, 3)).sum().backward()
+"""
+
+
+def test_a_name_that_is_only_written_stands_for_the_parameter(fixed):
+    under = "    with torch.no_grad():\n        weight[:, 0] -= row\n        weight[:, 1] += row"
+    text = fixed(EDITED.format(more=""))
+    assert text == EDITED.format(more="").replace("    weight[:, 0] -= row\n    weight[:, 1] += row", under)
+
+
+def test_a_name_that_is_computed_with_is_a_value(fixed):
+    text = fixed(EDITED.format(more="\n    return weight.sum()"))
+    assert "    weight = weight.clone()\n    weight[:, 0] -= row\n" in text
+
+
+def test_a_part_of_a_parameter_that_is_initialised(fixed):
+    source = """
+import torch
+from torch import nn
+
+rnn = nn.LSTM(3, 4)
+for i in range(1):
+    bias = getattr(rnn, f"bias_hh_l{i}")
+    nn.init.constant_(bias, 0)
+    bias.chunk(4)[1].fill_(1)
+rnn(torch.ones(2, 3))[0].sum().backward()
+"""
+    text = "    with torch.no_grad():\n        bias.chunk(4)[1].fill_(1)\n"
+    assert fixed(source) == source.replace("    bias.chunk(4)[1].fill_(1)\n", text)

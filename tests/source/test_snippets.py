@@ -1113,12 +1113,13 @@ SNIPPETS = {
     "a result that is changed through .data, and computed with": """
         lin = nn.Linear(3, 3)
         x = torch.ones(2, 3)
-        a, b, c, d, e = lin(x), lin(x), lin(x), lin(x), lin(x)
+        a, b, c, d, e, f = lin(x), lin(x), lin(x), lin(x), lin(x), lin(x)
         a.data.clamp_(-1, 1)  # warning: silent-data
         b.data[:, 0] *= 2  # warning: silent-data
         c.data.add_(1)
         d.data.round_()
-        loss = (a + b + c + d + e).sum()
+        f.data.mul_(4).round_().div_(4)
+        loss = (a + b + c + d + e + f).sum()
         e.data.mul_(2)
         loss.backward()
     """,

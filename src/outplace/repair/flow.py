@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from outplace.repair.code import Code
+from outplace.repair.code import Code, root_of
 
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
@@ -66,6 +66,29 @@ def read_later(code: Code, statement: ast.stmt, path: str) -> bool:
     if binds(statement, path):
         return False
     return _after(code, statement, lambda later: _meets(later, path), path)
+
+
+def used_later(code: Code, statement: ast.stmt, path: str) -> bool:
+    """Is it read after this statement, otherwise than to be written again?"""
+    if binds(statement, path):
+        return False
+    return _after(code, statement, lambda later: None if _only_writes(later, path) else _meets(later, path), path)
+
+
+def _only_writes(statement: ast.stmt, path: str) -> bool:
+    """`x[i] += 1`, `x[i] = 1`, `x.clamp_(0, 1)`: nothing of x goes anywhere but into x."""
+    target: ast.expr
+    if isinstance(statement, ast.AugAssign):
+        target, values = statement.target, [statement.value]
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        target, values = statement.targets[0], [statement.value]
+    elif isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+        if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
+            return False
+        target, values = call.func.value, [*call.args, *(keyword.value for keyword in call.keywords)]
+    else:
+        return False
+    return ast.unparse(root_of(target)) == path and not any(reads(value, path) for value in values)
 
 
 def _meets(statement: ast.stmt, path: str) -> bool | None:

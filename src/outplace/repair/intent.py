@@ -8,7 +8,7 @@ from typing import Literal
 
 from outplace.repair.aliases import argument_of, calls_of
 from outplace.repair.code import Code, is_library
-from outplace.repair.flow import bindings, read_later
+from outplace.repair.flow import bindings, used_later
 from outplace.repair.origins import class_name, module_made_at
 from outplace.repair.place import Place
 
@@ -55,9 +55,29 @@ def intent_of(place: Place) -> Intent:
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
-    if not read_later(place.code, place.statement, path):
+    if not used_later(place.code, place.statement, path):
         return "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def is_parameter(place: Place, name: str) -> bool:
+    """Is the name a parameter of some module, by where it comes from, or since it is given to `nn.init`?"""
+    for node in ast.walk(place.code.scope(place.statement)):
+        given = node.args if isinstance(node, ast.Call) and "init." in ast.unparse(node.func) else []
+        if given and class_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
+            return True
+    found = list(bindings(place.code, place.statement, name))
+    return bool(found) and all(_binds_a_parameter(place, binding) for binding in found)
+
+
+def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
+    if isinstance(binding, ast.For | ast.AsyncFor):
+        return ast.unparse(binding.iter).endswith((".parameters()", ".named_parameters()"))
+    value = getattr(binding, "value", None)
+    if not isinstance(value, ast.Attribute):
+        return False
+    made = module_made_at(place.files, place.code, value)
+    return value.attr in ("weight", "bias") or (made is not None and class_name(made[1]) == "Parameter")
 
 
 def _handed_on(place: Place, name: str) -> bool:

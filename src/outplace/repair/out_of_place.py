@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from outplace.repair.aliases import may_rebind
 from outplace.repair.bug import Candidate
 from outplace.repair.edits import Edit
-from outplace.repair.flow import read_later
+from outplace.repair.flow import read_later, used_later
 from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
 from outplace.repair.origins import has_flag, origins
 from outplace.repair.place import Place
@@ -106,7 +106,7 @@ def _argument(place: Place, call: ast.Call) -> str:
 def _goes_on(place: Place) -> bool:
     """Is what is written used here? Else it is for the caller to see."""
     if place.path is not None:
-        return read_later(place.code, place.statement, place.path)
+        return used_later(place.code, place.statement, place.path)
     return isinstance(place.node, ast.Call) and not is_whole(place.statement, place.node)
 
 

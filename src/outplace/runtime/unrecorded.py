@@ -4,7 +4,7 @@ After `h.data.clamp_(-1, 1)` the gradient passes where it should be zero, after 
 large, and nothing that was saved need have changed. So a hook waits for the gradient of such a tensor: if it was
 computed with after the write, and any gradient comes back to an element that was changed, that is wrong. Scores that
 are masked by -inf get none, and a number that is added has the derivative that backward takes anyway; what rounds or
-copies may be meant to be passed by.
+copies is meant to be passed by.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import unserializable_hook
 
-from outplace.knowledge.derivatives import overwrites, rescales
+from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.runtime import aliases, graph, names, record, silent, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
 from outplace.runtime.record import Write
@@ -34,20 +34,22 @@ def install() -> None:
 
 def note(write: Write, alias: torch.Tensor) -> None:
     """A write that autograd cannot see is about to be made through this alias."""
-    source = aliases.source_of(alias)
-    if source is None or not (rescales(write.operation) or overwrites(write.operation)):
+    operation, source = write.operation, aliases.source_of(alias)
+    if source is None or not write.frames:
         return
-    if write.frames and silent.worth_a_look(write.frames[-1]):
+    if passed_by(operation):
+        silent.guarded(partial(_let_be, write, source))
+    elif (rescales(operation) or overwrites(operation)) and silent.worth_a_look(write.frames[-1]):
         silent.guarded(partial(_wait, write, source))
 
 
 class _Watched:
     """A write of a node's result: is that computed with afterwards?"""
 
-    __slots__ = ("expires", "used", "write")
+    __slots__ = ("expires", "meant", "used", "write")
 
-    def __init__(self, write: Write) -> None:
-        self.write, self.used = write, False
+    def __init__(self, write: Write, meant: bool = False) -> None:
+        self.write, self.used, self.meant = write, False, meant
         self.expires = record.state.backwards + _BACKWARDS
 
 
@@ -55,11 +57,22 @@ _watched: dict[int, _Watched] = {}
 """By the number of the node."""
 
 
+def _let_be(write: Write, source: torch.Tensor) -> None:
+    """`x.data.mul_(n).round_().div_(n)`: what is rounded is meant to be passed by, with all that belongs to it."""
+    number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
+    if number in _watched:
+        _watched[number].meant = True
+    elif number is not None and len(_watched) < _MOST_WATCHED:
+        _watched[number] = _Watched(write, meant=True)
+
+
 def _wait(write: Write, source: torch.Tensor) -> None:
     if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
         return
     number = graph.number_of(source.grad_fn)
     if number is None or len(_watched) >= _MOST_WATCHED or not silent.affords(source):
+        return
+    if number in _watched and _watched[number].meant:
         return
     with unobserved():
         before, now = source.detach().clone(), source.detach()
@@ -77,7 +90,7 @@ def look(nodes: Iterable[Any]) -> None:
     for node in nodes:
         for below, _ in node.next_functions:
             watched = _watched.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
-            if watched is not None and (graph.number_of(node) or 0) >= watched.write.moment:
+            if watched is not None and not watched.meant and (graph.number_of(node) or 0) >= watched.write.moment:
                 watched.used = True
     for number in [number for number, one in _watched.items() if one.expires <= record.state.backwards]:
         del _watched[number]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from outplace.knowledge.derivatives import rescales
+from outplace.knowledge.derivatives import passed_by, rescales
 from outplace.source.overlaps import Region, apart, touches
 
 if TYPE_CHECKING:
@@ -380,6 +380,7 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
         write.place
         for node in reached
         for storage in node.outputs
+        if not any(passed_by(write.operation) for write in storage.writes if not write.tracked)
         for write in storage.writes
         if not write.tracked and rescales(write.operation) and write.time > node.time and write.certain
         if any(user.time > write.time and node in user.inputs for user in reached)

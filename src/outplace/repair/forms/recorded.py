@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from outplace.knowledge.derivatives import overwrites, rescales
+from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.repair import edits as editing
 from outplace.repair.edits import Edit
 from outplace.repair.forms import augmented, method, subscript
@@ -12,18 +12,23 @@ from outplace.repair.place import Place
 
 
 def through_data(place: Place) -> ast.Attribute | None:
-    """`h.data` of a name, through which an operation writes whose derivative backward would need."""
+    """`h.data` of a name or an attribute, through which a write goes whose derivative backward would need."""
     node = place.target
     while isinstance(node, ast.Subscript):
         node = node.value
-    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    if not isinstance(node, ast.Attribute) or node.attr != "data" or ast.unparse(node.value) != place.path:
+        return None
+    return node if _has_a_derivative(place.node, place.statement) else None
+
+
+def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
+    call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
-        names = [one.attr for one in ast.walk(call) if isinstance(one, ast.Attribute)]
-        derived = any(rescales(name) or overwrites(name) for name in names)
-    else:
-        derived = isinstance(call, ast.AugAssign) and not isinstance(call.op, ast.Add | ast.Sub)
-    named = isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.value, ast.Name)
-    return node if named and derived else None  # type: ignore[return-value]
+        names = [one.attr for one in ast.walk(statement) if isinstance(one, ast.Attribute)]
+        return any(rescales(one) or overwrites(one) for one in names) and not any(passed_by(one) for one in names)
+    if isinstance(call, ast.AugAssign):
+        return not isinstance(call.op, ast.Add | ast.Sub)
+    return isinstance(call, ast.Assign) and isinstance(call.value, ast.Constant | ast.UnaryOp)
 
 
 def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:

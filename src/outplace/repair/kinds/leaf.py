@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from outplace.repair.aliases import only_name
 from outplace.repair.bug import Bug, Candidate
-from outplace.repair.flow import read_later
+from outplace.repair.flow import read_later, used_later
 from outplace.repair.forms import no_grad
 from outplace.repair.intent import intent_of
 from outplace.repair.origins import has_flag
@@ -55,7 +55,7 @@ def _only_leaf_elsewhere(place: Place) -> bool:
     if not isinstance(place.holder, ast.Name):
         return False
     name = place.holder.id
-    return only_name(place.files, place.code, place.statement, name) and read_later(place.code, place.statement, name)
+    return only_name(place.files, place.code, place.statement, name) and used_later(place.code, place.statement, name)
 
 
 def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:

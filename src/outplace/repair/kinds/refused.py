@@ -12,6 +12,7 @@ from outplace.repair.copies import short
 from outplace.repair.edits import Edit
 from outplace.repair.flow import bindings
 from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
+from outplace.repair.intent import intent_of, is_parameter
 from outplace.repair.origins import class_name
 from outplace.repair.out_of_place import out_of_place, plain
 from outplace.repair.place import Place
@@ -21,6 +22,11 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
     """One of several views at once: it may be taken by itself, or left as it is."""
     name = place.path
     if name is not None and "." not in name:
+        if is_parameter(place, name) and intent_of(place) == "update":
+            under = no_grad.wrapped(place.code, [place.statement])
+            if under is not None:
+                yield place.candidate("Update the parameter outside the graph", "safe", under)
+            return
         edits = several_views.by_index(place.code, place.statement, name)
         if edits is not None:
             yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)

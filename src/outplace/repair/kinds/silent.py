@@ -18,12 +18,13 @@ from outplace.repair.place import Place
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The write recorded where its result is computed with; else a copy for the backward, or the backward first."""
     data = recorded.through_data(place)
-    if data is not None and place.bug.cause == "unrecorded" and rebinding(place) != "no":
+    if data is not None and rebinding(place) != "no":
         made = recorded.new_tensor(place, data)
         if made is not None:
             title = f"Make a new `{place.path}`, which autograd records"
             yield Candidate(title, "safe", {place.code.path: tuple(made)}, keeps="values")
-        return
+        if place.bug.cause == "unrecorded":
+            return
     yield from copies_for_backward(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)
