@@ -1110,6 +1110,39 @@ SNIPPETS = {
             b[:, :1] = torch.zeros(3, 1, 5)
             c[:, 3] = torch.zeros(3, 5)
     """,
+    "weights that every call masks anew": """
+        class Masked(nn.Linear):
+            def forward(self, x):
+                self.weight.data *= self.mask
+                return super().forward(x)
+
+        class Bounded(nn.Linear):
+            def forward(self, x):
+                self.weight.data.clamp_(-1, 1)
+                return super().forward(x)
+
+        class Halved(nn.Linear):
+            def forward(self, x):
+                self.weight.data *= 0.5  # error: silent-data
+                return super().forward(x)
+
+        masked, bounded, halved = Masked(3, 3), Bounded(3, 3), Halved(3, 3)
+        masked.mask = torch.ones(3, 3).tril()
+        x = torch.ones(2, 3, requires_grad=True)
+        masked(masked(x).relu()).sum().backward()
+        bounded(bounded(x).relu()).sum().backward()
+        halved(halved(x).relu()).sum().backward()
+    """,
+    "a mask between two others": """
+        net = nn.Linear(3, 3)
+        mask = torch.ones(3, 3).tril()
+        x = torch.ones(2, 3)
+        for _ in range(2):
+            net.weight.data.mul_(mask)  # error: silent-data
+            x = net(x).relu()
+            net.weight.data.add_(1)  # error: silent-data
+        x.sum().backward()
+    """,
     "a result that is changed through .data, and computed with": """
         lin = nn.Linear(3, 3)
         x = torch.ones(2, 3)

@@ -1,7 +1,7 @@
 """Writes that backward must be told of: a gradient passes through them otherwise than through a copy.
 
-A sum has the derivative of a copy, and a remainder. What rounds, takes the sign or copies is mostly meant to be passed by (a
-straight-through estimator).
+A sum has the derivative of a copy, and so has a remainder. What rounds, takes the sign or copies is mostly meant to be
+passed by (a straight-through estimator).
 """
 
 from __future__ import annotations

@@ -270,6 +270,16 @@ class Tape:
             for restored in save.storage.restored
         )
 
+    def _is_repeated(self, save: Save, write: Write) -> bool:
+        """`self.weight.data *= self.mask` in every call of a layer: from the second on it changes nothing."""
+        if write.tracked or not _changes_once(write):
+            return False
+        others = save.storage.writes
+        earlier = max((other.time for other in others if other.time < save.time), default=None)
+        return earlier is not None and all(
+            other.place == write.place for other in others if earlier <= other.time <= write.time
+        )
+
     def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
         """`loss.backward()`: a backward that leaves gradients with the leaves."""
         self.went_backward |= bool(roots)
@@ -299,7 +309,7 @@ class Tape:
             for save in node.saves:
                 for write in save.storage.writes:
                     later = write.time > save.time and compatible(write.path, node.path, self.path)
-                    if later and not self._is_undone(save, write):
+                    if later and not self._is_undone(save, write) and not self._is_repeated(save, write):
                         self._hurt(node, save, write, sure, "unrecorded" if write.place in unrecorded else "")
             for storage in node.outputs:
                 for write in storage.writes:
@@ -385,6 +395,21 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
         if not write.tracked and rescales(write.operation) and write.time > node.time and write.certain
         if any(user.time > write.time and node in user.inputs for user in reached)
     }
+
+
+_ONCE = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "relu_", "abs_", "sign_", "round_", "tril_", "triu_"}
+"""Writes that change nothing where they are made again."""
+
+
+def _changes_once(write: Write) -> bool:
+    """Does the same write, made again, leave everything as it is? A mask holds zeros and ones."""
+    node = write.place.node
+    if isinstance(node, ast.AugAssign):  # of `x.data`, whose second half is that it is assigned
+        factor = node.value if isinstance(node.op, ast.Mult) else None
+    else:
+        call = node.value if isinstance(node, ast.Expr) else node
+        factor = call.args[0] if write.operation == "mul_" and isinstance(call, ast.Call) and call.args else None
+    return write.operation in _ONCE or (factor is not None and "mask" in ast.unparse(factor).lower())
 
 
 def _between(one: int, time: int, other: int) -> bool:
