@@ -192,8 +192,10 @@ def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator
         elif isinstance(earlier, ast.For | ast.AsyncFor):
             for target in flat([earlier.target]):
                 if isinstance(target, ast.Name):
-                    yield Origin("name", target.id), Origin("held", ast.unparse(earlier.iter))
-                    yield from ((Origin("name", target.id), one) for one in origins(files, code, earlier.iter))
+                    found = origins(files, code, earlier.iter)
+                    if found != {FRESH} or not isinstance(earlier.iter, ast.Call):  # else the loop alone has it
+                        yield Origin("name", target.id), Origin("held", ast.unparse(earlier.iter))
+                    yield from ((Origin("name", target.id), one) for one in found)
         elif isinstance(earlier, ast.AugAssign) and isinstance(earlier.value, DISPLAYS):  # `kept += [x]`
             yield from _paired(files, code, earlier.target, earlier.value)
         elif isinstance(earlier, ast.FunctionDef):

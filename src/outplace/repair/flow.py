@@ -98,6 +98,8 @@ def _meets(statement: ast.stmt, path: str) -> bool | None:
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
         return value is not None and (reads(value, path) or any(reads(t, path) for t in targets_of(statement)))
+    if isinstance(statement, ast.For | ast.AsyncFor) and binds(statement, path):
+        return True if reads(statement.iter, path) else None  # what the body reads is the loop's own
     if reads(statement, path):
         return True
     return False if isinstance(statement, _LEAVE) and isinstance(statement, ast.Return | ast.Raise) else None

@@ -16,7 +16,10 @@ EXPANDING = {"expand", "expand_as", "broadcast_to"}
 def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tuple[str, list[Edit]] | None:
     """The file and the edits, for a name or an attribute that one assignment has made to hold expanded memory."""
     values = _values(code, statement, held.id) if isinstance(held, ast.Name) else [held]
-    made = [(code, one) if isinstance(one, ast.Call) else module_made_at(files, code, one) for one in values]
+    made = [
+        (code, one) if isinstance(one, ast.Call) else module_made_at(files, code, one) or _registered(files, one)
+        for one in values
+    ]
     if len(made) != 1 or made[0] is None:
         return None
     home, call = made[0]
@@ -24,6 +27,22 @@ def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tup
         return None
     end = home.span(call)[1]
     return home.path, [Edit(end, end, ".clone()")]
+
+
+def _registered(files: Files, held: ast.expr) -> tuple[Code, ast.Call] | None:
+    """What `self.register_buffer("name", value)` is given, where one call alone makes a buffer of that name."""
+    name = held.attr if isinstance(held, ast.Attribute) else ""
+    calls = [
+        (home, call.args[1])
+        for home in files.codes(name)
+        for call in home.every(ast.Call)
+        if class_name(call) == "register_buffer" and len(call.args) > 1
+        if isinstance(call.args[0], ast.Constant) and call.args[0].value == name
+    ]
+    if len(calls) != 1:
+        return None
+    home, value = calls[0]
+    return (home, value) if isinstance(value, ast.Call) else None
 
 
 def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:

@@ -50,7 +50,7 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         if copied is not None:
             safety: Safety = "unsafe" if runs_forward else "safe"
             yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
-    made = place.bug.made_at
+    made = place.bug.made_at if place.bug.kind != "inference" else None  # a copy made there would be one, too
     code = place.files.code(made.file) if made is not None else None
     node = code.at(made) if code is not None and made is not None else None
     if code is None or node is None or made is None:
@@ -145,7 +145,7 @@ def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"
     modes = [Candidate(title, "safe", {path: tuple(edits)}) for path, edits in instead if edits and len(instead) == 1]
     clones = list(_clones(place, neighbours))
-    yield from [*modes, *clones] if several else clones or modes
+    yield from [*modes, *clones] if several else [*clones, *modes]
 
 
 def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

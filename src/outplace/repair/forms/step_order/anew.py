@@ -91,10 +91,14 @@ def _detached(order: Order, after: list[ast.stmt], names: list[str]) -> list[Edi
 
 
 def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
-    """The statement that reads one of them first, inside the `with` blocks that it stands in."""
-    first = next(one for one in after if any(reads(one, name) for name in names))
+    """The statement that first goes on with the graph of one of them, inside the `with` blocks that it stands in."""
+
+    def goes_on(statement: ast.stmt) -> bool:
+        return any(uses(order.code, statement, name) for name in names)
+
+    first = next(filter(goes_on, after))
     while isinstance(first, ast.With | ast.AsyncWith):
-        inside = [one for one in first.body if any(reads(one, name) for name in names)]
+        inside = list(filter(goes_on, first.body))
         if not inside:
             break
         first = inside[0]
