@@ -32,7 +32,7 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
     if not _is_own(code, statement, path):
         return "no"
     shared = _shared(files, code, statement, path)
-    apart = {path, *_other_parts(files, code, statement, path)}
+    apart = {path, *_other_parts(files, code, statement, path), *_read_by_other_keys(code, statement, path)}
     if shared is None or any(name not in apart and read_later(code, statement, name) for name in shared):
         return "no"
     function = code.function(statement)
@@ -65,6 +65,29 @@ def _other_parts(files: Files, code: Code, statement: ast.stmt, name: str, depth
             return set()
         found |= {item.id for item in flat(targets) if isinstance(item, ast.Name)}
     return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}
+
+
+def _read_by_other_keys(code: Code, statement: ast.stmt, name: str) -> set[str]:
+    """`out`, where `name` is its `out["density"]` and what is read of it later is `out["rgb"]`."""
+    found: set[str] = set()
+    loops = code.loops(statement)
+    first = loops[-1].lineno if loops else statement.lineno
+    for binding in bindings(code, statement, name):
+        entry = binding.value if isinstance(binding, ast.Assign) else None
+        if not isinstance(entry, ast.Subscript) or not isinstance(entry.value, ast.Name):
+            return set()
+        holder, key = entry.value.id, entry.slice
+        later = [
+            code.parents[node]
+            for node in ast.walk(code.scope(statement))
+            if isinstance(node, ast.Name) and node.id == holder and node is not entry.value and node.lineno >= first
+        ]
+        keys = [one.slice for one in later if isinstance(one, ast.Subscript)]
+        known = all(isinstance(one, ast.Constant) for one in (key, *keys)) and len(keys) == len(later)
+        if not known or any(ast.unparse(one) == ast.unparse(key) for one in keys):
+            return set()
+        found.add(holder)
+    return found
 
 
 def _worst(answers: Iterable[Answer]) -> Answer:

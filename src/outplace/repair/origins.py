@@ -123,11 +123,17 @@ def _of_comprehension(
     """`[part.view(-1) for part in parts]`: what it goes through, unless each item is made anew."""
     item = value.value if isinstance(value, ast.DictComp) else value.elt
     inner = origins(files, code, item, depth)
-    return (
-        {FRESH}
-        if inner == {FRESH}
-        else inner.union(*(origins(files, code, one.iter, depth) for one in value.generators))
-    )
+    if inner == {FRESH}:
+        return {FRESH}
+    targets = [node for one in value.generators for node in ast.walk(one.target)]
+    own = {Origin("name", node.id) for node in targets if isinstance(node, ast.Name)}
+    return (inner - own).union(*(origins(files, code, _items(one.iter), depth) for one in value.generators))
+
+
+def _items(iterated: ast.expr) -> ast.expr:
+    """`d` of `d.items()`: a loop over those goes through what the dict holds."""
+    function = iterated.func if isinstance(iterated, ast.Call) else None
+    return function.value if isinstance(function, ast.Attribute) and function.attr in ("items", "values") else iterated
 
 
 def _given(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin]:
