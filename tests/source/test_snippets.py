@@ -1133,6 +1133,22 @@ SNIPPETS = {
         bounded(bounded(x).relu()).sum().backward()
         halved(halved(x).relu()).sum().backward()
     """,
+    "a switch of a module among many": """
+        class Halving(nn.Module):
+            on = False
+
+            def forward(self, x):
+                if self.on:
+                    x.data.mul_(0.5)  # error: silent-data
+                return x
+
+        halving = Halving()
+        net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(12)), nn.Sigmoid(), halving, nn.Linear(3, 3))
+        for module in net.modules():
+            if isinstance(module, Halving):
+                module.on = True
+        net(torch.ones(2, 3)).sum().backward()
+    """,
     "a mask between two others": """
         net = nn.Linear(3, 3)
         mask = torch.ones(3, 3).tril()

@@ -24,11 +24,25 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
         iterable, interpreter.lazy = made, None
     if isinstance(iterable, Context):
         return _for_each_yield(interpreter, iterable, node)
-    rounds = python_model.iterate(interpreter, iterable, node, least=_rounds(interpreter))
+    most = _MOST_SHORT if _is_short(node) else _MOST
+    rounds = python_model.iterate(interpreter, iterable, node, most, least=_rounds(interpreter))
     interpreter._loops += 1
     ended = _run_rounds(interpreter, node, rounds)
     interpreter._loops -= 1
     return ended if ended or not node.orelse else interpreter.block(node.orelse)
+
+
+_MOST, _MOST_SHORT = 8, 100
+"""Through how many items a loop is followed, and through how many where it calls nothing that takes time."""
+_QUICK = {"isinstance", "hasattr", "getattr", "setattr", "type", "len"}
+
+
+def _is_short(node: ast.For) -> bool:
+    """`for m in net.modules(): if isinstance(m, Quantiser): m.enabled = True`."""
+    inside = [part for statement in node.body for part in ast.walk(statement)]
+    calls = [part.func for part in inside if isinstance(part, ast.Call)]
+    quick = all(isinstance(function, ast.Name) and function.id in _QUICK for function in calls)
+    return quick and not any(isinstance(part, ast.For | ast.While) for part in inside)
 
 
 def _for_each_yield(interpreter: Interpreter, generator: Context, node: ast.For) -> int:
