@@ -1168,7 +1168,11 @@ SNIPPETS = {
         c.data.add_(1)
         d.data.round_()
         f.data.mul_(4).round_().div_(4)
-        loss = (a + b + c + d + e + f).sum()
+        g, h, i, mask = lin(x), lin(x), lin(x), torch.ones(2, 3) > 0
+        g.data[mask] *= 2  # warning: silent-data
+        h.data[mask] = 0  # warning: silent-data
+        i.data[mask] = float("-inf")
+        loss = (a + b + c + d + e + f + g + h + i.softmax(1)).sum()
         e.data.mul_(2)
         loss.backward()
     """,

@@ -14,7 +14,7 @@ from outplace.repair.attributes import Answer
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
 from outplace.repair.flow import bindings, binds, earlier_statements, flat, own_parts, read_later, reads, targets_of
-from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, origins
+from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, argument_of, origins
 
 _KEEPERS = {
     "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
@@ -418,15 +418,3 @@ def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.
                 elif not isinstance(above, ast.Attribute):  # `net.parameters()` is no call of it
                     return None
     return found
-
-
-def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
-    """What a call gives for a parameter of the function."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    positions = [arg.arg for arg in [*function.args.posonlyargs, *function.args.args]][1 if bound else 0 :]
-    if name not in positions or any(isinstance(arg, ast.Starred) for arg in call.args):
-        return None
-    index = positions.index(name)
-    return call.args[index] if index < len(call.args) else None

@@ -8,7 +8,7 @@ from typing import Literal
 from outplace.repair.code import Code
 from outplace.repair.files import Files
 from outplace.repair.flow import earlier_statements, flat
-from outplace.repair.origins import FRESH, assigned, is_inplace_call, origins
+from outplace.repair.origins import FRESH, assigned, given_to_init, is_inplace_call, origins
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -86,6 +86,9 @@ def _makes_state(value: ast.expr) -> bool:
 
 def _is_own_value(files: Files, code: Code, name: str, value: ast.expr) -> bool:
     """A tensor of its own, one that the attribute had before, or a part of what is there for its parts alone."""
+    given = given_to_init(files, code, value) if isinstance(value, ast.Name) else []
+    if given:
+        return all(one is not None and origins(files, home, one) == {FRESH} for home, one in given)
     others = {one for one in origins(files, code, value) if one.kind != "fresh"}
     if any(one.kind != "held" or not one.path.startswith("self.") for one in others):
         return False

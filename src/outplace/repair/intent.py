@@ -6,10 +6,10 @@ import ast
 from dataclasses import replace
 from typing import Literal
 
-from outplace.repair.aliases import argument_of, calls_of
+from outplace.repair.aliases import calls_of
 from outplace.repair.code import Code, is_library
 from outplace.repair.flow import bindings, used_later
-from outplace.repair.origins import class_name, module_made_at
+from outplace.repair.origins import argument_of, class_name, module_made_at
 from outplace.repair.place import Place
 
 Intent = Literal["update", "value", "unknown"]

@@ -503,20 +503,36 @@ def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast
     """The constructor call of what `__init__` is given for a parameter, where its class is made in one place only."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SAME_MODULE:
         value = value.func.value
-    function, owner = code.function(value), code.class_of(value)
-    if not isinstance(value, ast.Name) or getattr(function, "name", "") != "__init__" or owner is None:
+    given = given_to_init(files, code, value) if isinstance(value, ast.Name) else []
+    if len(given) != 1:
         return None
-    parameters = [arg.arg for arg in function.args.args][1:]  # type: ignore[union-attr]
+    home, argument = given[0]
+    if isinstance(argument, ast.Call):
+        return home, argument
+    return None if argument is None else module_made_at(files, home, argument, _DEEPEST)
+
+
+def given_to_init(files: Files, code: Code, name: ast.Name) -> list[tuple[Code, ast.expr | None]]:
+    """What each call that makes an object gives to its `__init__` for this parameter; nothing, if it is none."""
+    function, owner = code.function(name), code.class_of(name)
+    if not isinstance(function, ast.FunctionDef) or function.name != "__init__" or owner is None:
+        return []
+    if name.id not in [arg.arg for arg in function.args.args][1:]:
+        return []
     made = [(home, call) for home in files.codes(owner.name) for call in home.every(ast.Call) if _makes(call, owner)]
-    if value.id not in parameters or len(made) != 1:
+    return [(home, argument_of(function, call, name.id, bound=True)) for home, call in made]
+
+
+def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
+    """What a call gives for a parameter of the function."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    positions = [arg.arg for arg in [*function.args.posonlyargs, *function.args.args]][1 if bound else 0 :]
+    if name not in positions or any(isinstance(arg, ast.Starred) for arg in call.args):
         return None
-    home, call = made[0]
-    position = parameters.index(value.id)
-    named = [keyword.value for keyword in call.keywords if keyword.arg == value.id]
-    given = named[0] if named else call.args[position] if position < len(call.args) else None
-    if isinstance(given, ast.Call):
-        return home, given
-    return None if given is None else module_made_at(files, home, given, _DEEPEST)
+    index = positions.index(name)
+    return call.args[index] if index < len(call.args) else None
 
 
 def _makes(call: ast.Call, owner: ast.ClassDef) -> bool:

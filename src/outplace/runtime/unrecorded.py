@@ -9,6 +9,7 @@ copies is meant to be passed by.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch.utils.hooks import unserializable_hook
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
-from outplace.runtime import aliases, graph, names, record, silent, verdict
+from outplace.runtime import aliases, graph, names, record, silent, sites, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
 from outplace.runtime.record import Write
 
@@ -39,7 +40,9 @@ def note(write: Write, alias: torch.Tensor) -> None:
         return
     if passed_by(operation):
         silent.guarded(partial(_let_be, write, source))
-    elif (rescales(operation) or overwrites(operation)) and silent.worth_a_look(write.frames[-1]):
+    elif (rescales(operation) or overwrites(operation) or operation == "__setitem__") and silent.worth_a_look(
+        write.frames[-1]
+    ):
         silent.guarded(partial(_wait, write, source))
 
 
@@ -74,6 +77,8 @@ def _wait(write: Write, source: torch.Tensor) -> None:
         return
     if number in _watched and _watched[number].meant:
         return
+    if write.operation == "__setitem__" and not _assigns_by_itself(write):
+        return
     with unobserved():
         before, now = source.detach().clone(), source.detach()
     _watched[number] = watched = _Watched(write)
@@ -83,6 +88,15 @@ def _wait(write: Write, source: torch.Tensor) -> None:
         silent.guarded(partial(_compare, watched, before, now, grad))
 
     source.register_hook(wait)
+
+
+def _assigns_by_itself(write: Write) -> bool:
+    """`x.data[i] *= 2`, `x.data[i] = 0`; what else is assigned may be a value that is meant to be passed by."""
+    statement = sites.at_instruction(write.frames[-1], write.operation).statement
+    if isinstance(statement, ast.AugAssign):
+        return not isinstance(statement.op, ast.Add | ast.Sub)
+    value = getattr(statement, "value", None)
+    return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
 
 
 def look(nodes: Iterable[Any]) -> None:
@@ -121,5 +135,11 @@ def _tell(write: Write, now: torch.Tensor, count: int, total: int) -> None:
         silent.mutations_of([write]),
         "Make a new tensor, which is recorded: `x = x.clamp(low, high)` instead of `x.data.clamp_(low, high)`.",
         cause="unrecorded",
-        notes=(f"Of {total} elements that it changed, {count} had a gradient in this backward.",),
+        notes=(_counted(count, total),),
     )
+
+
+def _counted(count: int, total: int) -> str:
+    if total == 1:
+        return "The element that it changed had a gradient in this backward."
+    return f"Of {total} elements that it changed, {count} had a gradient in this backward."

@@ -392,9 +392,20 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
         for storage in node.outputs
         if not any(passed_by(write.operation) for write in storage.writes if not write.tracked)
         for write in storage.writes
-        if not write.tracked and rescales(write.operation) and write.time > node.time and write.certain
+        if not write.tracked and _has_a_derivative(write) and write.time > node.time and write.certain
         if any(user.time > write.time and node in user.inputs for user in reached)
     }
+
+
+def _has_a_derivative(write: Write) -> bool:
+    """Does a gradient pass it otherwise than a copy? `x.data[mask] *= 2`, `x.data[mask] = 0` as well."""
+    statement = write.place.node
+    if write.operation != "item assignment":
+        return rescales(write.operation)
+    if isinstance(statement, ast.AugAssign):
+        return not isinstance(statement.op, ast.Add | ast.Sub)
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return isinstance(value, ast.Constant) and value.value == 0
 
 
 _ONCE = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "relu_", "abs_", "sign_", "round_", "tril_", "triu_"}
