@@ -1149,6 +1149,43 @@ SNIPPETS = {
                 module.on = True
         net(torch.ones(2, 3)).sum().backward()
     """,
+    "a Function that overwrites what it is given": """
+        class Shifted(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                x -= x.amax()  # warning: silent-other
+                return x.exp()
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        class Declared(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                x -= x.amax()
+                ctx.mark_dirty(x)
+                return x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        class Alone(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                x -= x.amax()
+                return x.exp()
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        lin, x = nn.Linear(3, 3), torch.ones(2, 3)
+        a, b, c = lin(x), lin(x), lin(x)
+        loss = Shifted.apply(a).sum() + a.sum() + Declared.apply(b).sum() + b.sum() + Alone.apply(c).sum()
+        loss.backward()
+    """,
     "a mask between two others": """
         net = nn.Linear(3, 3)
         mask = torch.ones(3, 3).tril()

@@ -145,6 +145,7 @@ def _connect() -> None:
         steps,
         swaps,
         tags,
+        undeclared,
         unseen,
         writes,
     )
@@ -154,7 +155,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, packing, swaps):
+        for part in (steps, unseen, gradients, kept, lost, packing, swaps, undeclared):
             part.install()
         if _CHECKPOINTS in sys.modules:
             _watch_checkpoints()

@@ -222,6 +222,8 @@ class Tape:
     order: StepOrder | None = None
     """Where the backward that is followed stands after the last step."""
     cuts: list[Cut] = field(default_factory=list)
+    undeclared: dict[int, Node] = field(default_factory=dict)
+    """By their time, the writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
 
     def tick(self) -> int:
         """The next moment."""
@@ -319,6 +321,10 @@ class Tape:
                         not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path)
                     ):
                         self.hits.append(Hit("silent-data", write, write.place, False, detail="unrecorded"))
+                    elif write.time in self.undeclared and compatible(write.path, node.path, self.path):
+                        function = self.undeclared[write.time]
+                        if any(user.time > function.time and node in user.inputs for user in reached):
+                            self.hits.append(Hit("silent-other", write, write.place, False, detail="undeclared"))
         for run in functions:
             run()
 

@@ -7,8 +7,8 @@ import ast
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
 from outplace.repair.flow import bindings, reads
-from outplace.repair.forms import augmented, method
-from outplace.repair.place import start_of_chain
+from outplace.repair.forms import augmented, method, subscript
+from outplace.repair.place import Place, start_of_chain
 
 
 def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt) -> list[Edit] | None:
@@ -341,3 +341,15 @@ def deep_copies(code: Code) -> list[list[Edit]]:
     called = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call)]
     found = [node.func for node in called if ast.unparse(node.func) == f"{code.module_name('copy')}.copy"]
     return [[code.replaced(function, f"{ast.unparse(function)[:-4]}deepcopy")] for function in found]
+
+
+def own_argument(place: Place) -> list[Edit] | None:
+    """`work = x.float()` in a Function's forward, which then writes it: a copy, also where nothing is converted."""
+    made = list(bindings(place.code, place.statement, place.path)) if place.path is not None else []
+    if made == [None]:
+        return subscript.into_a_copy(place, hoist=False)
+    values = [one.value for one in made if isinstance(one, ast.Assign)]
+    if len(values) != 1 or len(made) != 1:
+        return None
+    end = place.code.span(values[0])[1]
+    return [Edit(end, end, ".clone()")] if isinstance(values[0], ast.Call | ast.Name | ast.Attribute) else None

@@ -96,6 +96,10 @@ def _held(place: Place) -> Iterator[Candidate]:
     if cause == "own leaf":
         for edits in silent.own_leaves(place.code):
             yield place.candidate("Make the leaf of a copy", "safe" if place.bug.from_run else "unsafe", edits)
+    if cause == "undeclared":
+        copied = silent.own_argument(place)
+        if copied is not None:
+            yield place.candidate("Write into a copy", "safe" if place.bug.from_run else "unsafe", copied)
     if cause in ("copied container", "other name"):
         rewritten = silent.new_tensor(place.code, place.statement)
         if rewritten is not None:

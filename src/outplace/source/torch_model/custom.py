@@ -34,6 +34,8 @@ def context_method(interpreter: Interpreter, context: Instance, name: str, args:
     """`ctx.save_for_backward` and `ctx.mark_dirty`."""
     if name == "save_for_backward":
         context.names["saved_tensors"] = Items(list(args), "tuple")
+    elif name == "mark_dirty":
+        context.names["dirty"] = Items(list(args), "tuple")
     return NONE
 
 
@@ -48,6 +50,7 @@ def _apply_function(
     context.names["saved_tensors"] = Items([], "tuple")
     mode, interpreter.grad = interpreter.grad, "off" if interpreter.grad == "on" else interpreter.grad
     known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
+    begun = interpreter.tape.tick()
     separate = cls.find("setup_context") is not None
     made = interpreter.call_function(forward, args if separate else [context, *args], keywords, node)
     if separate and isinstance(setup := cls.find("setup_context"), Function):
@@ -68,6 +71,13 @@ def _apply_function(
             label = f"saved_tensors[{place}]"
             save = Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter, tensor.anchor, tensor)
             recorded.saves.append(save)
+        if "dirty" not in context.names:
+            interpreter.tape.undeclared.update(
+                (write.time, recorded)
+                for storage in {id(tensor.storage): tensor.storage for tensor in inputs}.values()
+                for write in storage.writes
+                if write.time > begun
+            )
         for name, value in context.names.items():
             if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
                 recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain, itself=value))
