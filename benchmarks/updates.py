@@ -5,9 +5,10 @@ gradients), then timed in turns: in each turn every route is called a few times 
 plain copy of x (the floor for anything that makes a new tensor) in the same turn, and of all turns the median: others
 use the machine, which may take twice as long for everything now and then, but not for one route alone. Memory is the
 peak above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread,
-so a busy machine counts little, and the allocator keeps what is freed, for page faults differ by chance. On CUDA there
-are two times: by the clock, with the device waited for at the ends of a turn, and on the device alone, whose queue is
-full from the start, as it is in a training step that keeps the device busy.
+so a busy machine counts little; the allocator keeps what is freed, for page faults differ by chance, and where a result
+lies is drawn anew for each turn. On CUDA there are two times: by the clock, with the device waited for at the ends of a
+turn, and on the device alone, whose queue is full from the start, as it is in a training step that keeps the device
+busy.
 
     python benchmarks/updates.py                      # the device at hand
     python benchmarks/updates.py --out build/updates  # results.json and one picture a device
@@ -331,12 +332,22 @@ def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Time
     for _ in range(max(FEWEST_TURNS[device], min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))):
         chance.shuffle(names)  # what comes after another may be the slower for it
         for name in names:
+            ballast = ballast_for(device, chance)
             turns[name].append(seconds(calls[name], counts[name], device))
+            del ballast
     for _ in range(TURNS_ON_DEVICE if device == "cuda" else 0):
         for name in names:
             queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / min(turns[name]))))
             on_device[name].append(seconds_on_device(calls[name], queued))
     return {name: Timed(turns[name], on_device[name], peak_memory(call, device)) for name, call in calls.items()}
+
+
+def ballast_for(device: str, chance: random.Random) -> Tensor | None:
+    """Takes the memory that the last result lay in, or a part of it, so that the next one lies elsewhere.
+
+    The allocator gives one route the same block again and again, and on the CPU some blocks are 10% slower than others.
+    """
+    return torch.empty(chance.randrange(1 << 20, 1 << 26), dtype=torch.uint8) if device == "cpu" else None
 
 
 def seconds(call: Callable[[], Any], count: int, device: str) -> float:

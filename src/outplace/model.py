@@ -18,6 +18,7 @@ Cause = Literal[
     "shared gradient",  # one tensor is the gradient of two leaves
     "kept",  # a list or dict keeps one tensor again and again
     "kept view",  # or views of one
+    "kept array",  # or arrays, or tensors, over the same memory
     "kept gradient",
     "many",  # a tensor stands in a list or dict many times
     "state-dict",  # a state_dict() was kept that holds the parameters themselves

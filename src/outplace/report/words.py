@@ -64,6 +64,8 @@ _SHARED_OR = {
 
 _UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on as if it had not been"
 
+_KEPT_ARRAY = "{tensor} was changed by {op} between two entries of a list, which all lie in its memory"
+
 _LEAF_OR_VIEW = "{tensor} is a leaf that requires grad, or a view of one: {op} cannot change it in place"
 """For item assignment, which writes into a view that it makes itself."""
 
@@ -107,6 +109,8 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
     elif diagnosis.cause == "unrecorded" and saved is None:
         template = _UNRECORDED
+    elif diagnosis.cause == "kept array":
+        template = _KEPT_ARRAY
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",

@@ -11,6 +11,7 @@
 #include <structmember.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
 #endif
@@ -630,7 +631,7 @@ static PyObject *connect_backwards(PyObject *module, PyObject *args)
 
 /* -- what is kept -------------------------------------------------------------------------------------------------- */
 
-static PyObject *plain_types, *note_kept;
+static PyObject *plain_types, *note_kept, *untracked;
 
 /* Is nothing to be noted of this: no tensor, or one that nobody has ever written? 0 where that is not certain. */
 static int is_untouched(PyObject *value)
@@ -639,8 +640,17 @@ static int is_untouched(PyObject *value)
     if (key == NULL && (key = PyUnicode_InternFromString("_version")) == NULL)
         return -1;
     int plain = PySet_Contains(plain_types, (PyObject *)Py_TYPE(value));
-    if (plain <= 0)
-        return plain < 0 ? -1 : 1;
+    if (plain < 0)
+        return -1;
+    if (!plain) /* tuples may hold tensors, and arrays may lie over one */
+        return !PyTuple_Check(value) && strcmp(Py_TYPE(value)->tp_name, "numpy.ndarray") != 0;
+    if (PyDict_GET_SIZE(untracked)) { /* a tensor over an array is changed by others, and has no version of that */
+        PyObject *identity = PyLong_FromVoidPtr(value);
+        int alias = identity == NULL ? -1 : PyDict_Contains(untracked, identity);
+        Py_XDECREF(identity);
+        if (alias != 0)
+            return alias < 0 ? -1 : 0;
+    }
     PyObject *mode = PyObject_CallNoArgs(mode_active);
     Py_XDECREF(mode);
     if (mode != Py_False)
@@ -677,15 +687,15 @@ static PyObject *keep(PyObject *self, PyObject *const *args, size_t given, PyObj
     return PyObject_Vectorcall(note_kept, args, count, NULL);
 }
 
-PyDoc_STRVAR(connect_kept_doc, "connect_kept(plain_types, mode_active, note_kept)\n--\n\nTies `keep` to kept.py.");
+PyDoc_STRVAR(connect_kept_doc, "connect_kept(plain_types, mode_active, note_kept, untracked)\n--\n\nTies `keep` to kept.py.");
 
 static PyObject *connect_kept(PyObject *module, PyObject *args)
 {
-    PyObject *given[3];
-    if (!PyArg_ParseTuple(args, "O!OO", &PyFrozenSet_Type, &given[0], &given[1], &given[2]))
+    PyObject *given[4];
+    if (!PyArg_ParseTuple(args, "O!OOO!", &PyFrozenSet_Type, &given[0], &given[1], &given[2], &PyDict_Type, &given[3]))
         return NULL;
-    PyObject **kept[3] = {&plain_types, &mode_active, &note_kept};
-    keep_all(kept, given, 3);
+    PyObject **kept[4] = {&plain_types, &mode_active, &note_kept, &untracked};
+    keep_all(kept, given, 4);
     Py_RETURN_NONE;
 }
 

@@ -21,7 +21,7 @@ class Weak(weakref.ref):  # type: ignore[type-arg]
     source: Weak | None
 
 
-_untracked: dict[int, Weak] = {}
+untracked: dict[int, Weak] = {}
 
 
 def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None = None) -> None:
@@ -30,7 +30,7 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
     `since` says after which backward it was made, and `source` of what, where it is one that `.data` handed out.
     """
     key = id(alias)
-    _untracked[key] = reference = Weak(alias, lambda _: _untracked.pop(key, None))
+    untracked[key] = reference = Weak(alias, lambda _: untracked.pop(key, None))
     reference.since = since
     reference.source = None if source is None else Weak(source)
 
@@ -38,7 +38,7 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
 def source_of(alias: torch.Tensor) -> torch.Tensor | None:
     """Whose `.data` it is, or is a view of."""
     for one in (alias, alias._base):
-        found = None if one is None else _untracked.get(id(one))
+        found = None if one is None else untracked.get(id(one))
         if found is not None and found() is one and found.source is not None:
             return found.source()
     return None
@@ -46,19 +46,19 @@ def source_of(alias: torch.Tensor) -> torch.Tensor | None:
 
 def is_older(tensor: Any, backwards: int) -> bool:
     """Was this handed out by `.data`, and has there been a backward since?"""
-    found = _untracked.get(id(tensor))
+    found = untracked.get(id(tensor))
     return found is not None and found() is tensor and 0 <= found.since < backwards
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:
     """Is the tensor, or the one it is a view of, such an alias?"""
-    if not _untracked:
+    if not untracked:
         return False
     return _is_one(tensor) or (tensor._base is not None and _is_one(tensor._base))
 
 
 def _is_one(tensor: torch.Tensor) -> bool:
-    found = _untracked.get(id(tensor))
+    found = untracked.get(id(tensor))
     return found is not None and found() is tensor
 
 
@@ -70,7 +70,7 @@ _given: dict[int, weakref.ref[Any]] = {}
 
 def remember_array(array: Any, tensor: torch.Tensor) -> None:
     """Remembers that a tensor was made over an array's memory. If it is not the first one, none sees the others."""
-    owner = _owner(array)
+    owner = owner_of(array)
     if owner is None or isinstance(owner, torch.Tensor):
         remember(tensor)  # memory of another tensor, on a way round through numpy
         return
@@ -91,14 +91,14 @@ def array_in_tensor(value: Any) -> Any:
         value = value.base if kind is numpy.flatiter else value.obj if kind is memoryview else None
         if not isinstance(value, numpy.ndarray):
             return None
-    owner = _owner(value)
+    owner = owner_of(value)
     if isinstance(owner, torch.Tensor):
         return value
     known = _given.get(id(owner))
     return value if known is not None and known() is owner else None
 
 
-def _owner(array: Any) -> Any:
+def owner_of(array: Any) -> Any:
     """Whose memory an array lies in: another array's, a tensor's."""
     kind = sys.modules["numpy"].ndarray
     while isinstance(array, kind) and array.base is not None:

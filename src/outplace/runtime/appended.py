@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from outplace.runtime import names, record, silent, sites, verdict
+from outplace.runtime import aliases, names, record, same_memory, silent, sites, verdict
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, same_piece, unobserved
 from outplace.runtime.record import Instruction, Write
@@ -29,8 +29,12 @@ _kept: dict[Instruction, tuple[Weak, int, int]] = {}
 
 def note(tensor: torch.Tensor, frame: FrameType) -> None:
     """A tensor is about to be appended to a list."""
-    if tensor.is_inference() or tensor._version == 0:
-        return  # most of what is appended, in recurrent models at every step: new results that nobody has written
+    if tensor.is_inference():
+        return
+    if tensor._version == 0:  # most of what is appended, in recurrent models at every step: nobody has written it
+        if aliases.is_untracked(tensor):
+            same_memory.note(tensor, frame)
+        return
     line = (frame.f_code, frame.f_lasti)
     known = _kept.get(line)
     before = known[0]() if known is not None else None
@@ -79,6 +83,8 @@ def note_items(value: Any, frame: FrameType) -> None:
     if tensor is not None:
         with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
             note(tensor, frame)
+    else:
+        same_memory.note_items(_items_of(value), frame)
 
 
 _MANY = 3

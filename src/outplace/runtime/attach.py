@@ -141,6 +141,7 @@ def _connect() -> None:
         lost,
         packing,
         parts,
+        same_memory,
         silent,
         steps,
         swaps,
@@ -155,7 +156,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, packing, swaps, undeclared):
+        for part in (steps, unseen, gradients, kept, lost, packing, same_memory, swaps, undeclared):
             part.install()
         if _CHECKPOINTS in sys.modules:
             _watch_checkpoints()

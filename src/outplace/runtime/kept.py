@@ -28,6 +28,7 @@ from outplace.runtime import (
     names,
     paired,
     record,
+    same_memory,
     silent,
     sites,
     standins,
@@ -169,6 +170,11 @@ def note_kept(value: Any, way: str) -> Any:
                     _WAYS[way](value, _get_frame(1))
             else:
                 _WAYS[way](value, _get_frame(1))
+        elif way in ("append", "appendleft"):
+            if isinstance(value, tuple):  # a namedtuple, say
+                appended.note_items(tuple(value), _get_frame(1))
+            elif same_memory.is_array(value):
+                same_memory.note(value, _get_frame(1))
     return value
 
 
@@ -176,7 +182,7 @@ def keeper() -> Callable[[Any, str], Any]:
     """The same, with the commonest answer (nothing to note) compiled, in a program that Dynamo does not read."""
     if fast.compiled is None or writes.is_traced is not bool:
         return note_kept
-    fast.compiled.connect_kept(PLAIN, _mode_active, note_kept)
+    fast.compiled.connect_kept(PLAIN, _mode_active, note_kept, aliases.untracked)
     keep: Callable[[Any, str], Any] = fast.compiled.keep
     return keep
 

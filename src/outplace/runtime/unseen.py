@@ -24,6 +24,7 @@ from outplace.runtime import (
     kept,
     names,
     record,
+    same_memory,
     severed,
     silent,
     standins,
@@ -118,6 +119,7 @@ def note_attribute(owner: Any, name: str) -> None:
 def _note_array(array: Any, frame: FrameType) -> None:
     place = ((frame.f_code, frame.f_lasti),)
     if silent.worth_a_look(place[0]):
+        same_memory.note_write(array, place[0])
         write = Write(0, None, _next_number(), silent.ARRAY, place, None, False)
         silent.note_hidden(write, _tensor_over(array))
 

@@ -223,7 +223,7 @@ class Tape:
     """Where the backward that is followed stands after the last step."""
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
-    """By their time, the writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
+    """By their time, writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
 
     def tick(self) -> int:
         """The next moment."""

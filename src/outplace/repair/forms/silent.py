@@ -97,6 +97,43 @@ def own_parts(code: Code) -> list[list[Edit]]:
     return [[Edit(end, end, ".clone()")] for call in calls for end in [code.span(call)[1]]]
 
 
+def handed_out(place: Place) -> list[Edit]:
+    """`return self.state` of an object that goes on to change it: a copy each time."""
+    owner = place.code.class_of(place.node) if place.path is not None and "." in place.path else None
+    returned = [one.value for one in ast.walk(owner) if isinstance(one, ast.Return)] if owner is not None else []
+    parts = [part for one in returned for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    ends = [place.code.span(part)[1] for part in parts if part is not None and ast.unparse(part) == place.path]
+    return [Edit(end, end, ".copy()") for end in ends]
+
+
+def kept_arrays(code: Code) -> list[Edit]:
+    """Copies of what is appended and lies in memory of others: `torch.from_numpy(a)`, `x.numpy()`, or what a function
+    of this file returns as such. Of several in one entry the first may have been changed before it is copied."""
+    edits: list[Edit] = []
+    for call in code.every(ast.Call):
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "appendleft") and call.args):
+            continue
+        kept = call.args[0]
+        tensors = [one for one in ast.walk(kept) if isinstance(one, ast.Call) and _shares_array(code, one)]
+        if len(tensors) > 1:
+            return []
+        edits += [Edit(end, end, ".clone()") for end in (code.span(one)[1] for one in tensors)]
+        if isinstance(kept, ast.Call) and not tensors and _is_array_of_tensor(code, kept):
+            end = code.span(kept)[1]
+            edits.append(Edit(end, end, ".copy()"))
+    return edits
+
+
+def _is_array_of_tensor(code: Code, call: ast.Call) -> bool:
+    """`x.detach().numpy()`, or a call of a function that returns one."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr == "numpy"
+    named = [one for one in code.every(ast.FunctionDef) if isinstance(call.func, ast.Name) and one.name == call.func.id]
+    returned = [one.value for function in named for one in ast.walk(function) if isinstance(one, ast.Return)]
+    methods = [one.func for one in returned if isinstance(one, ast.Call)]
+    return any(isinstance(function, ast.Attribute) and function.attr == "numpy" for function in methods)
+
+
 def own_leaves(code: Code) -> list[list[Edit]]:
     """For each `x.detach()`, `x.data` and `nn.Parameter(x)`: a leaf made of a copy."""
     found: list[list[Edit]] = []

@@ -40,7 +40,7 @@ _MESSAGES = {
     "is read again as if it were as before: assign a new tensor, or copy the tensors",
     "other name": "this very tensor is held elsewhere, too, and read there again as if it were as before: write out of "
     "place, or keep a clone",
-    "undeclared": "a Function writes into what it is given, which is computed with afterwards, and does not declare it: "
+    "undeclared": "a Function writes into what it is given, which is computed with afterwards, without declaring it: "
     "write into a clone, or return it and call ctx.mark_dirty",
     "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
     "it before backward: use ctx.save_for_backward, and write out of place",

@@ -1,0 +1,121 @@
+"""One piece of memory that is kept again and again, each time by a new object, and changed between.
+
+`frames.append(x.numpy())` keeps arrays over the one memory of `x`, `replay.append(torch.from_numpy(env.state))` tensors
+over the one array of `env`: at the end all entries show its last values. (`appended` is the same for a tensor itself.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.runtime import aliases, names, record, silent, verdict
+from outplace.runtime.aliases import Weak
+from outplace.runtime.memory import PLAIN, bits, copyable, same_piece, unobserved
+from outplace.runtime.record import Instruction, Write
+
+_next_number = torch._C._autograd._get_sequence_nr
+_FROM_NUMPY: Any = torch.from_numpy
+_LARGEST, _MOST_LINES = 1 << 16, 64
+
+_kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
+"""For each keeping line: what it kept last, a tensor over that memory with what it showed then, and when it did."""
+_found: dict[Instruction, tuple[Weak, int]] = {}
+"""Lines that have kept one memory with other contents, and what they had kept before: told when the next backward
+starts, with all that wrote it, if that is still there."""
+_told: set[Instruction] = set()
+_writes: dict[int, tuple[int, dict[Instruction, None]]] = {}
+"""By the address of an array that tensors lie over: its bytes, and the lines that have written it."""
+
+
+def install() -> None:
+    """Starts anew."""
+    for one in (_kept, _found, _told, _writes):
+        one.clear()
+    silent.also_look(_found, lambda: True, look)
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts, so this is a training: what has been kept goes into it."""
+    for line in list(_found):
+        earlier, since = _found.pop(line)
+        kept = earlier()
+        if kept is not None:
+            _told.add(line)
+            with unobserved():
+                _tell(kept, _over(kept), since)
+
+
+def note_items(items: Iterable[Any], frame: FrameType) -> None:
+    """Several that are kept together: the first that lies in memory of others stands for all."""
+    for item in items:
+        if is_array(item) or (type(item) in PLAIN and aliases.is_untracked(item)):
+            note(item, frame)
+            return
+
+
+def note(value: Any, frame: FrameType) -> None:
+    """An array, or a tensor over one, is about to be appended."""
+    line = (frame.f_code, frame.f_lasti)
+    if line not in _told and line not in _found and silent.worth_a_look(line):
+        silent.guarded(lambda: _note(value, line))
+
+
+def is_array(value: Any) -> bool:
+    """Is it an array of numpy's?"""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray
+
+
+def note_write(array: Any, place: Instruction) -> None:
+    """An array that a tensor may lie over is about to be written."""
+    owner = aliases.owner_of(array)
+    if is_array(owner) and len(_writes) < _MOST_LINES:
+        address = owner.__array_interface__["data"][0]
+        _writes.setdefault(address, (owner.nbytes, {}))[1].setdefault(place)
+
+
+def _note(value: Any, line: Instruction) -> None:
+    with unobserved():
+        over = _over(value)
+        if over is None or not copyable(over) or over.device.type != "cpu" or over.numel() > _LARGEST:
+            return
+        kept, shown, since = _kept.get(line, (None, None, 0))
+        before = kept() if kept is not None else None
+        again = before is not None and before is not value and same_piece(_over(before), over)
+        if again and not torch.equal(bits(shown), bits(over)):
+            _found[line] = Weak(before), since
+        elif not again and (before is None or before is not value):
+            _kept[line] = Weak(value), over.clone(), _next_number()
+
+
+def _over(value: Any) -> Any:
+    """A tensor over the memory of an array; the tensor itself, of one."""
+    if not is_array(value):
+        return value.detach()
+    try:
+        return _FROM_NUMPY(value)
+    except (TypeError, ValueError):  # an array that runs backwards, or holds what torch does not know
+        return None
+
+
+def _tell(value: Any, over: torch.Tensor, since: int) -> None:
+    owner = aliases.owner_of(value) if is_array(value) else None
+    storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
+    written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
+    address = over.data_ptr()
+    for start, (size, places) in _writes.items():
+        if start <= address < start + size:
+            written += [Write(0, None, since, silent.ARRAY, (place,), None, False) for place in places]
+    if written:
+        why = (
+            "Each entry that is kept here lies in the same memory, which is changed between two of them: arrays and "
+            "tensors made of each other share it. At the end all entries show its last values."
+        )
+        remedy = "Keep copies: `frames.append(x.numpy().copy())`, `torch.from_numpy(state.copy())`."
+        found = names.described(over, silent.target_of(written[-1]))
+        verdict.tell("silent-alias", found, why, silent.mutations_of(written), remedy, cause="kept array")
