@@ -1186,6 +1186,25 @@ SNIPPETS = {
         loss = Shifted.apply(a).sum() + a.sum() + Declared.apply(b).sum() + b.sum() + Alone.apply(c).sum()
         loss.backward()
     """,
+    "arrays of one memory in a list": """
+        class System:
+            def __init__(self):
+                self.x, self.y = torch.ones(3), torch.ones(3)
+
+            def move(self):
+                self.x += 0.1  # warning: silent-alias
+                self.y += 0.1
+
+        def as_array(tensor):
+            return tensor.detach().cpu().numpy()
+
+        system, frames, copies, sums = System(), [], [], {"y": []}
+        for _ in range(4):
+            system.move()
+            frames.append(as_array(system.x))
+            copies.append(as_array(system.y).copy())
+            sums["y"].append((system.y * 2).numpy())
+    """,
     "a mask between two others": """
         net = nn.Linear(3, 3)
         mask = torch.ones(3, 3).tril()

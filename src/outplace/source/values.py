@@ -28,13 +28,15 @@ class Unknown(Value):
 class Plain(Value):
     """Surely no tensor: numpy arrays, numbers, strings, files."""
 
-    __slots__ = ("storage", "whole")
+    __slots__ = ("perhaps", "storage", "whole")
 
-    def __init__(self, storage: Storage | None = None, whole: bool = True) -> None:
+    def __init__(self, storage: Storage | None = None, whole: bool = True, perhaps: Storage | None = None) -> None:
         self.whole = whole
         """Is it the array itself, not a part of it?"""
         self.storage = storage
         """The memory that a numpy array shares with a tensor."""
+        self.perhaps = perhaps or storage
+        """The same, where it may be a copy: of `x.cpu()`."""
 
 
 class ArrayPart(Plain):

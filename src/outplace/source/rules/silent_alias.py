@@ -12,4 +12,9 @@ def message(hit: Hit) -> str:
             "this tensor lies in the memory of an array, and this changes the array: the same part is taken from it "
             "again later, changed already: make the tensor of a copy"
         )
+    if hit.detail == "kept array":
+        return (
+            "a list keeps arrays that lie in this memory, again and again, and each write changes all of its entries: "
+            "append copies"
+        )
     return "this numpy array shares its memory with a tensor that backward needs: the gradient is silently wrong"

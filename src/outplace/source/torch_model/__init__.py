@@ -21,7 +21,7 @@ from outplace.source.torch_model.optimizers import note_replaced
 from outplace.source.torch_model.shapes import takes_sizes
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
 from outplace.source.torch_model.types import is_instance
-from outplace.source.torch_model.writing import check_appended, check_index, numpy_write
+from outplace.source.torch_model.writing import check_appended, check_appended_array, check_index, numpy_write
 
 __all__ = [
     "GRAD_MODES",
@@ -30,6 +30,7 @@ __all__ = [
     "binary",
     "call",
     "check_appended",
+    "check_appended_array",
     "check_index",
     "check_kept",
     "children_of",

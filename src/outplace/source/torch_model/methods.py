@@ -219,7 +219,7 @@ def _register_hook(
 def _numpy(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    return Plain(tensor.storage if tensor.certain else None)
+    return Plain(tensor.storage if tensor.certain else None, perhaps=tensor.storage)
 
 
 def _converted(

@@ -170,6 +170,16 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
                 interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail=detail))
 
 
+def check_appended_array(interpreter: Interpreter, holder: Items, storage: Storage) -> None:
+    """The same for arrays that lie over a tensor: `frames.append(x.numpy())`."""
+    tape = interpreter.tape
+    known = id(storage) in holder.appended
+    since, path = holder.appended.setdefault(id(storage), (tape.tick(), tape.path))
+    for write in storage.writes if known and compatible(path, tape.path) else ():
+        if write.time > since:
+            tape.hits.append(Hit("silent-alias", write, write.place, False, detail="kept array"))
+
+
 def _tensors(item: Value) -> list[Tensor]:
     return [one for one in (item.items if isinstance(item, Items) else [item]) if isinstance(one, Tensor)]
 
