@@ -29,6 +29,7 @@ Cause = Literal[
     "lost",  # a parameter was replaced behind its optimizer
     "repeated",  # an index names a place twice
     "cut",  # `.data =` hands on values without their graph
+    "sample",  # a dataset keeps what is scaled in place whenever it is fetched
     "own leaf",  # a leaf lies in the memory of what it was made of
     "copied container",  # copies of a list or dict hold the same tensors
     "other name",  # one tensor under two names, where two were meant

@@ -142,6 +142,7 @@ def _connect() -> None:
         packing,
         parts,
         same_memory,
+        samples,
         silent,
         steps,
         swaps,
@@ -156,7 +157,7 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, packing, same_memory, swaps, undeclared):
+        for part in (steps, unseen, gradients, kept, lost, packing, same_memory, samples, swaps, undeclared):
             part.install()
         if _CHECKPOINTS in sys.modules:
             _watch_checkpoints()

@@ -97,6 +97,29 @@ def own_parts(code: Code) -> list[list[Edit]]:
     return [[Edit(end, end, ".clone()")] for call in calls for end in [code.span(call)[1]]]
 
 
+def samples(code: Code) -> list[Edit]:
+    """`self.data[index]`, with an argument of the method, in a class that has a `__getitem__`: a deep copy of it."""
+    copy = code.module_name("copy") or "copy"
+    edits: list[Edit] = []
+    for owner in code.every(ast.ClassDef):
+        functions = [one for one in owner.body if isinstance(one, ast.FunctionDef)]
+        if any(function.name == "__getitem__" for function in functions):
+            for start, end in (code.span(item) for function in functions for item in _items_of_self(function)):
+                edits += [Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
+    return [*code.importing("copy"), *edits] if edits else []
+
+
+def _items_of_self(function: ast.FunctionDef) -> list[ast.Subscript]:
+    arguments = {arg.arg for arg in function.args.args[1:]}
+    return [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        if isinstance(node.slice, ast.Name) and node.slice.id in arguments
+        if isinstance(node.value, ast.Attribute) and ast.unparse(node.value.value) == "self"
+    ]
+
+
 def handed_out(place: Place) -> list[Edit]:
     """`return self.state` of an object that goes on to change it: a copy each time."""
     owner = place.code.class_of(place.node) if place.path is not None and "." in place.path else None

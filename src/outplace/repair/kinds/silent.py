@@ -105,6 +105,12 @@ def _held(place: Place) -> Iterator[Candidate]:
     if cause == "own leaf":
         for edits in silent.own_leaves(place.code):
             yield place.candidate("Make the leaf of a copy", "safe" if place.bug.from_run else "unsafe", edits)
+    if cause == "sample":
+        found = {
+            home.path: tuple(edits) for home in place.files.codes("__getitem__") if (edits := silent.samples(home))
+        }
+        if found:
+            yield Candidate("Hand out copies of the samples", "safe" if place.bug.from_run else "unsafe", found)
     if cause == "undeclared":
         copied = silent.own_argument(place)
         if copied is not None:
