@@ -30,6 +30,7 @@ Cause = Literal[
     "repeated",  # an index names a place twice
     "cut",  # `.data =` hands on values without their graph
     "sample",  # a dataset keeps what is scaled in place whenever it is fetched
+    "put back",  # what is assigned back to an attribute is what it holds anyway
     "own leaf",  # a leaf lies in the memory of what it was made of
     "copied container",  # copies of a list or dict hold the same tensors
     "other name",  # one tensor under two names, where two were meant

@@ -1205,6 +1205,35 @@ SNIPPETS = {
             copies.append(as_array(system.y).copy())
             sums["y"].append((system.y * 2).numpy())
     """,
+    "what is put back is what is there": """
+        class Memory(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("state", torch.zeros(4, 3))
+                self.count = torch.zeros(4)
+
+            def write(self, rows, values):
+                self.state[rows] = values.detach()  # warning: silent-other
+                self.count[rows] += 1
+
+            def keep(self):
+                return self.state, self.count.clone()
+
+            def restore(self, state, count):
+                self.state = state
+                self.count = count
+
+            def grow(self):
+                count = self.count
+                count += 1
+                self.count = count
+
+        memory = Memory()
+        kept = memory.keep()
+        memory.write([0], torch.ones(1, 3))
+        memory.grow()
+        memory.restore(*kept)
+    """,
     "a mask between two others": """
         net = nn.Linear(3, 3)
         mask = torch.ones(3, 3).tril()

@@ -42,6 +42,8 @@ _MESSAGES = {
     "place, or keep a clone",
     "undeclared": "a Function writes into what it is given, which is computed with afterwards, without declaring it: "
     "write into a clone, or return it and call ctx.mark_dirty",
+    "put back": "what is assigned back to this attribute later is the very tensor that is written here: nothing is put "
+    "back; keep a clone",
     "ctx": "a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write changes "
     "it before backward: use ctx.save_for_backward, and write out of place",
 }

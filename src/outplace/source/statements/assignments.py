@@ -149,6 +149,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.call_function(setter, [holder, value], {}, node)
         else:
             torch_model.note_replaced(interpreter, holder.names.get(name), value, node)
+            torch_model.check_put_back(interpreter, name, holder.names.get(name), value, node)
             if holder.stale:
                 holders.note_stored(holder, value)
             interpreter.set_name(holder.names, name, value)

@@ -19,6 +19,7 @@ from outplace.source.torch_model.modules import (
 from outplace.source.torch_model.operations import augmented, binary, run_op
 from outplace.source.torch_model.optimizers import note_replaced
 from outplace.source.torch_model.shapes import takes_sizes
+from outplace.source.torch_model.shared import check_put_back
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
 from outplace.source.torch_model.types import is_instance
 from outplace.source.torch_model.writing import check_appended, check_appended_array, check_index, numpy_write
@@ -33,6 +34,7 @@ __all__ = [
     "check_appended_array",
     "check_index",
     "check_kept",
+    "check_put_back",
     "children_of",
     "construct",
     "copied",

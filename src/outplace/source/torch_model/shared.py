@@ -7,11 +7,12 @@ may well be meant to follow them.
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from outplace.source.overlaps import RESHAPED
 from outplace.source.tape import REPLACING, Hit, Write, compatible
-from outplace.source.values import Tensor
+from outplace.source.values import Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -37,6 +38,17 @@ def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:
         again = _is_part(read, original) and not read.storage.replaced_since(write.time)
         if again and compatible(write.path, tape.path):
             tape.hits.append(Hit("silent-other", write, write.place, False, detail="own leaf"))
+
+
+def check_put_back(interpreter: Interpreter, name: str, old: Value | None, new: Value, node: ast.AST) -> None:
+    """`self.state = saved`, where that is the very tensor which `self.state` holds, and has been written as such since:
+    whoever puts something back believes that it was kept as it had been."""
+    by_name = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+    if not by_name or not isinstance(old, Tensor) or old is not new or old.parameter:
+        return
+    for write in old.storage.writes:
+        if write.target.split("[")[0].endswith(f".{name}") and compatible(write.path, interpreter.tape.path):
+            interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="put back"))
 
 
 def _is_part(read: Tensor, original: Tensor) -> bool:
