@@ -41,10 +41,10 @@ def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:
 
 
 def check_put_back(interpreter: Interpreter, name: str, old: Value | None, new: Value, node: ast.AST) -> None:
-    """`self.state = saved`, where that is the very tensor which `self.state` holds, and has been written as such since:
-    whoever puts something back believes that it was kept as it had been."""
-    by_name = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-    if not by_name or not isinstance(old, Tensor) or old is not new or old.parameter:
+    """`self.state = saved` of an argument, which is the very tensor that `self.state` holds, and has been written as
+    such: whoever puts something back believes that it was kept as it had been."""
+    given = isinstance(node, ast.Assign) and any(new is one for one in interpreter.frame.args)
+    if not given or not isinstance(old, Tensor) or old is not new or old.parameter:
         return
     for write in old.storage.writes:
         if write.target.split("[")[0].endswith(f".{name}") and compatible(write.path, interpreter.tape.path):
