@@ -28,7 +28,7 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 # when a gradient is ready and what a custom backward then writes, what modes, policies and library modules do, which
 # function a dispatcher picks, rounds of a loop that end in many different ways, which dimension of memory is expanded,
 # memory that a buffer, a file or a storage shares, a mode that a module is in, a scaler's step, what `.cpu()` copies or
-# hands back, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps, the
+# hands back, what a dataset or a namedtuple is made of, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps, the
 # slope of an activation.
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
@@ -52,6 +52,8 @@ SEEN_ONLY_WHEN_RUN = {
     "silent_last_gradient_in_state",
     "silent_memmap_centred",
     "silent_pool_of_one_storage",
+    "silent_replay_over_one_array",
+    "silent_samples_scaled_each_epoch",
     "silent_storage_filled",
     "silent_unscaled_gradients_in_graph",
     "silent_vector_to_parameters",

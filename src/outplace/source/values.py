@@ -28,15 +28,15 @@ class Unknown(Value):
 class Plain(Value):
     """Surely no tensor: numpy arrays, numbers, strings, files."""
 
-    __slots__ = ("perhaps", "storage", "whole")
+    __slots__ = ("storage", "sure", "whole")
 
-    def __init__(self, storage: Storage | None = None, whole: bool = True, perhaps: Storage | None = None) -> None:
+    def __init__(self, storage: Storage | None = None, whole: bool = True, sure: bool = True) -> None:
         self.whole = whole
         """Is it the array itself, not a part of it?"""
         self.storage = storage
         """The memory that a numpy array shares with a tensor."""
-        self.perhaps = perhaps or storage
-        """The same, where it may be a copy: of `x.cpu()`."""
+        self.sure = sure
+        """Does it surely share that? It may be a copy, of `x.cpu()`."""
 
 
 class ArrayPart(Plain):
@@ -45,7 +45,7 @@ class ArrayPart(Plain):
     __slots__ = ("key", "of")
 
     def __init__(self, of: Plain, key: Value) -> None:
-        super().__init__(of.storage, whole=False)
+        super().__init__(of.storage, whole=False, sure=of.sure)
         self.of, self.key = of, key
 
 

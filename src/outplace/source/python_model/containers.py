@@ -298,8 +298,8 @@ def method(
             for tensor in {id(item): item for item in appended if isinstance(item, Tensor)}.values():
                 torch_model.check_appended(interpreter, receiver, tensor)
             for item in appended:
-                if isinstance(item, Plain) and item.perhaps is not None and item.whole:
-                    torch_model.check_appended_array(interpreter, receiver, item.perhaps)
+                if isinstance(item, Plain) and item.storage is not None and item.whole:
+                    torch_model.check_appended_array(interpreter, receiver, item.storage)
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         found = _dict_method(receiver, name, args)

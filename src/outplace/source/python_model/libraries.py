@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from outplace.source import holders, records
 from outplace.source.values import (
@@ -113,9 +113,9 @@ def _numpy(
     if written is not None:
         torch_model.forget_array(interpreter, written)
     if isinstance(written, Plain) and written.storage is not None:
-        torch_model.numpy_write(interpreter, written.storage, node)
+        torch_model.numpy_write(interpreter, written, node)
         return written
-    return Plain(_shared_memory(args) if function in ("asarray", "reshape", "ravel", "squeeze") else None)
+    return _over(args[0]) if args and function in ("asarray", "reshape", "ravel", "squeeze") else Plain()
 
 
 def _one_for_all(keys: Value, value: Value) -> Value:
@@ -151,8 +151,10 @@ def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value
     return total
 
 
-def _shared_memory(args: list[Value]) -> Any:
-    return args[0].storage if args and isinstance(args[0], (Plain, Tensor)) else None
+def _over(value: Value) -> Plain:
+    """An array over the same memory."""
+    sure = value.sure if isinstance(value, Plain) else not isinstance(value, Tensor) or value.certain
+    return Plain(value.storage if isinstance(value, (Plain, Tensor)) else None, sure=sure)
 
 
 def _repeated(value: Value, times: Value) -> Value:

@@ -78,7 +78,7 @@ def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value:
         return torch_model.augmented(interpreter, node, old, value)
     torch_model.forget_array(interpreter, old)
     if isinstance(old, Plain) and old.storage is not None:
-        torch_model.numpy_write(interpreter, old.storage, node)
+        torch_model.numpy_write(interpreter, old, node)
         return old
     if isinstance(old, Items) and isinstance(node.op, ast.Add):
         python_model.extend(old, value)

@@ -147,7 +147,8 @@ def method(
         return class_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Plain) and receiver.storage is not None:
         if name in ("fill", "sort", "put", "itemset", "resize"):
-            numpy_write(interpreter, receiver.storage, node)
+            numpy_write(interpreter, receiver, node)
             return NONE
-        return Plain(receiver.storage) if name in ("reshape", "ravel", "view", "squeeze", "transpose") else PLAIN
+        same = name in ("reshape", "ravel", "view", "squeeze", "transpose")
+        return Plain(receiver.storage, sure=receiver.sure) if same else PLAIN
     return None

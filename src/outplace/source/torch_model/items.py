@@ -119,8 +119,7 @@ def set_item(
             _set_tensor_item(interpreter, option, key, value, node, again)
         elif isinstance(option, Plain):
             forget_array(interpreter, option)
-            if option.storage is not None:
-                numpy_write(interpreter, option.storage, node)
+            numpy_write(interpreter, option, node)
         elif isinstance(option, Instance) and isinstance(setter := option.cls.find("__setitem__"), Function):
             interpreter.call_function(setter, [option, key, value], {}, node)
         else:

@@ -219,7 +219,7 @@ def _register_hook(
 def _numpy(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    return Plain(tensor.storage if tensor.certain else None, perhaps=tensor.storage)
+    return Plain(tensor.storage, sure=tensor.certain)
 
 
 def _converted(

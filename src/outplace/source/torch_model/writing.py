@@ -9,7 +9,7 @@ from outplace.knowledge import ops
 from outplace.source.overlaps import Region, overlap, touches
 from outplace.source.tape import Hit, Node, Storage, Write, compatible
 from outplace.source.torch_model.tensors import is_stale, requires_grad
-from outplace.source.values import Items, Tensor, Value
+from outplace.source.values import Items, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -206,7 +206,9 @@ def check_kept_gradient(interpreter: Interpreter, gradient: Tensor) -> None:
             tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept gradient"))
 
 
-def numpy_write(interpreter: Interpreter, storage: Storage, node: ast.AST) -> None:
+def numpy_write(interpreter: Interpreter, array: Plain, node: ast.AST) -> None:
     """A write through a numpy array, which autograd cannot see."""
     tape = interpreter.tape
-    storage.writes.append(Write(tape.tick(), tape.path, interpreter.place(node), "numpy", True, tracked=False))
+    if array.storage is not None:
+        write = Write(tape.tick(), tape.path, interpreter.place(node), "numpy", array.sure, tracked=False)
+        array.storage.writes.append(write)
