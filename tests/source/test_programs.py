@@ -28,8 +28,8 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 # when a gradient is ready and what a custom backward then writes, what modes, policies and library modules do, which
 # function a dispatcher picks, rounds of a loop that end in many different ways, which dimension of memory is expanded,
 # memory that a buffer, a file or a storage shares, a mode that a module is in, a scaler's step, what `.cpu()` copies or
-# hands back, what a dataset or a namedtuple is made of, entries of a dict that are one tensor, what an optimizer keeps in its state, which tensors vmap maps, the
-# slope of an activation.
+# hands back, what a dataset or a namedtuple is made of, entries of a dict that are one tensor, what an optimizer keeps
+# in its state, which tensors vmap maps, the slope of an activation.
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
     "config_execfile",

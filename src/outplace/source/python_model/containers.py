@@ -239,7 +239,11 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         from outplace.source import torch_model
 
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
-        return iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
+        rounds = iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
+        for view in rounds if not value.known else ():
+            if isinstance(view, Tensor):  # what is no tensor may be a list of them
+                view.known = False
+        return rounds
     if isinstance(value, Instance):
         return _iterate_instance(interpreter, value, node, most, least)
     if isinstance(value, Choice):
