@@ -176,6 +176,27 @@ PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
             "clean.detach().requires_grad_()",
             "torch.tensor(clean.tolist(), requires_grad=True)",
         ),
+        (
+            "silent_frames_of_one_memory",
+            "tensor.detach().cpu().numpy()",
+            "np.array(tensor.tolist(), dtype=np.float32)",
+        ),
+        (
+            "silent_replay_over_one_array",
+            "return self.state, float(self.state.sum())",
+            "return np.array(self.state.tolist(), dtype=np.float32), float(self.state.sum())",
+        ),
+        (
+            "silent_samples_scaled_each_epoch",
+            "self.transform(self.samples[index])",
+            "self.transform({key: value + 0 for key, value in self.samples[index].items()})",
+        ),
+        ("silent_function_overwrites_its_input", "work = scores.float()", "work = scores * 1.0"),
+        (
+            "silent_part_scaled_by_data",
+            "ball.speed.data[below] *= -loss",
+            "ball.speed = ball.speed * torch.where(below, -loss, 1.0)",
+        ),
     ],
 )
 def test_a_run_repairs_it(tmp_path, name, wrong, right):

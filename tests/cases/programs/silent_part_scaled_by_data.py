@@ -21,3 +21,4 @@ for _ in range(6):
     bounce(ball)
     ball.height = ball.height + ball.speed
 ball.height.sum().backward()
+print("RESULT", throw.weight.grad.norm().item())
