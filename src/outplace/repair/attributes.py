@@ -40,13 +40,16 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answ
     return "yes" if found else "unknown"
 
 
-def holds_items(files: Files, path: str) -> bool:
-    """Is `self.totals` a list or a dict, by all that it is ever bound to?"""
-    name = path.split(".")[-1]
+def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
+    """Is `self.totals` a list or a dict, by all that its class binds it to? Of other objects: that any file does."""
+    name = held.attr
+    owner = code.class_of(held) if ast.unparse(held.value) == "self" else None
+    trees = [owner] if owner is not None else [home.tree for home in files.codes(name)]
     values = [
         _value_for_attribute(node, target)
-        for home in files.codes(name)
-        for node in home.every(ast.Assign)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
         for target in flat(node.targets)
         if isinstance(target, ast.Attribute) and target.attr == name
     ]

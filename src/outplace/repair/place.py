@@ -71,7 +71,7 @@ class Place:
         if self._is_key(node):
             return True
         if isinstance(node.value, ast.Attribute):
-            return holds_items(self.files, ast.unparse(node.value))
+            return holds_items(self.files, self.code, node.value)
         kinds = self._kinds(node.value.id)
         return bool(kinds) and None not in kinds
 

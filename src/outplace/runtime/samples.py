@@ -1,14 +1,15 @@
 """Samples that a dataset keeps, and that are scaled in place whenever they are handed out.
 
 `target["boxes"] *= scale` in a transform changes the boxes of the dataset itself: in the next epoch they are scaled
-once more. A line that writes the same memory in a later fetch of a `DataLoader`, at a higher version than before, is
-one. A copy that is made for each fetch begins at the same version each time, and a buffer is filled anew before.
+once more. A line that writes the same part of a memory in a later fetch of a `DataLoader`, whose version has gone on
+from there, is one. A copy that is made for each fetch begins at version 0 again, and a buffer is filled anew before.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,8 +28,22 @@ _SCALING = {
 """Writes that make something else of what they have made before; those that add may count, and others do it once."""
 _FILLING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "out="}
 
-_seen: dict[tuple[int, Instruction], int] = {}
-"""For each memory and line that a fetch has written: the highest version before it."""
+Part = tuple[int, Instruction]
+"""Where in its memory a write begins, and the line that writes."""
+
+
+class _Memory:
+    """A memory that a fetch has written: its version after that, and in which fetch each part was scaled first."""
+
+    __slots__ = ("renewed_in", "scaled", "version")
+
+    def __init__(self) -> None:
+        self.version, self.renewed_in = 0, -1
+        self.scaled: dict[Part, int] = {}
+
+
+_memories: dict[int, _Memory] = {}
+_fetches = itertools.count()
 _again: dict[Instruction, Write] = {}
 """Lines that have written what they had written in an earlier fetch: told when the next backward starts."""
 _told: set[Instruction] = set()
@@ -36,7 +51,7 @@ _told: set[Instruction] = set()
 
 def install() -> None:
     """Starts looking at what is fetched."""
-    for one in (_seen, _again, _told):
+    for one in (_memories, _again, _told):
         one.clear()
     fetcher = fetching._MapDatasetFetcher
     writes.replace(fetcher, "fetch", _make_fetch(fetcher.fetch))
@@ -56,24 +71,38 @@ def _make_fetch(original: Any) -> Any:
 
 
 def _note(written: list[Write]) -> None:
-    """What a fetch has written: was the same memory written by the same line in an earlier one?"""
-    highest: dict[tuple[int, Instruction], int] = {}
-    renewed: set[int] = set()
+    """What a fetch has written: was the same part scaled by the same line in an earlier one?"""
+    fetch = next(_fetches)
+    last: Write | None = None
     for write in written:
-        if not write.frames or write.before is None or write.storage in renewed:
+        if not write.frames or write.before is None:
             continue
-        how = _kind_of(write)
+        memory = _memory_of(write.storage, write.before)
+        how = "" if last is not None and _ends(last, write) else _kind_of(write)
+        last, line = write, write.frames[-1]
         if how == "renews":
-            renewed.add(write.storage)
-        if how != "scales":
-            continue
-        key = write.storage, write.frames[-1]
-        if write.before > _seen.get(key, write.before) and key[1] not in _told:
-            _again.setdefault(key[1], write)
-        highest[key] = max(write.before, highest.get(key, 0))
-    for key, version in highest.items():
-        if key in _seen or len(_seen) < _MOST:
-            _seen[key] = version
+            memory.renewed_in = fetch
+        elif how == "scales" and memory.renewed_in != fetch:
+            first = memory.scaled.setdefault((write.region.offset if write.region else 0, line), fetch)
+            if first < fetch and line not in _told:
+                _again.setdefault(line, write)
+
+
+def _memory_of(storage: int, version: int) -> _Memory:
+    """What is known of a memory that is about to be written at this version."""
+    memory = _memories.get(storage)
+    if memory is None or version < memory.version:  # a new tensor, whatever lay there before
+        if len(_memories) >= _MOST:
+            _memories.clear()
+        memory = _memories[storage] = _Memory()
+    memory.version = version + 1
+    return memory
+
+
+def _ends(last: Write, write: Write) -> bool:
+    """Is it the second half of `x[i] *= 2`, whose first half has written that part already?"""
+    again = write.operation == "__setitem__" and last.operation.startswith("__i")
+    return again and last.storage == write.storage and last.before == (write.before or 0) - 1
 
 
 def look(nodes: Iterable[Any]) -> None:
