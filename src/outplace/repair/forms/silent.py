@@ -104,12 +104,13 @@ def samples(code: Code) -> list[Edit]:
     for owner in code.every(ast.ClassDef):
         functions = [one for one in owner.body if isinstance(one, ast.FunctionDef)]
         if any(function.name == "__getitem__" for function in functions):
-            for start, end in (code.span(item) for function in functions for item in _items_of_self(function)):
+            for start, end in (code.span(item) for function in functions for item in _handed_items(code, function)):
                 edits += [Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
     return [*code.importing("copy"), *edits] if edits else []
 
 
-def _items_of_self(function: ast.FunctionDef) -> list[ast.Subscript]:
+def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
+    """Those that are returned, bound to a name or given to a function; not `if self.seen[index]`."""
     arguments = {arg.arg for arg in function.args.args[1:]}
     return [
         node
@@ -117,6 +118,7 @@ def _items_of_self(function: ast.FunctionDef) -> list[ast.Subscript]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
         if isinstance(node.slice, ast.Name) and node.slice.id in arguments
         if isinstance(node.value, ast.Attribute) and ast.unparse(node.value.value) == "self"
+        if isinstance(code.parents[node], ast.Return | ast.Assign | ast.Call | ast.Starred | ast.Tuple)
     ]
 
 
