@@ -9,6 +9,7 @@ from outplace.model import Safety
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.copies import copies_for_backward
 from outplace.repair.edits import Edit
+from outplace.repair.flow import used_later
 from outplace.repair.forms import backward_first, recorded, silent, step_order
 from outplace.repair.kinds.saved import saved
 from outplace.repair.out_of_place import rebinding
@@ -18,7 +19,7 @@ from outplace.repair.place import Place
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The write recorded where its result is computed with; else a copy for the backward, or the backward first."""
     data = recorded.through_data(place)
-    if data is not None and rebinding(place) != "no":
+    if data is not None and _may_be_recorded(place):
         made = recorded.new_tensor(place, data)
         if made is not None:
             title = f"Make a new `{place.path}`, which autograd records"
@@ -33,6 +34,15 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
             safety: Safety = "safe" if earlier.plain and not place.bug.from_run else "unsafe"
             edits = {moment.file: tuple(earlier.edits)}
             yield Candidate("Go backward before the write", safety, edits, provable=True, keeps="gradients")
+
+
+def _may_be_recorded(place: Place) -> bool:
+    """May a new tensor take the place of what is written? Where a run has not shown that it is computed with, only if
+    it is read later, and by nobody under another name."""
+    answer, path = rebinding(place), place.path or ""
+    if place.bug.cause == "unrecorded":
+        return answer != "no"
+    return answer == "yes" and ("." in path or used_later(place.code, place.statement, path))
 
 
 def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
