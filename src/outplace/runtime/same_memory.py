@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from outplace.model import Tensor
 from outplace.runtime import aliases, names, record, silent, verdict
 from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, same_piece, unobserved
@@ -24,9 +26,21 @@ _LARGEST, _MOST_LINES = 1 << 16, 64
 
 _kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
 """For each keeping line: what it kept last, a tensor over that memory with what it showed then, and when it did."""
-_found: dict[Instruction, tuple[Weak, int]] = {}
-"""Lines that have kept one memory with other contents, and what they had kept before: told when the next backward
-starts, with all that wrote it, if that is still there."""
+
+
+class _Found(NamedTuple):
+    """A line that has kept one memory with other contents: what it kept first, what that is, and who has written it."""
+
+    first: Weak
+    tensor: Tensor
+    since: int
+    written: list[Write]
+    holds_both: bool = False
+    """Was the first one still there when the third came? A queue for one item lets go of it."""
+
+
+_found: dict[Instruction, _Found] = {}
+"""Told when the next backward starts, with all that wrote it."""
 _told: set[Instruction] = set()
 _writes: dict[int, tuple[int, dict[Instruction, None]]] = {}
 """By the address of an array that tensors lie over: its bytes, and the lines that have written it."""
@@ -42,12 +56,10 @@ def install() -> None:
 def look(nodes: Iterable[Any]) -> None:
     """A backward starts, so this is a training: what has been kept goes into it."""
     for line in list(_found):
-        earlier, since = _found.pop(line)
-        kept = earlier()
-        if kept is not None:
+        found = _found.pop(line)
+        if found.holds_both or found.first() is not None:
             _told.add(line)
-            with unobserved():
-                _tell(kept, _over(kept), since)
+            _tell(found)
 
 
 def note_items(items: Iterable[Any], frame: FrameType) -> None:
@@ -61,8 +73,11 @@ def note_items(items: Iterable[Any], frame: FrameType) -> None:
 def note(value: Any, frame: FrameType) -> None:
     """An array, or a tensor over one, is about to be appended."""
     line = (frame.f_code, frame.f_lasti)
-    if line not in _told and line not in _found and silent.worth_a_look(line):
+    found = _found.get(line)
+    if found is None and line not in _told and silent.worth_a_look(line):
         silent.guarded(lambda: _note(value, line))
+    elif found is not None and (not found.holds_both or silent.worth_a_look(line)):
+        silent.guarded(lambda: _see_again(found, line))
 
 
 def is_array(value: Any) -> bool:
@@ -88,9 +103,30 @@ def _note(value: Any, line: Instruction) -> None:
         before = kept() if kept is not None else None
         again = before is not None and before is not value and same_piece(_over(before), over)
         if again and not torch.equal(bits(shown), bits(over)):
-            _found[line] = Weak(before), since
+            _found[line] = _Found(Weak(before), names.described(over, None), since, _writes_of(before, since))
         elif not again and (before is None or before is not value):
             _kept[line] = Weak(value), over.clone(), _next_number()
+
+
+def _see_again(found: _Found, line: Instruction) -> None:
+    """The line keeps something once more: is what it kept first still there? Then who has written it by now?"""
+    first = found.first()
+    if first is None:
+        del _found[line]
+    else:
+        _found[line] = found._replace(holds_both=True, written=_writes_of(first, found.since))
+
+
+def _writes_of(kept: Any, since: int) -> list[Write]:
+    """The writes to the memory that it lies in, while it does."""
+    owner = aliases.owner_of(kept) if is_array(kept) else None
+    storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
+    written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
+    address = kept.__array_interface__["data"][0] if is_array(kept) else kept.data_ptr()
+    for start, (size, places) in _writes.items():
+        if start <= address < start + size:
+            written += [Write(0, None, since, silent.ARRAY, (place,), None, False) for place in places]
+    return written
 
 
 def _over(value: Any) -> Any:
@@ -103,19 +139,12 @@ def _over(value: Any) -> Any:
         return None
 
 
-def _tell(value: Any, over: torch.Tensor, since: int) -> None:
-    owner = aliases.owner_of(value) if is_array(value) else None
-    storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
-    written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
-    address = over.data_ptr()
-    for start, (size, places) in _writes.items():
-        if start <= address < start + size:
-            written += [Write(0, None, since, silent.ARRAY, (place,), None, False) for place in places]
-    if written:
+def _tell(found: _Found) -> None:
+    if found.written:
         why = (
             "Each entry that is kept here lies in the same memory, which is changed between two of them: arrays and "
             "tensors made of each other share it. At the end all entries show its last values."
         )
         remedy = "Keep copies: `frames.append(x.numpy().copy())`, `torch.from_numpy(state.copy())`."
-        found = names.described(over, silent.target_of(written[-1]))
-        verdict.tell("silent-alias", found, why, silent.mutations_of(written), remedy, cause="kept array")
+        tensor = replace(found.tensor, name=silent.target_of(found.written[-1]))
+        verdict.tell("silent-alias", tensor, why, silent.mutations_of(found.written), remedy, cause="kept array")

@@ -18,12 +18,16 @@ def as_array(tensor):
     return tensor.detach().cpu().numpy()
 
 
+def simulate(system):
+    frames = []
+    for _ in range(4):
+        system.advance(3)
+        frames.append(as_array(system.x))
+    return torch.from_numpy(np.stack(frames))
+
+
 torch.manual_seed(0)
-system, frames = Oscillator(), []
-for _ in range(4):
-    system.advance(3)
-    frames.append(as_array(system.x))
-data = torch.from_numpy(np.stack(frames))
+data = simulate(Oscillator())
 net = nn.Linear(3, 3)
 loss = (net(data[:-1]) - data[1:]).square().mean()
 loss.backward()
