@@ -296,3 +296,121 @@ rnn(torch.ones(2, 3))[0].sum().backward()
 """
     text = "    with torch.no_grad():\n        bias.chunk(4)[1].fill_(1)\n"
     assert fixed(source) == source.replace("    bias.chunk(4)[1].fill_(1)\n", text)
+
+
+LOOP = """
+import torch
+from torch import nn
+
+
+def masked_sum(part, mask):
+    part *= mask
+    return part.sum()
+
+
+net, mask = nn.Linear(3, 3), torch.ones(3)
+for epoch in range(2):
+    total = 0.0
+    stages = torch.stack([net(torch.ones(2, 3)) for _ in range(3)])
+    for stage in {stages}:
+        total = total + masked_sum(stage, mask){more}
+    total.backward()
+"""
+
+
+def test_what_a_loop_alone_runs_over_is_nobody_elses(fixed):
+    source = LOOP.format(stages="torch.stack([net(torch.ones(2, 3)) for _ in range(3)])", more="")
+    assert fixed(source) == source.replace("part *= mask", "part = part * mask")
+
+
+def test_what_the_loop_reads_again_is_to_see_the_write(fixed):
+    source = LOOP.format(stages="stages", more=" + stage.sum()")
+    assert fixed(source) == source
+
+
+ENTRIES = """
+import torch
+from torch import nn
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def passed(outputs):
+    return {{key: Straight.apply(value) for key, value in outputs.items()}}
+
+
+net = nn.Linear(3, 3)
+outputs = {{"a": net(torch.ones(2, 3)), "b": net(torch.ones(2, 3))}}
+outputs = passed(outputs)
+a = outputs["a"]
+a[a < 0] = 0.0
+(a.sum() + outputs["{key}"].sum()).backward()
+"""
+
+
+def test_an_entry_of_a_dict_whose_others_are_read(fixed):
+    assert "a = a.masked_fill(a < 0, 0.0)" in fixed(ENTRIES.format(key="b"))
+
+
+def test_an_entry_of_a_dict_that_is_read_there_again(fixed):
+    source = ENTRIES.format(key="a")
+    assert fixed(source) == source
+
+
+def test_an_expanded_buffer_is_copied_where_it_is_registered(fixed):
+    source = """
+import torch
+from torch import nn
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("running", torch.eye(3).expand(2, 3, 3))
+
+    @torch.no_grad()
+    def update(self, new):
+        self.running.mul_(0.9).add_(new)
+
+
+norm = Norm()
+norm.update(torch.ones(2, 3, 3))
+"""
+    assert fixed(source) == source.replace(".expand(2, 3, 3)", ".expand(2, 3, 3).clone()")
+
+
+OBJECT = """
+import torch
+from torch import nn
+
+
+class Body:
+    def __init__(self, speed):
+        self.speed = speed
+
+
+lin = nn.Linear(3, 3)
+kept = lin(torch.ones(3))
+body = Body({speed})
+squared = body.speed.square()
+body.speed.data[0] = 0
+(body.speed.sum() + squared.sum() + kept.sum()).backward()
+"""
+
+
+def test_an_attribute_that_was_given_a_tensor_of_its_own(fixed):
+    source = OBJECT.format(speed="lin(torch.ones(3))")
+    after = "body.speed = body.speed.clone()\nbody.speed[0] = 0"
+    assert fixed(source) == source.replace("body.speed.data[0] = 0", after)
+
+
+def test_an_attribute_whose_tensor_somebody_else_has(fixed):
+    assert "body.speed = " not in fixed(OBJECT.format(speed="kept"))
