@@ -153,6 +153,12 @@ def test_what_trains_only_what_was_stepped_is_detached():
     assert "-(log_prob * value.detach()).mean()" in text
 
 
+def test_it_is_made_anew_where_its_graph_goes_on():
+    source = USED_AGAIN.replace("actor_loss =", "probe(value.detach()).backward()\nopt_p.step()\nactor_loss =", 1)
+    (text,) = ways(source, held={"value": "tensor"}, root_is_older=False).values()
+    assert "opt_p.step()\nvalue = critic(state)\nactor_loss" in text
+
+
 def test_what_trains_others_too_is_made_anew():
     (text,) = ways(USED_AGAIN, held={"value": "tensor"}, root_is_older=False).values()
     assert "# step\nvalue = critic(state)\nactor_loss" in text
