@@ -22,10 +22,10 @@ from outplace.runtime.record import Instruction, Write
 
 _next_number = torch._C._autograd._get_sequence_nr
 _FROM_NUMPY: Any = torch.from_numpy
-_LARGEST, _MOST_LINES = 1 << 16, 64
+_LARGEST, _MOST_ARRAYS = 1 << 16, 64
 
 _kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
-"""For each keeping line: what it kept last, a tensor over that memory with what it showed then, and when it did."""
+"""For each keeping line: what it has kept, a copy of what that showed then, and when it did."""
 
 
 class _Found(NamedTuple):
@@ -42,8 +42,8 @@ class _Found(NamedTuple):
 _found: dict[Instruction, _Found] = {}
 """Told when the next backward starts, with all that wrote it."""
 _told: set[Instruction] = set()
-_writes: dict[int, tuple[int, dict[Instruction, None]]] = {}
-"""By the address of an array that tensors lie over: its bytes, and the lines that have written it."""
+_writes: dict[int, tuple[Weak, int, dict[Instruction, None]]] = {}
+"""By the address of an array that tensors lie over: the array, its bytes, and the lines that have written it."""
 
 
 def install() -> None:
@@ -89,9 +89,12 @@ def is_array(value: Any) -> bool:
 def note_write(array: Any, place: Instruction) -> None:
     """An array that a tensor may lie over is about to be written."""
     owner = aliases.owner_of(array)
-    if is_array(owner) and len(_writes) < _MOST_LINES:
+    if is_array(owner):
         address = owner.__array_interface__["data"][0]
-        _writes.setdefault(address, (owner.nbytes, {}))[1].setdefault(place)
+        if address not in _writes and len(_writes) < _MOST_ARRAYS:
+            _writes[address] = Weak(owner, lambda _: _writes.pop(address, None)), owner.nbytes, {}
+        if address in _writes:
+            _writes[address][2].setdefault(place)
 
 
 def _note(value: Any, line: Instruction) -> None:
@@ -123,7 +126,7 @@ def _writes_of(kept: Any, since: int) -> list[Write]:
     storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
     written = [one for one in record.current().writes if one.storage == storage and one.moment >= since and one.frames]
     address = kept.__array_interface__["data"][0] if is_array(kept) else kept.data_ptr()
-    for start, (size, places) in _writes.items():
+    for start, (_, size, places) in _writes.items():
         if start <= address < start + size:
             written += [Write(0, None, since, silent.ARRAY, (place,), None, False) for place in places]
     return written
