@@ -58,7 +58,6 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
         handed_out = silent.handed_out(place)
         if handed_out:
             yield place.candidate("Hand out copies", safety, handed_out)
-            return
         kept = {home.path: tuple(edits) for home in place.files.codes("append") if (edits := silent.kept_arrays(home))}
         if kept:
             yield Candidate("Keep copies", safety, kept)
