@@ -145,7 +145,7 @@ def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"
     modes = [Candidate(title, "safe", {path: tuple(edits)}) for path, edits in instead if edits and len(instead) == 1]
     clones = list(_clones(place, neighbours))
-    yield from [*modes, *clones] if several else [*clones, *modes]
+    yield from [*modes, *clones] if several else clones or modes
 
 
 def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
