@@ -38,7 +38,8 @@ def note(write: Write, alias: torch.Tensor) -> None:
     operation, source = write.operation, aliases.source_of(alias)
     if source is None or not write.frames:
         return
-    if passed_by(operation):
+    replaced = operation in ("fill_", "zero_") and alias.numel() == source.numel()
+    if passed_by(operation) or replaced:
         silent.guarded(partial(_let_be, write, source))
     elif (rescales(operation) or overwrites(operation) or operation == "__setitem__") and silent.worth_a_look(
         write.frames[-1]
@@ -61,7 +62,8 @@ _watched: dict[int, _Watched] = {}
 
 
 def _let_be(write: Write, source: torch.Tensor) -> None:
-    """`x.data.mul_(n).round_().div_(n)`: what is rounded is meant to be passed by, with all that belongs to it."""
+    """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a whole,
+    is meant to be passed by, with all that belongs to it."""
     number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
     if number in _watched:
         _watched[number].meant = True

@@ -16,6 +16,16 @@ class Rounded(nn.Module):
         return x
 
 
+class Chosen(nn.Module):
+    """The best of several, with gradients for all."""
+
+    def forward(self, x):
+        p = x.softmax(-1).clone()
+        best = p.argmax(-1, keepdim=True)
+        p.data.zero_().scatter_(-1, best, 1.0)
+        return p
+
+
 torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), Rounded(3), nn.Linear(4, 1))
+net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), Rounded(3), nn.Linear(4, 4), Chosen(), nn.Linear(4, 1))
 net(torch.randn(5, 4)).sum().backward()

@@ -25,10 +25,17 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
     call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
         names = [one.attr for one in ast.walk(statement) if isinstance(one, ast.Attribute)]
-        return any(rescales(one) or overwrites(one) for one in names) and not any(passed_by(one) for one in names)
+        if any(passed_by(one) for one in names) or ({"fill_", "zero_"} & set(names) and not _writes_a_part(call)):
+            return False  # all of it is replaced: its gradient is meant for something else
+        return any(rescales(one) or overwrites(one) for one in names)
     if isinstance(call, ast.AugAssign):
         return not isinstance(call.op, ast.Add | ast.Sub)
     return isinstance(call, ast.Assign) and isinstance(call.value, ast.Constant | ast.UnaryOp)
+
+
+def _writes_a_part(call: ast.Call) -> bool:
+    """`h.data[0].zero_()`, not `h.data.zero_()`."""
+    return isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
 
 
 def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
