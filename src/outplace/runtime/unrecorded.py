@@ -62,8 +62,8 @@ _watched: dict[int, _Watched] = {}
 
 
 def _let_be(write: Write, source: torch.Tensor) -> None:
-    """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a whole,
-    is meant to be passed by, with all that belongs to it."""
+    """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a
+    whole, is meant to be passed by, with all that belongs to it."""
     number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
     if number in _watched:
         _watched[number].meant = True
