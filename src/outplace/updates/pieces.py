@@ -70,7 +70,10 @@ def _put_together(x: Tensor, part: Any, dim: int, start: int, stop: int, one: bo
     in_one_piece = math.prod([*x.shape][:dim]) == 1
     result = torch.empty_like(x) if in_one_piece else x.clone()
     middle = result.select(dim, start) if one else result.narrow(dim, start, stop - start)
-    middle[...] = part  # fill_ would refuse what is too large for float16
+    if isinstance(part, Tensor):
+        middle.copy_(part)
+    else:
+        middle[...] = part  # fill_ would refuse what is too large for float16
     if in_one_piece:
         rest = x.shape[dim] - stop
         result.narrow(dim, 0, start).copy_(x.narrow(dim, 0, start))
