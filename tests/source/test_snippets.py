@@ -17,6 +17,29 @@ SNIPPETS = {
         y += 1  # error: saved
         y.sum().backward()
     """,
+    "one tensor for each level, or rows of one": """
+        class Heads(nn.Module):
+            def __init__(self, sizes):
+                super().__init__()
+                self.sized = nn.ModuleList(nn.Conv2d(size, 8, 1) for size in sizes)
+                self.equal = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+            def forward(self, x):
+                for i in range(3):
+                    x[i] = self.sized[i](x[i])
+                return x
+
+            def reshaped(self, x):
+                for i in range(3):
+                    x[i] = self.equal[i](x[i])
+                    x[i] = x[i].view(2, 2, 4, -1).permute(0, 1, 3, 2)
+                return x
+
+            def rows(self, x):
+                for i in range(3):
+                    x[i] = self.equal[i](x[i])  # warning: saved
+                return x
+    """,
     "an operation that keeps nothing": """
         w = torch.randn(3, requires_grad=True)
         y = w * 2

@@ -1,0 +1,71 @@
+"""Arguments that hold one tensor for each level, as detectors' heads are given them: `x[i] = self.convs[i](x[i])`.
+
+Without an annotation `x` may be a tensor, and then the assignment overwrites what the convolution keeps. Two things that
+are written around it say that it is a list: items that are put back in another shape, and modules of other sizes for
+each item.
+"""
+
+from __future__ import annotations
+
+import ast
+
+_OTHER_SHAPE = {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"}
+
+
+def is_for_levels(name: str, function: ast.AST, owner: ast.ClassDef | None) -> bool:
+    """Is the argument a list, by what the function does with its items?"""
+    sized: set[str] | None = None
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and any(_is_item(target, name) for target in node.targets):
+            if _is_reshaped(node.value, ast.unparse(node.targets[0])):
+                return True
+        elif owner is not None and isinstance(node, ast.Call) and any(_is_item(arg, name) for arg in node.args):
+            sized = _lists_of_sizes(owner) if sized is None else sized
+            if isinstance(node.func, ast.Subscript) and ast.unparse(node.func.value) in sized:
+                return True
+    return False
+
+
+def _is_item(node: ast.expr, name: str) -> bool:
+    """`name[i]`, one of them."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    )
+
+
+def _is_reshaped(value: ast.expr, item: str) -> bool:
+    """Is it `item.view(...).permute(...)`?"""
+    methods = set()
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        methods.add(value.func.attr)
+        value = value.func.value
+    return bool(methods & _OTHER_SHAPE) and ast.unparse(value) == item
+
+
+def _lists_of_sizes(owner: ast.ClassDef) -> set[str]:
+    """`self.convs = nn.ModuleList(nn.Conv2d(size, 8, 1) for size in sizes)`: rows of one tensor have one size."""
+    return {
+        ast.unparse(target)
+        for node in ast.walk(owner)
+        if isinstance(node, ast.Assign) and _makes_sizes(node.value)
+        for target in node.targets
+    }
+
+
+def _makes_sizes(value: ast.expr) -> bool:
+    if not (isinstance(value, ast.Call) and ast.unparse(value.func).endswith("ModuleList") and len(value.args) == 1):
+        return False
+    modules = value.args[0]
+    if not isinstance(modules, (ast.GeneratorExp, ast.ListComp)) or len(modules.generators) != 1:
+        return False
+    size, among = modules.generators[0].target, modules.generators[0].iter
+    counts = isinstance(among, ast.Call) and ast.unparse(among.func) in ("range", "enumerate")
+    return isinstance(size, ast.Name) and not counts and _is_given(size.id, modules.elt)
+
+
+def _is_given(size: str, module: ast.expr) -> bool:
+    calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
+    return any(isinstance(arg, ast.Name) and arg.id == size for call in calls for arg in call.args)
