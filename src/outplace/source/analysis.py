@@ -16,7 +16,6 @@ from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
-from outplace.source.levels import is_for_levels
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rules import finding_for
@@ -183,8 +182,7 @@ def _unknown_arguments(
     if owner is not None and function.kind != "staticmethod":
         args.append(owner if function.kind == "classmethod" else _receiver(interpreter, owner, receivers))
     given = [*function.node.args.posonlyargs, *function.node.args.args]
-    class_node = owner.node if owner is not None else None
-    args.extend(_unknown_argument(interpreter, argument, function, class_node) for argument in given[len(args) :])
+    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     return args
 
 
@@ -249,11 +247,9 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
     return made
 
 
-def _unknown_argument(
-    interpreter: Interpreter, argument: ast.arg, function: Function, owner: ast.ClassDef | None
-) -> Value:
+def _unknown_argument(interpreter: Interpreter, argument: ast.arg) -> Value:
     says = says_tensor(argument.annotation)
-    if says is False or (says is None and is_for_levels(argument.arg, function.node, owner)):
+    if says is False:
         return Unknown()
     made = Tensor(Storage(), None, known=says is True)
     made.since = interpreter.tape.tick()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, python_model, torch_model
 from outplace.source.attributes import has_unknown_base
+from outplace.source.levels import given_by_level
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.values import (
     DEFAULT_FACTORY,
@@ -31,6 +32,7 @@ from outplace.source.values import (
     Partial,
     Plain,
     Scope,
+    Tensor,
     Torch,
     Unknown,
     Value,
@@ -298,10 +300,19 @@ def _bind_arguments(
     for key, value in keywords.items():
         if key in known:
             scope.names[key] = value
+    _bind_lists(function, scope)
     if spec.vararg is not None:
         scope.names[spec.vararg.arg] = Items(list(args[len(names) :]), "tuple")
     if spec.kwarg is not None:
         scope.names[spec.kwarg.arg] = Dictionary({key: value for key, value in keywords.items() if key not in known})
+
+
+def _bind_lists(function: Function, scope: Scope) -> None:
+    """Of what may be a tensor or a list of them, the function knows which it is."""
+    unsure = [name for name, value in scope.names.items() if isinstance(value, Tensor) and not value.known]
+    if unsure and function.by_level is None:
+        function.by_level = given_by_level(function.node, function.owner.node if function.owner is not None else None)
+    scope.names.update((name, UNKNOWN) for name in unsure if name in (function.by_level or ()))
 
 
 _CALLS: dict[type[Value], Any] = {

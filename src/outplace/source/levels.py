@@ -1,8 +1,7 @@
 """Arguments that hold one tensor for each level, as detectors' heads are given them: `x[i] = self.convs[i](x[i])`.
 
-Without an annotation `x` may be a tensor, and then the assignment overwrites what the convolution keeps. Two things that
-are written around it say that it is a list: items that are put back in another shape, and modules of other sizes for
-each item.
+An unknown `x` may be a tensor, and then the assignment overwrites what the convolution keeps. Two things say that it is
+a list: items that are put back in another shape, and modules of other sizes for each item.
 """
 
 from __future__ import annotations
@@ -12,28 +11,29 @@ import ast
 _OTHER_SHAPE = {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"}
 
 
-def is_for_levels(name: str, function: ast.AST, owner: ast.ClassDef | None) -> bool:
-    """Is the argument a list, by what the function does with its items?"""
+def given_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
+    """The names that are lists, by what the function does with their items."""
+    names: set[str] = set()
     sized: set[str] | None = None
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and any(_is_item(target, name) for target in node.targets):
-            if _is_reshaped(node.value, ast.unparse(node.targets[0])):
-                return True
-        elif owner is not None and isinstance(node, ast.Call) and any(_is_item(arg, name) for arg in node.args):
+        if isinstance(node, ast.Assign) and _is_reshaped(node.value, ast.unparse(node.targets[0])):
+            names |= _of_items(node.targets)
+        elif owner is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             sized = _lists_of_sizes(owner) if sized is None else sized
-            if isinstance(node.func, ast.Subscript) and ast.unparse(node.func.value) in sized:
-                return True
-    return False
+            if ast.unparse(node.func.value) in sized:
+                names |= _of_items(node.args)
+    return names
 
 
-def _is_item(node: ast.expr, name: str) -> bool:
-    """`name[i]`, one of them."""
-    return (
-        isinstance(node, ast.Subscript)
+def _of_items(nodes: list[ast.expr]) -> set[str]:
+    """Those of which `name[i]` is one of the nodes."""
+    return {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
-        and node.value.id == name
         and not isinstance(node.slice, (ast.Slice, ast.Tuple))
-    )
+    }
 
 
 def _is_reshaped(value: ast.expr, item: str) -> bool:

@@ -271,8 +271,8 @@ class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
     __slots__ = (
-        "brief", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner", "parameters",
-        "results", "scope",
+        "brief", "by_level", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner",
+        "parameters", "results", "scope",
     )  # fmt: skip
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
@@ -287,6 +287,8 @@ class Function(Value):
         """What `functools.cache` has kept, by constant arguments; None for a function that is not cached."""
         self.parameters: tuple[list[str], dict[str, Value]] | None = None
         """Those that can be given by place, and all of them, each unknown; None where nobody has asked yet."""
+        self.by_level: set[str] | None = None
+        """Those that hold several tensors where nothing is known of them; None where nobody has asked yet."""
         self.brief: Function | None = None
         """What of it is worth running where it decorates; None where nobody has asked yet."""
 
