@@ -61,6 +61,8 @@ class Interpreter:
         """The statements that update what a name stands for."""
         self.taken: dict[int, dict[int, list[Taken]]] = {}
         """Of each array: the tensors that each call has made over parts of it."""
+        self.reordered = False
+        """Has another memory format been asked for? Then nothing is known to lie in order."""
         self.looking_at = False
         """Is only the shape or the like of something asked for?"""
         self._loops = 0

@@ -117,8 +117,8 @@ class Tensor(Value):
         """Its sizes (see `shapes`); None where not even their number is known."""
         self.sequence = False
         """A PackedSequence: its `data` is a tensor like any other."""
-        self.packed = True
-        """Do its elements lie in one piece and in order? Then `reshape` does not copy."""
+        self.packed: bool | None = None
+        """Do its elements lie in one piece and in order (see `layouts`)? Then `reshape` does not copy."""
         self.gradient: bool | None = False
         """A gradient that autograd handed to a hook; None where others hardly share it."""
         self.many = False

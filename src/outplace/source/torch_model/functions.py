@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Block, Node
-from outplace.source.torch_model import shapes
+from outplace.source.torch_model import layouts, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
@@ -198,12 +198,14 @@ def _factory(
     made = fresh(interpreter, grad, dtype, leaf=True)
     made.shape = _factory_shape(short, args, keywords)
     made.repeats = _factory_repeats(short, args)
+    made.packed = layouts.together([value for value in args if isinstance(value, Tensor)])
     if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
         source = args[0]
         if isinstance(source, Plain):
             source.storage = source.storage or made.storage if source is not PLAIN else None
             made.storage = source.storage or made.storage
             made.certain = source.whole  # of a part it is not known which writes reach it
+            made.packed = None
             check_taken_again(interpreter, source, made, node)
         elif isinstance(source, Tensor):
             return source
@@ -351,6 +353,7 @@ def _cat(name: str, shaped: bool = False) -> Any:
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
         made = fresh(interpreter, grad, parts[0].dtype if parts else None)
         made.shape = shapes.joined(name, parts, args, keywords) if shaped else None
+        made.packed = layouts.together(parts) or None
         if grad:
             made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
             made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]

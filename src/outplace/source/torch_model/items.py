@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outplace.source import python_model
 from outplace.source.tape import Node, Save
-from outplace.source.torch_model import regions, shapes
+from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
@@ -29,7 +29,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
     if isinstance(view, Tensor):
         view.region = regions.part(tensor, key)
         view.shape = shapes.item_shape(tensor.shape, key)
-        view.packed = tensor.packed and (view.region is not None or regions.is_block(key))
+        view.packed = layouts.of_item(tensor, key, view.region is not None)
         is_view = advanced is False and tensor.known
         view.certain, view.view_sure = view.certain and is_view, view.view_sure and is_view
         view.anchor = view.anchor if is_view else object()
@@ -43,6 +43,7 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.
     made.storage.gathered = tensor.known and _surely_copies(key)
     if tensor.shape and isinstance(key, Tensor) and key.dtype == "int" and key.shape is not None:
         made.shape = (*key.shape, *tensor.shape[1:])
+        made.packed = tensor.packed
     if interpreter.grad in ("off", "inference"):
         made.requires_grad = False
     before = node_of(tensor)

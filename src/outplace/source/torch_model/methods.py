@@ -100,6 +100,7 @@ def tensor_method(
         return made
     if name in _NEW_METHODS:
         made_new = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+        made_new.packed = True
         made_new.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
         return made_new
     if name in _TO_INT:

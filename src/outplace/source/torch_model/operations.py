@@ -10,7 +10,7 @@ from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
-from outplace.source.torch_model import regions, shapes
+from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.shared import check_overwritten, note_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
@@ -271,11 +271,17 @@ def _is_plain_product(inputs: list[Tensor]) -> bool:
 
 def _folds_without_copy(tensor: Tensor, inputs: list[Tensor]) -> bool:
     ranks = {None if other.shape is None else len(other.shape) for other in inputs}
-    return tensor.packed or ranks <= {1, 2} or ranks == {3}
+    return tensor.packed is not False or ranks <= {1, 2} or ranks == {3}
 
 
 def _lay_out(
-    result: Tensor, op: ops.Op, number: str, args: list[Value], keywords: dict[str, Value], layer: Layer | None
+    interpreter: Interpreter,
+    result: Tensor,
+    op: ops.Op,
+    number: str,
+    args: list[Value],
+    keywords: dict[str, Value],
+    layer: Layer | None,
 ) -> None:
     """Its shape, and how it lies in memory."""
     source = source_of(args)
@@ -285,9 +291,11 @@ def _lay_out(
     else:
         result.shape = shapes.result_shape(op.name, args, keywords, layer) if number == "0" else None
     if source is not None and result.storage is source.storage:
-        result.packed = op.name == "contiguous" or (source.packed and op.name in _KEEPING_ORDER)
-    elif shapes.keeps_layout(op.name):
-        result.packed = all(value.packed for value in args if isinstance(value, Tensor))
+        result.packed = layouts.of_view(op.name, source)
+    else:
+        result.packed = layouts.of_result(op.name, [value for value in args if isinstance(value, Tensor)])
+    if interpreter.reordered:
+        result.packed = result.packed and None
     if op.expanded and source is not None:
         result.expanded = shapes.is_expanded(source.shape, result.shape) is not False
         result.repeated = shapes.repeated(source.shape, result.shape)
@@ -298,10 +306,6 @@ def _lay_out(
 def source_of(args: list[Value]) -> Tensor | None:
     """The first tensor among the arguments."""
     return next((value for value in args if isinstance(value, Tensor)), None)
-
-
-_KEEPING_ORDER = {"view", "unsqueeze", "squeeze", "flatten", "reshape", "view_as", "contiguous", "detach", "unflatten",
-                  "reshape_as", "ravel", "alias"}  # fmt: skip
 
 
 def _role(op: ops.Op, key: str | int) -> str:
@@ -350,7 +354,7 @@ def _new_results(
             result.requires_grad, result.node = False, None
         result.known = True
         if result.view is None or result is not source_of(args):
-            _lay_out(result, op, number, args, keywords, layer)
+            _lay_out(interpreter, result, op, number, args, keywords, layer)
         saved = effect.results.get(number, effect.results.get("*", False))
         if op.name in _PER_SAMPLE and not _hands_out_samples(args, keywords, layer):
             saved = False
@@ -407,6 +411,8 @@ def _shared_result(
         source = _pick(key, args, keywords)
         if out not in (number, "*") or not isinstance(source, Tensor):
             continue
+        if source.packed and op_name in layouts.COPIES_UNLESS_PACKED and not interpreter.reordered:
+            sure = True
         if how == "same" and sure:
             return source
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)
@@ -427,7 +433,8 @@ def _region(op_name: str, how: str, source: Tensor) -> Region | None:
         return regions.turned(source)
     if how in ("detached", "untracked"):
         return source.region
-    return (RESHAPED,) if source.region == () and op_name in _KEEPING_ORDER else None
+    in_order = op_name in layouts.KEEPS_ORDER or op_name in layouts.COPIES_UNLESS_PACKED
+    return (RESHAPED,) if source.region == () and in_order else None
 
 
 def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
@@ -536,4 +543,6 @@ def reduced(
         values = made
     if not with_dim:
         return values
-    return Items([values, fresh(interpreter, False, "int")], "tuple")
+    indices = fresh(interpreter, False, "int")
+    indices.packed = values.packed if isinstance(values, Tensor) else None
+    return Items([values, indices], "tuple")

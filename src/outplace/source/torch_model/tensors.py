@@ -30,7 +30,7 @@ def fresh(
 def parameter(interpreter: Interpreter, requires_grad: bool | None = True) -> Tensor:
     """A parameter of a module."""
     made = fresh(interpreter, requires_grad, "float", leaf=True)
-    made.parameter = True
+    made.parameter = made.packed = True
     made.inference = False
     return made
 
@@ -38,7 +38,7 @@ def parameter(interpreter: Interpreter, requires_grad: bool | None = True) -> Te
 def copied(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     """A deep copy: a leaf of its own with the same flags."""
     made = fresh(interpreter, tensor.requires_grad if tensor.leaf else False, tensor.dtype, leaf=tensor.leaf)
-    made.parameter, made.shape = tensor.parameter, tensor.shape
+    made.parameter, made.shape, made.packed = tensor.parameter, tensor.shape, tensor.packed
     return made
 
 
