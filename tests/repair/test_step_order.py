@@ -50,6 +50,55 @@ def test_state_kept_by_a_module():
     assert text.endswith("    net.h = net.h.detach()\n")
 
 
+BUILT = """
+class Net(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.penalty = self.net.weight.pow(2).sum()
+
+    def forward(self, x):
+        return self.net(x)
+
+net = Net(0.1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in data:
+    loss = net(x).mean() + net.penalty
+    loss.backward(retain_graph=True)  # backward
+    opt.step()  # step
+"""
+
+
+def test_what_is_built_with_a_module_is_computed_anew():
+    (text,) = ways(BUILT, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    assert "for x in data:\n    net.penalty = net.net.weight.pow(2).sum()\n    loss = net(x)" in text
+    source = BUILT.replace("return self.net(x)", "return self.net(x) * self.penalty").replace(" + net.penalty", "")
+    (text,) = ways(source, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    assert "        self.penalty = self.net.weight.pow(2).sum()\n        return self.net(x) * self.penalty\n" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("= self.net.weight", "= rate * self.net.weight"),
+        ("pow(2).sum()", "pow(2).sum() * torch.rand(1)"),
+        ("return self.net(x)", "return self.net(x) + self.penalty"),
+        ("self.penalty = self.net.weight.pow(2).sum()", "self.penalty = 0\n        self.add()\n\n    def add(self):\n"
+         "        for weight in self.parameters():\n            self.penalty = self.penalty + weight.pow(2).sum()"),
+    ],
+    ids=["of what only __init__ knows", "drawn at random", "read in two places", "in several steps"],
+)  # fmt: skip
+def test_what_is_built_otherwise_is_neither_computed_anew_nor_cut_off(old, new):
+    assert old in BUILT
+    assert ways(BUILT.replace(old, new), held={"net.penalty": "tensor"}, root_is_older=False) == {}
+
+
+def test_what_rounds_set_is_detached_though_it_is_built_first():
+    source = BUILT.replace("return self.net(x)", "self.penalty = self.penalty + self.net(x).sum()\n        return x")
+    (text,) = ways(source, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    assert text.endswith("    net.penalty = net.penalty.detach()\n")
+
+
 def test_a_loss_computed_too_early():
     source = """
     fake = gen(z)

@@ -40,6 +40,43 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answ
     return "yes" if found else "unknown"
 
 
+def is_built_once(files: Files, name: str) -> bool:
+    """Is this attribute set while objects are made, and never after? (`self.penalty`, a graph over all weights.)"""
+    settings = [(home, node) for home in files.codes(name) for node in ast.walk(home.tree) if _sets(node, name)]
+    return bool(settings) and all(_runs_once(files, home, node, _DEEPEST) for home, node in settings)
+
+
+_DEEPEST = 4
+_ADDING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault")
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """`x.name = ...`, `x.name[key] = ...`, `x.name.append(...)`."""
+    if isinstance(node, ast.Call):
+        held = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING else None
+        return isinstance(held, ast.Attribute) and held.attr == name
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == name
+    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+
+
+def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
+    """Is it run by `__init__` alone, or once by the file itself?"""
+    function = code.function(node)
+    if function is None:
+        return not code.loops(node)
+    if isinstance(function, ast.Lambda) or depth == 0:
+        return False
+    name = function.name
+    calls = [
+        (home, call)
+        for home in files.codes(name)
+        for call in home.every(ast.Call)
+        if isinstance(call.func, ast.Name | ast.Attribute) and ast.unparse(call.func).split(".")[-1] == name
+    ]
+    return name == "__init__" or (bool(calls) and all(_runs_once(files, home, call, depth - 1) for home, call in calls))
+
+
 def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
     """Is `self.totals` a list or a dict, by all that its class binds it to? Of other objects: that any file does."""
     name = held.attr

@@ -24,6 +24,7 @@ from outplace.repair.bug import Moment
 from outplace.repair.code import Code
 from outplace.repair.files import Files
 from outplace.repair.forms.step_order.anew import cut_off, made_anew, trains_again, used_again
+from outplace.repair.forms.step_order.built import built_anew
 from outplace.repair.forms.step_order.carried import detached_inside, detached_state
 from outplace.repair.forms.step_order.elsewhere import detached_in_methods, returned_anew
 from outplace.repair.forms.step_order.first import update_first
@@ -55,7 +56,7 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None
         yield from [inside] if inside is not None else []
-        yield from detached_state(order, loop)
+        yield from detached_state(order, loop, files)
     if loop is not None:
         yield from others_detached(order, loop)
     if order.in_one_round:
@@ -73,6 +74,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         outside = [way(order, files) for way in (detached_in_methods, returned_anew)] if files is not None else []
         yield from (one for one in outside if one is not None)
     if loop is not None:
+        built = built_anew(order, files) if files is not None else None
+        yield from [built] if built is not None else []
         yield from made_anew(wired, loop)
         behind = behind_the_loop(order, loop) if moment.root_is_older else None
         if behind is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from outplace.repair.attributes import is_built_once
 from outplace.repair.code import Code, Loop
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
@@ -27,10 +28,10 @@ _DETACHED = {
 }
 
 
-def detached_state(order: Order, loop: Loop) -> Iterator[Reordering]:
+def detached_state(order: Order, loop: Loop, files: Files | None) -> Iterator[Reordering]:
     """`h = h.detach()` behind the step, or `previous = out.detach()` where it is kept later than that."""
     code = order.code
-    carried = [path for path in _held(order, loop) if _is_carried(loop, path)]
+    carried = [path for path in _held(order, loop) if _is_carried(loop, path, files)]
     shapes = {path: order.moment.held.get(path) or _guessed_shape(order.code, loop, path) for path in carried}
     if "" in shapes.values():
         return
@@ -157,7 +158,7 @@ def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None
         return None
     home, function, _ = callee
     prefix, own = f"{ast.unparse(receiver)}.", function.args.args[0].arg
-    carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path)}
+    carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
     steps = [node for node in ast.walk(function) if isinstance(node, ast.Expr) and only_steps(node)]
     if not carried or not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
         return None
@@ -190,10 +191,10 @@ def _from_calls(loop: Loop, name: str) -> bool:
     return bool(values) and all(isinstance(value, ast.Call) and reads(value, name) for value in values)
 
 
-def _is_carried(loop: Loop, path: str) -> bool:
-    """Does a round read what the round before has left? An attribute is kept by its object in any case."""
+def _is_carried(loop: Loop, path: str, files: Files | None) -> bool:
+    """Does a round read what the round before has left? An attribute is kept by its object, if a round sets it."""
     if "." in path:
-        return True
+        return files is None or not is_built_once(files, path.split(".")[-1])
     if not isinstance(loop, ast.While) and binds(loop, path):
         return False
     for statement in loop.body:
