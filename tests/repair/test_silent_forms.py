@@ -290,3 +290,18 @@ def test_each_part_of_an_array_is_copied():
     source = "a = torch.from_numpy(rows[0])\nb = torch.as_tensor(rows[1]).clone()"
     (edits,) = silent.own_parts(Code("a.py", source))
     assert apply(source, edits).startswith("a = torch.from_numpy(rows[0]).clone()\n")
+
+
+@pytest.mark.parametrize("cut", ["+= (0.1 * rate).data", ".add_(0.1 * rate.detach())"])
+def test_whether_what_was_cut_off_is_trained_is_for_a_person(fixed, cut):
+    source = f"""import torch
+w = torch.randn(3, requires_grad=True)
+state = w * 2
+for _ in range(3):
+    rate = state * w
+    state.data {cut}
+rate.sum().backward()
+"""
+    source = source.replace("data .add_", "data.add_")
+    assert fixed(source) == source
+    assert fixed(source.replace("(0.1 * rate).data", "0.1").replace("0.1 * rate.detach()", "0.1")) != source

@@ -17,6 +17,25 @@ SNIPPETS = {
         y += 1  # error: saved
         y.sum().backward()
     """,
+    "parts of a parameter, read after its step": """
+        w, v = nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.randn(3, 2))
+        optimizer = torch.optim.SGD([w, v], lr=0.1)
+        rows = list(w)
+        for _ in range(2):
+            loss = sum(row.square().sum() for row in rows) + sum(row.sum() for row in v)
+            loss.backward()
+            optimizer.step()  # error: multi-view
+    """,
+    "parts that are made anew, or need no gradient": """
+        w, fixed = nn.Parameter(torch.randn(3, 2)), torch.randn(3, 2)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        kept = list(fixed)
+        for _ in range(2):
+            loss = sum((row * one).sum() for row, one in zip(w, kept))
+            loss.backward()
+            optimizer.step()
+            fixed.mul_(2)
+    """,
     "one tensor for each level, or rows of one": """
         class Heads(nn.Module):
             def __init__(self, sizes):

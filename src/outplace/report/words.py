@@ -66,6 +66,9 @@ _UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on 
 
 _KEPT_ARRAY = "{tensor} was changed by {op} between two entries of a list, which all lie in its memory"
 
+_CHANGED_BASE = "{tensor} is one of several views made by one call, and {op} has since changed what they are views of"
+"""For a view that is refused where it is read."""
+
 _LEAF_OR_VIEW = "{tensor} is a leaf that requires grad, or a view of one: {op} cannot change it in place"
 """For item assignment, which writes into a view that it makes itself."""
 
@@ -105,6 +108,8 @@ def headline(diagnosis: Diagnosis) -> str:
     saved, changes = diagnosis.saved_by, diagnosis.mutations
     if diagnosis.kind == "leaf-view" and changes and changes[0].operation == "__setitem__":
         template = _LEAF_OR_VIEW
+    elif diagnosis.kind == "multi-view" and changes and diagnosis.raised_at not in (None, changes[0].site):
+        template = _CHANGED_BASE
     elif diagnosis.kind == "silent-other" and saved is None and changes:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
     elif diagnosis.cause == "unrecorded" and saved is None:

@@ -18,7 +18,7 @@ from outplace.repair.forms.augmented import SYMBOLS
 from outplace.runtime import graph, names, record, sites, writes
 from outplace.runtime.culprits import place_of
 from outplace.runtime.instrument.syntax import hands_on
-from outplace.runtime.record import Instruction, Write
+from outplace.runtime.record import Instruction, Step, Write
 from outplace.runtime.remedies import fixes_for
 from outplace.runtime.sites import Located
 from outplace.runtime.usercode import HANDING_ON, fields_of, own_files
@@ -345,15 +345,23 @@ def _binds(node: ast.stmt, name: str) -> bool:
 # -- met later: the view is refused at its next use, the culprit wrote before -----------------------------------------
 
 
+_AFTER_STEP = (
+    Fix(
+        "Take the parts in every round: what `unbind` or a loop has given before the step is out of date.", "suggestion"
+    ),
+    Fix("Or keep the parameter itself instead of its parts.", "suggestion"),
+)
+
+
 def _written_before(error: BaseException, match: Match, frame: FrameType, located: Located) -> Diagnosis:
     kind = BY_NAME[match.entry.kind]
     name, view = _refused_view(located, frame, str(error))
-    culprit = _last_write(view)
+    culprit, version = _last_write(view, unless_grad_was_off=kind.name == "nograd-view")
     mutations: tuple[Mutation, ...] = ()
     wrote: list[tuple[str, Located | None]] = []
     if culprit is not None and culprit.frames:
         where = sites.at_instruction(culprit.frames[-1], culprit.operation)
-        mutations = (Mutation(culprit.operation, where.site, (culprit.before or 0) + 1),)
+        mutations = (Mutation(culprit.operation, where.site, version),)
         wrote = [(culprit.operation, where)]
     return Diagnosis(
         kind=kind.name,
@@ -364,26 +372,47 @@ def _written_before(error: BaseException, match: Match, frame: FrameType, locate
         raised_at=located.site,
         mutations=mutations,
         made_at=_only_assignment(ast.Name(name), located) if name and name.isidentifier() else None,
-        fixes=fixes_for(kind.name, wrote, False, error=str(error)),
+        fixes=_AFTER_STEP if isinstance(culprit, Step) else fixes_for(kind.name, wrote, False, error=str(error)),
         notes=() if mutations else ("The line that wrote the base is not known.",),
     )
 
 
 def _refused_view(located: Located, frame: FrameType, message: str) -> tuple[str | None, torch.Tensor | None]:
-    """The tensor in the failing expression that raises the very same error by itself."""
+    """The tensor in the failing expression, or in a module that it runs, that raises the very same error by itself."""
     for node in ast.walk(located.statement or ast.Pass()):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
-            tensor = _value(node, frame)
-            if tensor is not None:
+            value = _evaluate(node, frame)
+            for name, tensor in _tensors_of(ast.unparse(node), value):
                 try:
                     _ = tensor.grad_fn
                 except RuntimeError as error:
                     if str(error) == message:
-                        return ast.unparse(node), tensor
+                        return name, tensor
     return None, None
 
 
-def _last_write(view: torch.Tensor | None) -> Write | None:
+def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for path, module in value.named_modules():
+            prefix = f"{name}.{path}" if path else name
+            held = {**module._parameters, **module._buffers, **vars(module)}
+            yield from ((f"{prefix}.{key}", one) for key, one in held.items() if isinstance(one, torch.Tensor))
+
+
+def _last_write(view: torch.Tensor | None, unless_grad_was_off: bool) -> tuple[Write | Step | None, int]:
+    """What was last written to the memory of a view, an optimizer's step among it, and the version that it left."""
     storage = None if view is None else names.storage_of(view)
-    noted = [write for write in record.current().writes if write.storage == storage and write.grad_enabled]
-    return noted[-1] if noted else None
+    found: list[tuple[int, Write | Step]] = [
+        ((write.before or 0) + 1, write)
+        for write in record.current().writes
+        if write.storage == storage and (write.grad_enabled or not unless_grad_was_off)
+    ]
+    for step in [] if unless_grad_was_off else record.current().steps:
+        for reference, before, after in step.versions():
+            parameter = reference()
+            if before != after and parameter is not None and names.storage_of(parameter) == storage:
+                found.append((after, step))
+    version, write = max(found, key=lambda one: one[0], default=(0, None))
+    return write, version

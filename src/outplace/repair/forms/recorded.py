@@ -33,6 +33,18 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
     return isinstance(call, ast.Assign) and isinstance(call.value, ast.Constant | ast.UnaryOp)
 
 
+def adds_what_was_cut(place: Place) -> bool:
+    """`state.data += (dt * rate).data`: a state goes on, by something that was cut off so that it may."""
+    write, added = place.statement, None
+    if isinstance(write, ast.AugAssign) and isinstance(write.op, ast.Add | ast.Sub):
+        added = write.value
+    elif isinstance(write, ast.Expr) and isinstance(write.value, ast.Call) and write.value.args:
+        added = write.value.args[0] if ast.unparse(write.value.func).endswith((".add_", ".sub_")) else None
+    cuts = {node.attr for node in ast.walk(added) if isinstance(node, ast.Attribute)} if added is not None else set()
+    through_data = isinstance(place.target, ast.Attribute) and place.target.attr == "data"
+    return through_data and bool(cuts & {"data", "detach"}) and "grad" not in cuts
+
+
 def _writes_a_part(call: ast.Call) -> bool:
     """`h.data[0].zero_()`, not `h.data.zero_()`."""
     return isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)

@@ -26,6 +26,8 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
             yield Candidate(title, "safe", {place.code.path: tuple(made)}, keeps="values")
         if place.bug.cause == "unrecorded":
             return
+    if recorded.adds_what_was_cut(place) and rebinding(place) != "no":
+        return  # is what is added to be trained or not? If it is, a copy for the backward would hide that it is not
     yield from copies_for_backward(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)

@@ -68,7 +68,7 @@ def _finding(finding: Finding, width: int, glyphs: Glyphs) -> Iterator[Text]:
 
 def _places(finding: Finding) -> Iterator[Place]:
     """The line that writes first: its snippet is the one to click on. Within one snippet lines stand in order."""
-    refused = finding.code.startswith("OUT1")
+    refused = finding.code.startswith("OUT1") and finding.cause != "read later"
     yield Place("overwritten", _REFUSED if refused else _WRITES.get(finding.kind, "overwritten here"), finding.site)
     if finding.saved_by:
         yield Place("saved", _SAVED.get(finding.code[:4], "saved here"), finding.saved_by)

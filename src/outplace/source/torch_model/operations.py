@@ -119,6 +119,8 @@ def run_op(
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)
+            elif tensor.view == "multi" and tensor.storage.writes:
+                _check_left_behind(interpreter, tensor)
             refresh(tensor)
     if isinstance(target, Tensor):
         return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
@@ -131,6 +133,15 @@ def _check_outdated(interpreter: Interpreter, view: Tensor) -> None:
     write = view.family.node
     if kind is not None and write is not None and view.family.grad and compatible(write.path, interpreter.tape.path):
         interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known and view.family.sure))
+
+
+def _check_left_behind(interpreter: Interpreter, view: Tensor) -> None:
+    """One of several views, read after a write that is not recorded, as an optimizer's: PyTorch refuses that, too."""
+    later = [write for write in view.storage.writes if write.tracked and write.time > view.since]
+    later = [write for write in later if compatible(write.path, interpreter.tape.path)]
+    if later and requires_grad(view):
+        sure = later[-1].certain and view.certain and view.view_sure and view.known
+        interpreter.tape.hits.append(Hit("multi-view", later[-1], later[-1].place, sure, detail="read later"))
 
 
 _effects: dict[Any, ops.Effect] = {}
