@@ -17,6 +17,23 @@ SNIPPETS = {
         y += 1  # error: saved
         y.sum().backward()
     """,
+    "a generator under no_grad, and one with a block of it": """
+        @torch.no_grad()
+        def decorated(table):
+            for row in range(3):
+                yield table[row]
+
+        def inside(table):
+            with torch.no_grad():
+                for row in range(3):
+                    yield table[row]
+
+        fill = nn.Parameter(torch.randn(()))
+        for row in decorated(torch.randn(3, 5)):
+            row[0] = fill  # error: nograd-view
+        for row in inside(torch.randn(3, 5)):
+            row[0] = fill
+    """,
     "parts of a parameter, read after its step": """
         w, v = nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.randn(3, 2))
         optimizer = torch.optim.SGD([w, v], lr=0.1)

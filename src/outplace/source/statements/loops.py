@@ -48,18 +48,20 @@ def _is_short(node: ast.For) -> bool:
 def _for_each_yield(interpreter: Interpreter, generator: Context, node: ast.For) -> int:
     """What the body writes, the generator finds written when it goes on."""
     ends: list[int] = []
-    own = list(interpreter.frames)
+    own, mode = list(interpreter.frames), interpreter.grad
 
     def body(value: Value) -> None:
         if Stop.BROKE in ends or Stop.RETURNED in ends:
             return
         kept, interpreter.frames = interpreter.frames, own
-        path = interpreter.tape.path
+        path, inside = interpreter.tape.path, interpreter.grad
+        if generator.function.grad is not None:  # a decorator's mode is for the generator, that of a `with` for all
+            interpreter.grad = mode
         try:
             interpreter.bind(node.target, value, node)
             ends.append(interpreter.block(node.body))
         finally:
-            interpreter.frames, interpreter.tape.path = kept, path
+            interpreter.frames, interpreter.tape.path, interpreter.grad = kept, path, inside
 
     run_around(interpreter, generator.function, generator.args, generator.keywords, body)
     return Stop.RETURNED if Stop.RETURNED in ends else Stop.RAN
