@@ -17,6 +17,38 @@ SNIPPETS = {
         y += 1  # error: saved
         y.sum().backward()
     """,
+    "kinds of dtype": """
+        import math
+        x, count, mask = torch.rand(3), torch.arange(3), torch.rand(3) > 0.5
+        turn = torch.exp(2j * math.pi * x)
+        x.mul_(turn)  # error: shape-dtype
+        x.mul_(turn.abs())
+        turn *= x
+        mask += 1  # error: shape-dtype
+        mask &= torch.isfinite(x)
+        count += mask
+        count += torch.isfinite(x)
+        count *= 0.5  # error: shape-dtype
+        seen, marks = mask.sum(), mask * 1
+        seen += 1
+        marks += 2
+        chosen = torch.where(mask, 0.0, 1.0)
+        chosen /= 2
+        torch.fft.fft(x).mul_(x)
+        torch.fft.fft(x).abs().mul_(torch.view_as_complex(torch.rand(3, 2)))  # error: shape-dtype
+    """,
+    "expanded memory, converted and loaded": """
+        pose = torch.eye(4).expand(3, 4, 4).to(torch.rand(3))
+        pose[:, :3, 3] = torch.rand(3, 3)  # warning: expanded
+        own = torch.eye(4).expand(3, 4, 4).clone().to(torch.rand(3))
+        own[:, :3, 3] = torch.rand(3, 3)
+        conv = nn.Conv2d(6, 6, 2, groups=6)
+        conv.weight.data = torch.ones(1, 1, 2, 2).expand(6, 1, 2, 2)
+        conv.load_state_dict(torch.load("checkpoint"))  # error: expanded
+        copied = nn.Conv2d(6, 6, 2, groups=6)
+        copied.weight.data = torch.ones(1, 1, 2, 2).repeat(6, 1, 1, 1)
+        copied.load_state_dict(torch.load("checkpoint"))
+    """,
     "a generator under no_grad, and one with a block of it": """
         @torch.no_grad()
         def decorated(table):

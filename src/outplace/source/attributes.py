@@ -156,6 +156,6 @@ _ATTRIBUTES: dict[type[Value], Any] = {
     Super: _super_attribute,
     Torch: lambda _i, holder, name, _n: torch_model.torch_attribute(f"{holder.name}.{name}"),
     Namespace: lambda interpreter, holder, name, _n: _resolved(interpreter, Imported(holder, name), set()),
-    Outside: lambda _i, holder, name, _n: Outside(f"{holder.name}.{name}"),
+    Outside: lambda _i, holder, name, _n: python_model.outside(f"{holder.name}.{name}"),
     Unknown: lambda _i, _h, _name, _n: UNKNOWN,
 }

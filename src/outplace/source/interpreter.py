@@ -21,7 +21,6 @@ from outplace.source.values import (
     Choice,
     Const,
     Namespace,
-    Outside,
     Plain,
     Tensor,
     Torch,
@@ -123,7 +122,7 @@ class Interpreter:
         if top == "torch":
             return Torch(name)
         path = self.project.find(name, self.frame.module)
-        return Outside(name) if path is None else Namespace(path, name)
+        return python_model.outside(name) if path is None else Namespace(path, name)
 
     def names_of(self, namespace: Namespace) -> dict[str, Value]:
         """The names that a module of the project defines."""

@@ -95,7 +95,7 @@ class Tensor(Value):
         self.known = known
         """Surely a tensor? (A function's parameter may turn out to be a number.)"""
         self.dtype = dtype
-        """"int", "bool", "float" or None."""
+        """Its kind (see `dtypes`)."""
         self.certain = True
         """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
         self.anchor: object | None = None

@@ -11,7 +11,7 @@ from outplace.source.python_model.containers import (
     spread,
     unpacked,
 )
-from outplace.source.python_model.libraries import call_outside
+from outplace.source.python_model.libraries import call_outside, outside
 from outplace.source.python_model.values import as_key, binary, builtin, compare, hashable, truth, unary
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "item",
     "iterate",
     "method",
+    "outside",
     "set_item",
     "spread",
     "truth",

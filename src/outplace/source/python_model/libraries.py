@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import TYPE_CHECKING
 
 from outplace.source import holders, records
@@ -37,6 +38,14 @@ _NO_TENSORS = {
     "pandas", "matplotlib", "scipy", "sklearn", "csv", "pickle", "shutil", "string", "io", "gc", "warnings",
     "cv2", "PIL",
 }  # fmt: skip
+
+
+_NUMBERS = {f"{library}.{name}": Const(getattr(math, name)) for library in ("math", "numpy") for name in ("pi", "e")}
+
+
+def outside(name: str) -> Value:
+    """Something of another library, by its full name."""
+    return _NUMBERS.get(name) or Outside(name)
 
 
 def call_outside(

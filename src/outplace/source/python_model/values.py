@@ -109,7 +109,7 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
 
 def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
     run = _OPERATORS.get(type(op))
-    numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
+    numbers = isinstance(left, (int, float, complex)) and isinstance(right, (int, float, complex))
     if run is None or not (numbers or (isinstance(left, str) and isinstance(right, str))):
         return PLAIN
     try:

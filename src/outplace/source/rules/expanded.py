@@ -11,4 +11,6 @@ def message(hit: Hit) -> str:
         return (
             "a parameter is made of an expanded tensor, whose elements share memory: clone() it in `nn.Parameter(...)`"
         )
+    if hit.detail == "loaded":
+        return "a parameter lies in expanded memory, whose elements are one, and cannot be loaded: make it of a clone()"
     return "the written-to tensor is expanded: several of its elements share one memory location"

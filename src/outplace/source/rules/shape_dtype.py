@@ -9,4 +9,4 @@ def message(hit: Hit) -> str:
     """Why it is refused."""
     if hit.detail == "shape":
         return "the other operand does not fit: an in-place operation cannot change the shape of its target"
-    return "the result is a float, the target holds integers: it cannot be written in place"
+    return "the result has a dtype that the target cannot hold (a fraction for integers, say): write out of place"

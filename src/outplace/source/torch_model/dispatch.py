@@ -91,6 +91,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
             holder.made_of = None
             if isinstance(value, Tensor):
+                holder.expanded, holder.repeated = value.expanded, value.repeated
                 interpreter.tape.restore(holder, value)
                 note_cut(interpreter, holder, value, node)
         elif name in ("grad", "_grad"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Block, Node
-from outplace.source.torch_model import layouts, shapes
+from outplace.source.torch_model import dtypes, layouts, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
@@ -272,6 +272,8 @@ def _factory_dtype(short: str, args: list[Value]) -> str | None:
             return "bool"
         if numbers and all(isinstance(number, int) for number in numbers):
             return "int"
+        if any(isinstance(number, complex) for number in numbers):
+            return "complex"
         return "float" if any(isinstance(number, float) for number in numbers) else None
     if short.endswith("_like") and args and isinstance(args[0], Tensor):
         return args[0].dtype
@@ -351,7 +353,7 @@ def _cat(name: str, shaped: bool = False) -> Any:
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
-        made = fresh(interpreter, grad, parts[0].dtype if parts else None)
+        made = fresh(interpreter, grad, dtypes.common(parts))
         made.shape = shapes.joined(name, parts, args, keywords) if shaped else None
         made.packed = layouts.together(parts) or None
         if grad:

@@ -247,6 +247,7 @@ def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -
     same.since, same.view = interpreter.tape.tick(), tensor.view
     same.parameter, same.inference, same.known = tensor.parameter, tensor.inference, tensor.known
     same.shape, same.packed = tensor.shape, tensor.packed
+    same.expanded, same.repeated = tensor.expanded, tensor.repeated
     return same
 
 

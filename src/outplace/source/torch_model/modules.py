@@ -282,6 +282,8 @@ def _load_state_dict(
     copied_onto_themselves = {id(tensor.storage) for kept in given for tensor in _tensors_kept(kept)}
     for tensor in own:
         if id(tensor.storage) not in copied_onto_themselves:
+            if tensor.expanded:
+                interpreter.hit("expanded", node, tensor.certain and bool(tensor.repeated), "loaded")
             interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
     return NONE
 

@@ -10,7 +10,7 @@ from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
-from outplace.source.torch_model import layouts, regions, shapes
+from outplace.source.torch_model import dtypes, layouts, regions, shapes
 from outplace.source.torch_model.shared import check_overwritten, note_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
@@ -26,27 +26,6 @@ from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Plain, 
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
-
-_INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf",
-    "logical_and",
-                "logical_or", "logical_not", "searchsorted", "bucketize", "isfinite", "multinomial"}  # fmt: skip
-
-
-_FLOAT_ONLY = {
-    "div",
-    "true_divide",
-    "divide",
-    "sigmoid",
-    "exp",
-    "log",
-    "sqrt",
-    "tanh",
-    "sin",
-    "cos",
-    "normal",
-    "uniform",
-}
-
 
 _LIKE_ANOTHER = {"view_as", "expand_as", "reshape_as", "type_as"}
 """Of the other tensor they only take the shape or the type."""
@@ -360,7 +339,7 @@ def _new_results(
             result.requires_grad = grad if result.view != "detached" else False
             result.node = made if result.view != "detached" else None
             result.since = interpreter.tape.tick()
-        result.dtype = _result_dtype(op, inputs, args)
+        result.dtype = dtypes.of_result(op, inputs, args)
         if result.dtype in ("int", "bool"):
             result.requires_grad, result.node = False, None
         result.known = True
@@ -456,21 +435,6 @@ def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
     if how == "multi":
         return "multi"
     return "nograd" if interpreter.grad in ("off", "inference") else "view"
-
-
-def _result_dtype(op: ops.Op, inputs: list[Tensor], args: list[Value]) -> str | None:
-    base = op.name.rpartition(".")[2].rstrip("_")
-    if base in _INT_RESULTS:
-        return "bool" if base in ("eq", "ne", "lt", "gt", "le", "ge", "isnan") else "int"
-    if base in _FLOAT_ONLY:
-        return "float" if base not in ("div", "divide") else None
-    kinds = {tensor.dtype for tensor in inputs}
-    if base in ("add", "sub", "mul", "rsub", "pow") and any(not isinstance(value, Tensor) for value in args):
-        if any(isinstance(value, Const) and isinstance(value.value, float) for value in args):
-            return "float"
-        if not all(isinstance(value, (Tensor, Const)) for value in args):
-            return "float" if kinds == {"float"} else None
-    return kinds.pop() if len(kinds) == 1 else ("float" if "float" in kinds else None)
 
 
 def _write_op(

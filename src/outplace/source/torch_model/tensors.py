@@ -133,5 +133,7 @@ def dtype_of(keywords: dict[str, Value]) -> str | None:
         word = value.name.rpartition(".")[2]
         if value.name.startswith("torch.device"):
             return None
+        if word.startswith(("complex", "cfloat", "cdouble", "chalf")):
+            return "complex"
         return "bool" if word == "bool" else "int" if word in _INT_DTYPES else "float"
     return None

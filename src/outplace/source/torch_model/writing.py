@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outplace.knowledge import ops
 from outplace.source.overlaps import Region, overlap, touches
 from outplace.source.tape import Hit, Node, Storage, Write, compatible
+from outplace.source.torch_model import dtypes
 from outplace.source.torch_model.tensors import is_stale, requires_grad
 from outplace.source.values import Items, Plain, Tensor, Value
 
@@ -72,7 +73,7 @@ def check_write(
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
         target.storage.refused |= sure
-    if target.dtype == "int" and op is not None and _makes_float(op, others, node):
+    if op is not None and dtypes.cannot_hold(target, op, others, node):
         interpreter.hit("shape-dtype", node, sure, "dtype")
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.expanded and _cannot_be_expanded(operation, recorded is True and interpreter.grad == "on"):
@@ -127,26 +128,6 @@ def check_overlap(
             anywhere = operation in _BY_INDEX and whole
             if anywhere or overlap(written, other.region):
                 interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
-
-
-_PROMOTING = {
-    "add", "sub", "mul", "iadd", "isub", "imul", "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "pow",
-    "ipow", "remainder", "imod", "fmod",
-}  # fmt: skip
-"""Their result is of floats where one of their operands is."""
-_DIVIDING = {"div", "true_divide", "itruediv", "idiv", "divide"}
-
-
-def _makes_float(op: ops.Op, others: list[Tensor], node: ast.AST) -> bool:
-    base = op.name.rpartition(".")[2].rstrip("_").strip("_")
-    if base in _DIVIDING:
-        return not (isinstance(node, ast.Call) and any(word.arg == "rounding_mode" for word in node.keywords))
-    if base not in _PROMOTING:
-        return False
-    operands = [node.value] if isinstance(node, ast.AugAssign) else node.args if isinstance(node, ast.Call) else []
-    numbers = [operand.operand if isinstance(operand, ast.UnaryOp) else operand for operand in operands]
-    floats = [number for number in numbers if isinstance(number, ast.Constant) and isinstance(number.value, float)]
-    return bool(floats) or any(other.dtype == "float" for other in others)
 
 
 def check_index(interpreter: Interpreter, index: Value, op: ast.operator, node: ast.stmt) -> None:
