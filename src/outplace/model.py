@@ -22,6 +22,7 @@ Cause = Literal[
     "kept gradient",
     "many",  # a tensor stands in a list or dict many times
     "state-dict",  # a state_dict() was kept that holds the parameters themselves
+    "lent state",  # one was changed in place, and loaded into another model
     "copy",  # so do other references that were taken for copies
     "ctx",  # a Function keeps a tensor where nothing is checked
     "recomputed",  # so does a checkpointed block that is run again

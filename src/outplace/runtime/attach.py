@@ -138,6 +138,7 @@ def _connect() -> None:
         engine,
         gradients,
         kept,
+        lent_state,
         lost,
         packing,
         parts,
@@ -157,7 +158,19 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (steps, unseen, gradients, kept, lost, packing, same_memory, samples, swaps, undeclared):
+        for part in (
+            steps,
+            unseen,
+            gradients,
+            kept,
+            lent_state,
+            lost,
+            packing,
+            same_memory,
+            samples,
+            swaps,
+            undeclared,
+        ):
             part.install()
         if _CHECKPOINTS in sys.modules:
             _watch_checkpoints()

@@ -24,6 +24,7 @@ from outplace.runtime import (
     appended,
     fast,
     graph,
+    lent_state,
     lost,
     names,
     paired,
@@ -57,6 +58,8 @@ def _make_state_dict(original: Any) -> Any:
         if writes.is_traced():
             return original(self, *args, **kwargs)
         made = standins.call(_get_frame(1), original, (self, *args), kwargs)
+        if lent_state.is_waiting():
+            silent.guarded(lambda: lent_state.note_taken(self))
         if not args and "destination" not in kwargs:
             first = next((value for value in made.values() if isinstance(value, torch.Tensor)), None)
             if first is not None:
@@ -71,6 +74,8 @@ def _make_state_dict(original: Any) -> Any:
 def _make_load_state_dict(original: Any) -> Any:
     @functools.wraps(original)
     def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        if lent_state.is_waiting() and not writes.is_traced():
+            silent.guarded(lambda: lent_state.note_loaded(self))
         if not writes.is_traced() and hasattr(state_dict, "values"):
             held = {id(value) for value in state_dict.values()}
             taken = next((entry for entry in reversed(_taken) if id(entry[0]()) in held), None)
@@ -91,6 +96,7 @@ def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType
     own = {names.storage_of(parameter) for parameter in module.parameters()} - {None}  # wrappers have none
     given = {names.storage_of(value) for value in kept.values() if isinstance(value, torch.Tensor)}
     if not own & given:
+        lent_state.note(kept, taken)
         return
     if type(whose) is type(module) and whose is not module and own <= given:
         paired.report(module, whose, paired.changes_of(own, -1), frame)

@@ -46,7 +46,18 @@ REPLACING = {
 class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
-    __slots__ = ("copied", "gathered", "made", "overwritten", "read", "refused", "restored", "writes")
+    __slots__ = (
+        "copied",
+        "gathered",
+        "lent",
+        "lent_read",
+        "made",
+        "overwritten",
+        "read",
+        "refused",
+        "restored",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.made = next(_clock)
@@ -56,6 +67,10 @@ class Storage:
         self.gathered = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
         self.restored: list[Restored] = []
+        self.lent: list[Write] = []
+        """Of a model's parameter: writes to its `state_dict()`, which another model has loaded."""
+        self.lent_read = False
+        """Has its own model's state been taken since then?"""
         self.overwritten: list[tuple[Tensor, Write]] = []
         """Tensors that were changed through a leaf which somebody made of them, and by which writes."""
         self.read: int | None = None
@@ -298,6 +313,9 @@ class Tape:
                     self.hits.append(Hit("silent-other", None, assigned, True, detail="shared gradient"))
                 self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
             leaf.graded = True
+            for write in leaf.storage.lent:
+                if compatible(write.path, self.path):
+                    self.hits.append(Hit("silent-other", write, write.place, False, detail="lent state"))
 
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""

@@ -6,7 +6,7 @@ import ast
 
 from outplace.repair.code import Code
 from outplace.repair.edits import Edit
-from outplace.repair.flow import bindings, reads
+from outplace.repair.flow import bindings, binds, reads
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.place import Place, start_of_chain
 
@@ -54,9 +54,10 @@ def _name(statement: ast.stmt) -> str | None:
     return None
 
 
-def kept_state(code: Code) -> list[list[Edit]]:
-    """For each `model.state_dict()` that is kept: a deep copy of it."""
+def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:
+    """For each `model.state_dict()` that is kept: a deep copy of it; first that of the name that is written."""
     found: list[list[Edit]] = []
+    first = 0
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
             parent = code.parents.get(node)
@@ -66,7 +67,10 @@ def kept_state(code: Code) -> list[list[Edit]]:
             if kept:
                 start, end = code.span(node)
                 copy = code.module_name("copy") or "copy"
-                found.append([*code.importing("copy"), Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")])
+                edits = [*code.importing("copy"), Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
+                is_written = written is not None and parent is not None and binds(parent, written)
+                found.insert(first if is_written else len(found), edits)
+                first += is_written
     return found
 
 

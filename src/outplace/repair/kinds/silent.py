@@ -80,9 +80,12 @@ def silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
         edits = silent.returned_gradient(place.code, place.node, place.statement)
         if edits is not None:
             yield place.candidate("Return a new gradient from the hook", "safe", edits)
-    if place.bug.cause == "state-dict":
-        for edits in silent.kept_state(place.code):
-            yield place.candidate("Keep a deep copy of the state", "safe", edits)
+    if place.bug.cause in ("state-dict", "lent state"):
+        entry = place.target
+        written = ast.unparse(entry.value) if isinstance(entry, ast.Subscript) else None
+        for edits in silent.kept_state(place.code, written):
+            title = "Keep a deep copy of the state" if place.bug.cause == "state-dict" else "Work on a deep copy"
+            yield place.candidate(title, "safe", edits)
     if place.bug.cause == "recomputed":
         yield from saved(place, neighbours)
     yield from _kept(place)

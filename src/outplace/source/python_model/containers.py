@@ -304,6 +304,9 @@ def method(
             for item in appended:
                 if isinstance(item, Plain) and item.storage is not None and item.whole:
                     torch_model.check_appended_array(interpreter, receiver, item.storage)
+        if name == "extend" and args and isinstance(args[0], Tensor):
+            rows = iterate(interpreter, args[0], node, most=16)
+            args = [Items(rows, rest=None if is_exact(args[0]) else join(rows))]
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         found = _dict_method(receiver, name, args)

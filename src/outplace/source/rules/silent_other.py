@@ -21,6 +21,8 @@ _MESSAGES = {
     "append clones",
     "kept view": "a list keeps views of this memory, again and again, and each write changes all of its entries: "
     "append clones",
+    "lent state": "a state_dict() holds the parameters themselves: this changes the model that it was taken from, and "
+    "that is trained again after another one has loaded it: work on a deep copy",
     "copy": "what was kept is the parameter's own memory, and this step changes it: keep a clone",
     "cut": "`.data =` hands on values without their graph: what they were computed from gets no gradient, and its "
     "optimizer has nothing to step by",

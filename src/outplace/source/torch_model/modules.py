@@ -269,6 +269,8 @@ def _state_dict(
     kept: dict[Any, Value] = {
         name: detached(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()
     }
+    for tensor in tensors_of(module).values():
+        tensor.storage.lent_read = bool(tensor.storage.lent)
     return StateDict(kept, interpreter.tape.tick(), id(module))
 
 
@@ -276,9 +278,14 @@ def _load_state_dict(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     own = list(tensors_of(module).values())
+    for tensor in own:
+        if not tensor.storage.lent_read:
+            tensor.storage.lent.clear()  # what it had become is gone
     given = [kept for kept in options(args[0]) if isinstance(kept, Dictionary)] if args else []
     for kept in given:
         _check_kept(interpreter, kept, own)
+        if isinstance(kept, StateDict) and kept.of != id(module):
+            _note_lent(kept)
     copied_onto_themselves = {id(tensor.storage) for kept in given for tensor in _tensors_kept(kept)}
     for tensor in own:
         if id(tensor.storage) not in copied_onto_themselves:
@@ -286,6 +293,19 @@ def _load_state_dict(
                 interpreter.hit("expanded", node, tensor.certain and bool(tensor.repeated), "loaded")
             interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
     return NONE
+
+
+def _note_lent(kept: StateDict) -> None:
+    """`total[name] += value`, where the total is the state of a model: another one is about to load it."""
+    for tensor in _tensors_kept(kept):
+        written = [write for write in tensor.storage.writes if write.time > kept.since and not write.step]
+        tensor.storage.lent += [one for one in written if _is_to_an_entry(one.place.node)]
+
+
+def _is_to_an_entry(write: ast.AST) -> bool:
+    """`total[name] += value`, `total[name].add_(value)`."""
+    target = write.target if isinstance(write, ast.AugAssign) else getattr(write, "func", None)
+    return isinstance(target.value if isinstance(target, ast.Attribute) else target, ast.Subscript)
 
 
 def _tensors_kept(kept: Dictionary) -> list[Tensor]:
