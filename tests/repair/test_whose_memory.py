@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
+
+from outplace.repair.code import Code
+from outplace.repair.edits import apply
+from outplace.repair.forms import no_grad
 
 POLICY = """
 import torch
@@ -414,3 +420,45 @@ def test_an_attribute_that_was_given_a_tensor_of_its_own(fixed):
 
 def test_an_attribute_whose_tensor_somebody_else_has(fixed):
     assert "body.speed = " not in fixed(OBJECT.format(speed="kept"))
+
+
+def test_what_data_is_given_is_copied_where_it_is_loaded_later(fixed):
+    source = """
+    import torch
+    from torch import nn
+
+    conv = nn.Conv2d(6, 6, 2, groups=6)
+    conv.weight.data = torch.ones(1, 1, 2, 2).expand(6, -1, -1, -1)
+    conv.load_state_dict(torch.load("checkpoint"))
+    """
+    assert "expand(6, -1, -1, -1).clone()\n" in fixed(source)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("    def step", "    @torch.no_grad()\n    def step"),
+        ("    for row", "    loss = closure()\n        for row"),
+        ("(torch.optim.Optimizer)", ""),
+        ("def step", "def project"),
+    ],
+    ids=["plain", "decorated", "with a closure", "no optimizer", "no step"],
+)
+def test_an_optimizer_steps_under_no_grad(old, new):
+    source = """import torch
+
+
+class Rows(torch.optim.Optimizer):
+    def step(self, closure=None):
+        for row in self.rows:
+            row.weight.mul_(0.9)
+"""
+    assert old in source
+    changed = source.replace(old, new) if old else source
+    code = Code("a.py", changed)
+    edits = no_grad.decorated_step(code, code.every(ast.Expr)[-1])
+    if old:
+        assert edits is None
+    else:
+        assert apply(source, edits) == source.replace("    def step", "    @torch.no_grad()\n    def step")

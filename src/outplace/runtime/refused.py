@@ -48,9 +48,9 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     if match.entry.kind == "leaf" and target is not None and tensor is None and not compiled:
         target, tensor = _leaf_among(target, frame) or (target, tensor)
     chain = tuple(sites.at_instruction(part).site for part in library)
-    stepped = _evaluate(target, frame) if match.entry.kind == "expanded" and target is not None else None
-    if isinstance(stepped, torch.optim.Optimizer):
-        return [_expanded_parameter(error, match, located, Mutation(operation, located.site, None), stepped, frame)]
+    owner = _owner_of_parameters(target, located, frame) if match.entry.kind == "expanded" else None
+    if owner is not None:
+        return [_expanded_parameter(error, match, located, owner, frame)]
     return [
         _diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)
     ]
@@ -227,17 +227,30 @@ def _diagnosis(
     )
 
 
+def _owner_of_parameters(target: ast.expr | None, located: Located, frame: FrameType) -> Any:
+    """The optimizer of `optimizer.step()`, the module of `module.load_state_dict(...)`; None for all else."""
+    stepped = None if target is None else _evaluate(target, frame)
+    if isinstance(stepped, torch.optim.Optimizer):
+        return stepped
+    call = located.node.func if isinstance(located.node, ast.Call) else None
+    loaded = _evaluate(call.value, frame) if isinstance(call, ast.Attribute) and call.attr == _LOAD else None
+    return loaded if isinstance(loaded, torch.nn.Module) else None
+
+
+_LOAD = "load_state_dict"
+
+
 def _expanded_parameter(
-    error: BaseException,
-    match: Match,
-    located: Located,
-    mutation: Mutation,
-    optimizer: torch.optim.Optimizer,
-    frame: FrameType,
+    error: BaseException, match: Match, located: Located, owner: Any, frame: FrameType
 ) -> Diagnosis:
-    """A step that was refused: which of the parameters is made of an expanded tensor, and where."""
+    """A step, or a load, that was refused: which of the parameters is made of an expanded tensor, and where."""
     kind = BY_NAME[match.entry.kind]
-    held = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    if isinstance(owner, torch.optim.Optimizer):
+        held = [tensor for group in owner.param_groups for tensor in group["params"]]
+        operation, remedy = f"{type(owner).__name__}.step", "`nn.Parameter(x.expand(...).clone())`"
+    else:
+        held = [*owner.parameters(), *owner.buffers()]
+        operation, remedy = _LOAD, "`weight.data = x.expand(...).clone()`"
     shared = [
         one for one in held if any(step == 0 and size > 1 for step, size in zip(one.stride(), one.shape, strict=True))
     ]
@@ -250,9 +263,9 @@ def _expanded_parameter(
         tensor=names.described(shared[0], name) if shared else Tensor(None),
         why=match.cause,
         raised_at=located.site,
-        mutations=(replace(mutation, operation=f"{type(optimizer).__name__}.step"),),
+        mutations=(Mutation(operation, located.site, None),),
         made_at=sites.at_instruction(place).site if place is not None else None,
-        fixes=(Fix("Make the parameter of a copy: `nn.Parameter(x.expand(...).clone())`.", "suggestion"),),
+        fixes=(Fix(f"Make the parameter of a copy: {remedy}.", "suggestion"),),
     )
 
 

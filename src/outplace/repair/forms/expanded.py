@@ -62,11 +62,14 @@ def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:
 
 
 def parameter(files: Files) -> tuple[str, list[Edit]] | None:
-    """`nn.Parameter(p.expand(heads, -1))`, where there is one such parameter: an optimizer writes it somewhere else."""
+    """`nn.Parameter(p.expand(heads, -1))`, `weight.data = p.expand(heads, -1)`, where there is one such parameter: an
+    optimizer, or whoever loads it, writes it somewhere else."""
     found: list[tuple[str, list[Edit]]] = []
     for code in {home for name in EXPANDING for home in files.codes(name)}:
-        for call in code.every(ast.Call):
-            of = call.args[0] if class_name(call) == "Parameter" and call.args else None
+        made = [call.args[0] for call in code.every(ast.Call) if class_name(call) == "Parameter" and call.args]
+        for node in code.every(ast.Assign):
+            made += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
+        for of in made:
             if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in EXPANDING:
                 end = code.span(of)[1]
                 found.append((code.path, [Edit(end, end, ".clone()")]))

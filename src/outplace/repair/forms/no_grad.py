@@ -42,6 +42,20 @@ def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
     return [*code.importing("torch"), head, *edits[1:]]
 
 
+def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`@torch.no_grad()` for the `step` of an optimizer; None where it has one, or runs a closure, which needs grad."""
+    function, owner = code.function(statement), code.class_of(statement)
+    if not isinstance(function, ast.FunctionDef) or function.name != "step" or owner is None:
+        return None
+    of_optimizer = any("Optimizer" in ast.unparse(base) for base in owner.bases)
+    called = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    if not of_optimizer or function.decorator_list or "closure" in called or not code.begins_line(function):
+        return None
+    start = code.offset(function.lineno, 0)
+    torch = code.module_name("torch") or "torch"
+    return [*code.importing("torch"), Edit(start, start, f"{code.indent(function)}@{torch}.no_grad()\n")]
+
+
 def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] | None:
     """Takes a statement out of a block: behind it, or in its place where nothing else is in it."""
     rest = [one for one in block.body if one is not statement]

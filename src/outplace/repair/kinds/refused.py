@@ -44,8 +44,9 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     for candidate in out_of_place(place, trusting=True):
         # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
-    if place.bug.kind == "expanded" and place.holder is not None:
-        copied = expanded.copied(place.files, place.code, place.statement, place.holder)
+    if place.bug.kind == "expanded":
+        held = place.holder
+        copied = expanded.copied(place.files, place.code, place.statement, held) if held is not None else None
         copied = expanded.parameter(place.files) if copied is None else copied
         if copied is not None:
             safety: Safety = "unsafe" if runs_forward else "safe"
@@ -86,8 +87,12 @@ def _writes_one_value(place: Place) -> bool:
 
 
 def _view_with_grad(place: Place) -> Iterator[Candidate]:
-    """The view is made outside of `no_grad`, so that what is written through it belongs to the graph."""
+    """The view is made outside of `no_grad`, so that what is written through it belongs to the graph; or, by an
+    optimizer, it is written under it, too."""
     code = place.code
+    stepped = no_grad.decorated_step(code, place.statement)
+    if stepped is not None:
+        yield place.candidate("Step under `no_grad`", "safe", stepped)
     for made in bindings(code, place.statement, place.path) if place.path else ():
         block = code.parents.get(made) if made is not None else None
         if isinstance(made, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
