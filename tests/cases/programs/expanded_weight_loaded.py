@@ -1,4 +1,4 @@
-# kind: expanded, tensor: net.1.weight
+# kind: expanded, tensor: net[1].weight
 import torch
 from torch import nn
 
