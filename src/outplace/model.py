@@ -19,6 +19,7 @@ Cause = Literal[
     "kept",  # a list or dict keeps one tensor again and again
     "kept view",  # or views of one
     "kept array",  # or arrays, or tensors, over the same memory
+    "handed out",  # an array over memory that is filled anew, while the one from before is still read
     "kept gradient",
     "many",  # a tensor stands in a list or dict many times
     "state-dict",  # a state_dict() was kept that holds the parameters themselves

@@ -48,6 +48,7 @@ SEEN_ONLY_WHEN_RUN = {
     "silent_best_weights_on_cpu",
     "silent_comprehension_of_one_tensor",
     "silent_function_writes_what_it_saved",
+    "silent_gradient_buffer_handed_out",
     "silent_history_in_dict",
     "silent_last_gradient_in_state",
     "silent_memmap_centred",

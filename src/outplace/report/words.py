@@ -66,6 +66,10 @@ _UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on 
 
 _KEPT_ARRAY = "{tensor} was changed by {op} between two entries of a list, which all lie in its memory"
 
+_HANDED_OUT = "{tensor} was changed by {op}, while an array over its memory is still read for what it held before"
+
+_OF_ARRAYS = {"kept array": _KEPT_ARRAY, "handed out": _HANDED_OUT}
+
 _CHANGED_BASE = "{tensor} is one of several views made by one call, and {op} has since changed what they are views of"
 """For a view that is refused where it is read."""
 
@@ -114,8 +118,8 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
     elif diagnosis.cause == "unrecorded" and saved is None:
         template = _UNRECORDED
-    elif diagnosis.cause == "kept array":
-        template = _KEPT_ARRAY
+    elif diagnosis.cause in _OF_ARRAYS:
+        template = _OF_ARRAYS[diagnosis.cause]
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",

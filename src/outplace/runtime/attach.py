@@ -137,6 +137,7 @@ def _connect() -> None:
         dynamo,
         engine,
         gradients,
+        handed_out,
         kept,
         lent_state,
         lost,
@@ -158,19 +159,8 @@ def _connect() -> None:
     dynamo.install()
     if writes.install():
         silent.start_afresh()
-        for part in (
-            steps,
-            unseen,
-            gradients,
-            kept,
-            lent_state,
-            lost,
-            packing,
-            same_memory,
-            samples,
-            swaps,
-            undeclared,
-        ):
+        noting = (steps, unseen, gradients, kept, lost, packing, swaps)
+        for part in (*noting, handed_out, lent_state, same_memory, samples, undeclared):
             part.install()
         if _CHECKPOINTS in sys.modules:
             _watch_checkpoints()

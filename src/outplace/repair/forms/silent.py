@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
+from outplace.repair.code import Code, root_of
 from outplace.repair.edits import Edit
 from outplace.repair.flow import bindings, binds, reads
 from outplace.repair.forms import augmented, method, subscript
@@ -127,12 +127,22 @@ def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
 
 
 def handed_out(place: Place) -> list[Edit]:
-    """`return self.state` of an object that goes on to change it: a copy each time."""
-    owner = place.code.class_of(place.node) if place.path is not None and "." in place.path else None
+    """`return self.state`, `return self.buffer.numpy()` of an object that goes on to change it: a copy each time."""
+    owner = place.code.class_of(place.node)
     returned = [one.value for one in ast.walk(owner) if isinstance(one, ast.Return)] if owner is not None else []
     parts = [part for one in returned for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
-    ends = [place.code.span(part)[1] for part in parts if part is not None and ast.unparse(part) == place.path]
-    return [Edit(end, end, ".copy()") for end in ends]
+    shared = [part for part in parts if part is not None and (_is_kept(part, place.path) or _is_array_of_own(part))]
+    return [Edit(end, end, ".copy()") for end in (place.code.span(part)[1] for part in shared)]
+
+
+def _is_kept(returned: ast.expr, path: str | None) -> bool:
+    return path is not None and "." in path and ast.unparse(returned) == path
+
+
+def _is_array_of_own(returned: ast.expr) -> bool:
+    """`self.buffer.detach().numpy()`."""
+    is_array = isinstance(returned, ast.Call) and ast.unparse(returned.func).endswith(".numpy")
+    return is_array and ast.unparse(root_of(returned)).startswith("self.")
 
 
 def kept_arrays(code: Code) -> list[Edit]:

@@ -55,11 +55,12 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
     if place.bug.cause == "taken again":
         for edits in silent.own_parts(place.code):
             yield place.candidate("Give the tensor memory of its own", "unsafe", edits)
-    if place.bug.cause == "kept array":
+    if place.bug.cause in ("kept array", "handed out"):
         safety: Safety = "safe" if place.bug.from_run else "unsafe"
         handed_out = silent.handed_out(place)
         if handed_out:
             yield place.candidate("Hand out copies", safety, handed_out)
+    if place.bug.cause == "kept array":
         kept = {home.path: tuple(edits) for home in place.files.codes("append") if (edits := silent.kept_arrays(home))}
         if kept:
             yield Candidate("Keep copies", safety, kept)

@@ -24,6 +24,7 @@ _HELPED = {
 }
 """The kinds of bug that a new box is the answer to."""
 _VIEWS = {"leaf-view", "multi-view", "nograd-view", "custom-view"}
+_HOLDERS = {"kept": "a list", "kept view": "a list", "kept array": "a list", "handed out": "an array"}
 _LONGEST_NAME = 15
 _LONGEST_CODE = 60
 
@@ -70,7 +71,7 @@ def boxes(diagnosis: Diagnosis) -> Boxes | None:
 def _holder(diagnosis: Diagnosis, name: str) -> str:
     if diagnosis.saved_by is not None:
         return nodes.by_node(diagnosis.saved_by.node).label
-    return f"{name}.grad" if diagnosis.kind == "leaf" else "autograd"
+    return f"{name}.grad" if diagnosis.kind == "leaf" else _HOLDERS.get(diagnosis.cause, "autograd")
 
 
 def short(text: str, longest: int) -> str:
@@ -93,4 +94,5 @@ def _in_general(operation: str, name: str, line: str, is_part: bool) -> str:
         return f"{name} = torch.where(…, {name})"
     if symbol.endswith("=") and symbol != "out=":
         return f"{name} = {name} {symbol[:-1]} …"
-    return f"{name} = {name}.{operation[:-1]}(…)" if f".{operation}(" in line else f"{name} = …"
+    has_twin = f".{operation}(" in line and operation != "copy_"
+    return f"{name} = {name}.{operation[:-1]}(…)" if has_twin else f"{name} = …"

@@ -1,0 +1,104 @@
+"""One line that hands out an array over the same memory again, while the caller still reads the one from before.
+
+`return loss.item(), self.flat_grad.numpy()` gives an optimizer of another library the gradient at the new point; that
+of the last point, which it has kept, has become the same, and their difference is zero. It is told where a caller has a
+name for the earlier array and reads it after the call that fills its memory anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.repair.code import Code
+from outplace.repair.flow import read_later
+from outplace.runtime import names, record, same_memory, silent, sites, verdict, writes
+from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
+from outplace.runtime.record import Instruction
+
+_next_number = torch._C._autograd._get_sequence_nr
+_get_frame = writes._get_frame
+_LARGEST = 1 << 16
+
+_handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
+"""For each line: the address that it has handed out, a copy of what was there, and when that was."""
+_found: dict[Instruction, tuple[torch.Tensor, str, int]] = {}
+"""Those whose callers read the earlier array: the tensor, the name of that array, and since when it is there."""
+_told: set[Instruction] = set()
+
+
+class _Numpy:
+    """`Tensor.numpy`: looking it up is noted, and torch's own bound method handed out."""
+
+    def __init__(self, method: Any) -> None:
+        self.method = method
+
+    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self.method
+        if type(tensor) in PLAIN and not writes.is_traced():
+            frame = _get_frame(1)
+            line = (frame.f_code, frame.f_lasti)
+            if line not in _told and silent.worth_a_look(line):
+                silent.guarded(lambda: _note(tensor, line, frame))
+        return self.method.__get__(tensor, owner)
+
+
+def install() -> None:
+    """Starts looking at the arrays that are made of tensors."""
+    for one in (_handed, _found, _told):
+        one.clear()
+    writes.replace(torch.Tensor, "numpy", _Numpy(torch.Tensor.numpy))
+    silent.also_look(_found, lambda: True, look)
+
+
+def _note(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
+    with unobserved():
+        if not copyable(tensor) or tensor.device.type != "cpu" or tensor.numel() > _LARGEST or tensor.requires_grad:
+            return
+        address, before, since = _handed.get(line, (0, None, 0))
+        again = before is not None and address == tensor.data_ptr() and before.shape == tensor.shape
+        if again and not torch.equal(bits(before), bits(tensor)):
+            name = _reader(tensor, frame)
+            if name is not None:
+                _found[line] = tensor, name, since
+        _handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
+
+
+def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
+    """The name of an array over the same memory that one of the running functions is still to read."""
+    for own in names.own_frames(None, frame):
+        held = [name for name, value in own.f_locals.items() if _is_over(value, tensor)]
+        if held:
+            filename = own.f_code.co_filename
+            code = Code(sites.full_path(filename), "".join(sites.source_tree(filename).lines))
+            found = code.at(sites.at_instruction((own.f_code, own.f_lasti)).site)
+            statement = code.statement(found) if found is not None else None
+            if statement is not None:
+                return next((name for name in held if read_later(code, statement, name)), None)
+    return None
+
+
+def _is_over(value: Any, tensor: torch.Tensor) -> bool:
+    return same_memory.is_array(value) and value.__array_interface__["data"][0] == tensor.data_ptr()
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts, so what is computed with such arrays is a training."""
+    for line in list(_found):
+        tensor, name, since = _found.pop(line)
+        storage = names.storage_of(tensor)
+        written = [one for one in record.current().writes if one.storage == storage and one.moment >= since]
+        written = [one for one in written if one.frames]
+        if written:
+            _told.add(line)
+            why = (
+                "An array made of a tensor shares its memory. Here the same memory is handed out again, filled anew, "
+                f"while the caller still reads the array from before, `{name}`: both show the new values."
+            )
+            remedy = "Hand out copies: `x.numpy().copy()`."
+            found = names.described(tensor, silent.target_of(written[-1]))
+            verdict.tell("silent-alias", found, why, silent.mutations_of(written), remedy, cause="handed out")
