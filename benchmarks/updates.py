@@ -420,7 +420,13 @@ def together_call(route: Route, case: Case, grad: Tensor) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(route(case.x, case.v), inputs, grad)
 
 
-WAYS = {"forward": forward_call, "backward": backward_call, "together": together_call}
+def alone_call(route: Route, case: Case, grad: Tensor) -> Callable[[], Any]:
+    """Where no gradient is wanted, as in inference: autograd has no part in it."""
+    x, v = case.x.detach(), case.v.detach()
+    return lambda: route(x, v)
+
+
+WAYS = {"forward": forward_call, "backward": backward_call, "together": together_call, "alone": alone_call}
 
 
 def check(case: Case) -> None:

@@ -104,11 +104,10 @@ def summary(records: list[Record]) -> str:
     lines = [f"{small}: forward takes at most {calls:.2f} calls of torch.where"]
     for size in dict.fromkeys(r["size"] for r in records):
         ours = [r for r in records if r["size"] == size and r["route"].startswith("at")]
-        worst = max(ours, key=lambda r: float(r["together_beside"]))
-        where = f"{worst['update']}, {worst['dtype']}"
-        lines.append(
-            f"{size}: forward and backward take at most {worst['together_beside']:.2f} of the best by hand ({where})"
-        )
+        for way, what in (("together", "forward and backward take"), ("alone", "without gradients it takes")):
+            worst = max(ours, key=lambda r, way=way: float(r[f"{way}_beside"]))
+            where = f"{worst['update']}, {worst['dtype']}"
+            lines.append(f"{size}: {what} at most {worst[f'{way}_beside']:.2f} of the best by hand ({where})")
     return "\n".join(lines) + "\n"
 
 
