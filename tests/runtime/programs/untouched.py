@@ -315,7 +315,7 @@ net = Net()
 buf = io.BytesIO()
 torch.save(net.state_dict(), buf)
 buf.seek(0)
-print(sorted(torch.load(buf)), len(pickle.dumps(x)), copy.deepcopy(net).a.weight.equal(net.a.weight))
+print(sorted(torch.load(buf)), pickle.loads(pickle.dumps(x)).equal(x), copy.deepcopy(net).a.weight.equal(net.a.weight))
 print(len(pickle.dumps(copy.deepcopy(x))), copy.copy(x).equal(x))
 import torch.nn.utils.parametrize as P
 
