@@ -117,12 +117,15 @@ def beside(records: list[Record]) -> str:
     By the clock, and on the device alone; of the largest the other table has the clock.
     """
     small, *larger = dict.fromkeys(r["size"] for r in records)
+    ways = {"_beside": ("forward", "backward", "together", "alone"), "_on_device_beside": ("together", "alone")}
     names = {"_beside": "by the clock", "_on_device_beside": "on the device"}
     columns = [(size, kind) for size in larger for kind in names if (size, kind) != (larger[-1], "_beside")]
-    sizes = " | ".join(f"{size} {names[kind]}, forward | backward | together" for size, kind in columns)
+    heads = [
+        f"{size} {names[kind]}, {' | '.join(ways[kind])}".replace("alone", "no gradients") for size, kind in columns
+    ]
     lines = [
-        f"| update | dtype | {small}, in calls of `torch.where` | {sizes} |",
-        "|---|---|---|" + "---|---|---|" * len(columns),
+        f"| update | dtype | {small}, in calls of `torch.where` | {' | '.join(heads)} |",
+        "|---|---|---|" + "---|" * sum(len(ways[kind]) for _, kind in columns),
     ]
     for dtype in dict.fromkeys(r["dtype"] for r in records):
         for update, rows in panels(records, small, dtype).items():
@@ -131,7 +134,7 @@ def beside(records: list[Record]) -> str:
                 cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
                 for size, kind in columns:
                     (same,) = (r for r in panels(records, size, dtype)[update] if r["route"] == ours["route"])
-                    cells += [f"{same[f'{way}{kind}']:.2f}" for way in ("forward", "backward", "together")]
+                    cells += [f"{same[f'{way}{kind}']:.2f}" for way in ways[kind]]
                 lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
