@@ -570,3 +570,16 @@ def test_only_tensors_are_cloned(fixed):
     loss.backward()
     """
     assert "net.clone()" not in fixed(source)
+
+
+def test_data_of_another_shape_is_for_a_person(fixed):
+    source = """
+    import torch
+
+    image, mean = torch.rand(1, 12, 12), torch.zeros(3, 1, 1{grad})
+    image.sub_(mean)
+    print(image.shape)
+    """
+    plain = textwrap.dedent(source.format(grad=""))
+    assert fixed(plain) == plain
+    assert "image = image.sub(mean)" in fixed(source.format(grad=", requires_grad=True"))

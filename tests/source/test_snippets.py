@@ -66,6 +66,63 @@ SNIPPETS = {
         for row in inside(torch.randn(3, 5)):
             row[0] = fill
     """,
+    "what a loader makes of a dataset's samples": """
+        from torch.utils.data import DataLoader, Dataset, Subset
+
+        class Digits(Dataset):
+            def __init__(self, n):
+                self.images, self.labels = torch.rand(n, 12), torch.randint(0, 10, (n,))
+
+            def __getitem__(self, i):
+                image = self.images[i].clone()
+                image -= torch.zeros(3, 12)  # error: shape-dtype
+                return image, {"label": self.labels[i], "weight": 1.0}
+
+        def together(samples):
+            return torch.stack([image for image, _ in samples])
+
+        net = nn.Linear(12, 10)
+        for x, target in DataLoader(Subset(Digits(20), [1, 2, 3]), batch_size=4):
+            x += 1
+            p = net(x).softmax(-1)
+            target["label"] /= 2  # error: shape-dtype
+            target["weight"] /= 2
+            p *= 0.5  # error: saved
+            p.sum().backward()
+        for x in DataLoader(Digits(20), collate_fn=together):
+            x += 1
+            p = net(x).softmax(-1)
+            p *= 0.5  # error: saved
+            p.sum().backward()
+    """,
+    "rows of a parameter, by a mask": """
+        w, rows = nn.Parameter(torch.randn(3, 2)), torch.tensor([True, False, True])
+        w[rows] -= 0.1 * w[rows]  # error: leaf
+        with torch.no_grad():
+            w[rows] -= 0.1 * w[rows]
+        h = w * 2
+        h[rows] -= 0.1
+        y = h.exp()
+        y[rows] *= 2  # error: saved
+        y.sum().backward()
+    """,
+    "the memory that a Function's result is a view of": """
+        class Same(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.view_as(x)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return -grad
+
+        w = torch.randn(3, requires_grad=True)
+        h, other = w * 2, w * 3
+        turned, copied = Same.apply(h), Same.apply(other).clone()
+        h.mul_(2)  # error: custom-view
+        other.mul_(2)
+        (turned + copied).sum().backward()
+    """,
     "parts of a parameter, read after its step": """
         w, v = nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.randn(3, 2))
         optimizer = torch.optim.SGD([w, v], lr=0.1)

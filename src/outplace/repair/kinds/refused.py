@@ -127,6 +127,9 @@ def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """A sum or a quotient may become a float; what is only bounded is to stay what it is."""
     bounds = _is_bounding(place.node)
+    if place.bug.cause == "shape of data":  # who is given it may want the shape that it has
+        yield from (replace(candidate, safety="unsafe") for candidate in out_of_place(place))
+        return
     if not bounds:
         yield from out_of_place(place)
     if place.target is not None and (place.bug.cause == "dtype" or "can't be cast" in place.bug.error):

@@ -7,4 +7,9 @@ from outplace.source.tape import Hit
 
 def message(hit: Hit) -> str:
     """Why it is refused."""
+    if hit.detail == "read later":
+        return (
+            "this changes the memory that the output of a custom autograd.Function (or of a module with a backward "
+            "hook) is a view of, and it is read after that: write out of place"
+        )
     return "the output of a custom autograd.Function (or of a module with a backward hook) is a view, modified in place"

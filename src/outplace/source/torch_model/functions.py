@@ -13,6 +13,7 @@ from outplace.source.torch_model import dtypes, layouts, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
+from outplace.source.torch_model.loaders import make_loader
 from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.operations import find_op, reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
@@ -469,21 +470,6 @@ def _scaler(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     return Scaler()
 
 
-def _loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """Batches of tensors that need no grad, where the data set is made of tensors."""
-    given = args[0] if args else keywords.get("dataset", UNKNOWN)
-    if isinstance(given, Items) and given.kind == "tuple" and given.items:
-        batch: list[Value] = []
-        for column in given.items:
-            kind = column.dtype if isinstance(column, Tensor) else None
-            part = fresh(interpreter, False, kind)
-            if isinstance(column, Tensor) and column.shape:
-                part.shape = (None, *column.shape[1:])
-            batch.append(part)
-        return Items([], rest=Items(batch, "tuple"))  # a list, but nobody finds the one of the last round in it
-    return UNKNOWN
-
-
 def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return args[0] if args else UNKNOWN
 
@@ -523,7 +509,7 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.column_stack": _cat("CatBackward0"), "torch.dstack": _cat("CatBackward0"),
     "torch.amp.GradScaler": _scaler, "torch.cuda.amp.GradScaler": _scaler, "torch.amp.grad_scaler.GradScaler": _scaler,
     "torch.utils.data.TensorDataset": lambda i, a, k, n: Items(list(a), "tuple"),
-    "torch.utils.data.DataLoader": _loader,
+    "torch.utils.data.DataLoader": make_loader, "torch.utils.data.Subset": _same,
     "torch.distributions.kl_divergence": divergence, "torch.distributions.kl.kl_divergence": divergence,
     "torch.atleast_1d": _same, "torch.atleast_2d": _same,
 }  # fmt: skip

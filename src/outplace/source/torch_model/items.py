@@ -145,13 +145,15 @@ def _set_tensor_item(
     values = list(tensors_in(value))
     advanced = _is_advanced(key)
     written = tensor.region if advanced else regions.part(tensor, key)
-    if not again:
+    if not again or advanced:  # the first half of `x[mask] += v` has written a copy
         how = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}[advanced]
         check_write(interpreter, tensor, node, how, values)
         if advanced is False and not shapes.fits_into(
             shapes.item_shape(tensor.shape, key), [shapes.without_ones(item.shape) for item in values]
         ):
-            interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, "shape")
+            in_data = any_grad([tensor, *values]) is False
+            detail = "shape of data" if in_data else "shape"
+            interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, detail)
         if advanced is False and values and tensor.repeated:
             _check_expanded(interpreter, tensor, key, node)
         keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill

@@ -98,7 +98,7 @@ def run_op(
         if tensor is not target and interpreter.grad == "on":
             if tensor.family.since > tensor.since:
                 _check_outdated(interpreter, tensor)
-            elif tensor.view == "multi" and tensor.storage.writes:
+            elif tensor.view in _LEFT_BEHIND and tensor.storage.writes:
                 _check_left_behind(interpreter, tensor)
             refresh(tensor)
     if isinstance(target, Tensor):
@@ -114,13 +114,18 @@ def _check_outdated(interpreter: Interpreter, view: Tensor) -> None:
         interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known and view.family.sure))
 
 
+_LEFT_BEHIND = {"multi": "multi-view", "custom": "custom-view"}
+
+
 def _check_left_behind(interpreter: Interpreter, view: Tensor) -> None:
-    """One of several views, read after a write that is not recorded, as an optimizer's: PyTorch refuses that, too."""
+    """A view that cannot be given another history is read after a write to its base: one of several that an optimizer
+    has stepped, or the result of a custom Function, whose history is its own. PyTorch refuses that, too."""
     later = [write for write in view.storage.writes if write.tracked and write.time > view.since]
     later = [write for write in later if compatible(write.path, interpreter.tape.path)]
     if later and requires_grad(view):
         sure = later[-1].certain and view.certain and view.view_sure and view.known
-        interpreter.tape.hits.append(Hit("multi-view", later[-1], later[-1].place, sure, detail="read later"))
+        kind = _LEFT_BEHIND[view.view or ""]
+        interpreter.tape.hits.append(Hit(kind, later[-1], later[-1].place, sure, detail="read later"))
 
 
 _effects: dict[Any, ops.Effect] = {}
@@ -454,7 +459,8 @@ def _write_op(
     others.remove(target)
     check_overlap(interpreter, target, target.region, op.name, others, node)
     if shapes.is_elementwise(op.name) and not shapes.fits_into(target.shape, [other.shape for other in others]):
-        interpreter.hit("shape-dtype", node, target.known and target.certain, "shape")
+        in_data = any_grad(inputs) is False
+        interpreter.hit("shape-dtype", node, target.known and target.certain, "shape of data" if in_data else "shape")
     grad = _result_grad(interpreter, op, inputs)
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
