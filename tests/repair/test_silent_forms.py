@@ -193,6 +193,16 @@ PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
         ),
         ("silent_function_overwrites_its_input", "work = scores.float()", "work = scores * 1.0"),
         (
+            "silent_client_becomes_the_sum",
+            "total = networks[0].state_dict()",
+            "total = {name: value + 0 for name, value in networks[0].state_dict().items()}",
+        ),
+        (
+            "silent_gradient_buffer_handed_out",
+            "self.buffer.numpy()",
+            "np.array(self.buffer.tolist())",
+        ),
+        (
             "silent_part_scaled_by_data",
             "ball.speed.data[below] *= -loss",
             "ball.speed = ball.speed * torch.where(below, -loss, 1.0)",
