@@ -583,3 +583,17 @@ def test_data_of_another_shape_is_for_a_person(fixed):
     plain = textwrap.dedent(source.format(grad=""))
     assert fixed(plain) == plain
     assert "image = image.sub(mean)" in fixed(source.format(grad=", requires_grad=True"))
+
+
+def test_half_of_a_complex_number_is_not_cast_away(fixed):
+    source = """
+    import torch
+
+    product, phase = torch.rand(3, requires_grad=True) * 2, torch.exp(1j * torch.rand(3))
+    product.mul_(phase)
+    product.abs().sum().backward()
+    """
+    assert "product = product.mul(phase)" in fixed(source)
+    alone = textwrap.dedent(source).replace("product.mul_(phase)\n", "multiply(product, phase)\n")
+    alone = alone.replace("import torch\n", "import torch\n\n\ndef multiply(a, b):\n    a.mul_(b)\n")
+    assert fixed(alone) == alone

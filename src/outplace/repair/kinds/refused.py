@@ -132,7 +132,8 @@ def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         return
     if not bounds:
         yield from out_of_place(place)
-    if place.target is not None and (place.bug.cause == "dtype" or "can't be cast" in place.bug.error):
+    to_lower = "can't be cast" in place.bug.error and "Complex" not in place.bug.error  # half of a number would be lost
+    if place.target is not None and (place.bug.cause == "dtype" or to_lower):
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
             yield place.candidate("Cast the update to the dtype of its target", "safe", edits)

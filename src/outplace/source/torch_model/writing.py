@@ -74,7 +74,8 @@ def check_write(
         interpreter.hit("inference", node, sure, "written")
         target.storage.refused |= sure
     if op is not None and dtypes.cannot_hold(target, op, others, node):
-        interpreter.hit("shape-dtype", node, sure, "dtype")
+        of_complex = any(other.dtype == "complex" for other in others)
+        interpreter.hit("shape-dtype", node, sure, "complex dtype" if of_complex else "dtype")
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.expanded and _cannot_be_expanded(operation, recorded is True and interpreter.grad == "on"):
         interpreter.hit("expanded", node, sure)
