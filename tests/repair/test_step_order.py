@@ -458,6 +458,19 @@ def test_the_others_are_detached_where_several_are_trained_in_turn():
     assert f" + torch.stack([{others}]).mean()\n" in text
 
 
+def test_the_others_are_detached_for_who_is_told_whose_turn_it_is():
+    source = """
+    logits = [net(x) for net in nets]
+    for i, net in enumerate(nets):
+        loss = ce(logits[i], y) + imitation(logits, i) + scale * len(logits)
+        loss.backward(retain_graph=True)  # backward
+        opts[i].step()  # step
+    """
+    text, *_ = ways(source, held={"logits": "list"}, root_is_older=False).values()
+    others = "[one if number == i else one.detach() for number, one in enumerate(logits)]"
+    assert f"ce(logits[i], y) + imitation({others}, i) + scale * len(logits)\n" in text
+
+
 def test_another_one_of_a_list_is_detached():
     source = """
     logits = [net(x) for net in nets]

@@ -7,6 +7,7 @@ name for the earlier array and reads it after the call that fills its memory ane
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
@@ -20,7 +21,7 @@ from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction
 
 _next_number = torch._C._autograd._get_sequence_nr
-_get_frame = writes._get_frame
+_get_frame = sys._getframe
 _LARGEST = 1 << 16
 
 _handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}

@@ -38,6 +38,8 @@ def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
             yield code.replaced(node.value, f"({others})")
         elif isinstance(node, ast.Call) and node.args and ast.unparse(node.args[0]) == path and _joins(node):
             yield code.replaced(node.args[0], f"[{others}]")
+        elif isinstance(node, ast.Call) and counter in map(ast.unparse, node.args):  # `self.imitation(logits, i)`
+            yield from (code.replaced(arg, f"[{others}]") for arg in node.args if ast.unparse(arg) == path)
         elif _is_another(node, path, counter):
             end = code.span(node)[1]
             yield Edit(end, end, ".detach()")
