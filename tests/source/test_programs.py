@@ -54,7 +54,6 @@ SEEN_ONLY_WHEN_RUN = {
     "silent_memmap_centred",
     "silent_pool_of_one_storage",
     "silent_replay_over_one_array",
-    "silent_samples_scaled_each_epoch",
     "silent_storage_filled",
     "silent_unscaled_gradients_in_graph",
     "silent_vector_to_parameters",

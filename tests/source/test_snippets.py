@@ -95,6 +95,30 @@ SNIPPETS = {
             p *= 0.5  # error: saved
             p.sum().backward()
     """,
+    "samples that a dataset keeps": """
+        from torch.utils.data import DataLoader, Dataset
+
+        class Kept(Dataset):
+            def __init__(self, n):
+                self.arrays, self.rows = np.random.rand(n, 12).astype(np.float32), torch.rand(n, 12)
+                self.done, self.pages = [False] * n, [{"boxes": torch.rand(2, 4)} for _ in range(n)]
+
+            def __getitem__(self, i):
+                array = torch.from_numpy(self.arrays[i])
+                array -= 0.5  # warning: silent-alias
+                row, copied, boxes = self.rows[i], self.rows[i].clone(), self.pages[i]["boxes"]
+                row /= 2  # warning: silent-other
+                row.clamp_(0, 1)
+                copied /= 2
+                boxes[:, [0, 2]] *= 0.5  # warning: silent-other
+                if not self.done[i]:
+                    row.mul_(2)
+                    self.done[i] = True
+                return array + row, copied
+
+        for x, y in DataLoader(Kept(5), batch_size=2):
+            x += y
+    """,
     "rows of a parameter, by a mask": """
         w, rows = nn.Parameter(torch.randn(3, 2)), torch.tensor([True, False, True])
         w[rows] -= 0.1 * w[rows]  # error: leaf

@@ -239,6 +239,8 @@ class Tape:
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
     """By their time, writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
+    noted: list[tuple[Storage, Write]] | None = None
+    """All writes, while somebody wants to know them."""
 
     def tick(self) -> int:
         """The next moment."""
@@ -267,6 +269,8 @@ class Tape:
             tensor if moved else None,
         )  # fmt: skip
         tensor.storage.writes.append(write)
+        if self.noted is not None:
+            self.noted.append((tensor.storage, write))
         return write
 
     def restore(self, tensor: Tensor, value: Tensor) -> None:

@@ -36,6 +36,7 @@ _MESSAGES = {
     "it: assign a clone",
     "recomputed": "a checkpointed block keeps this tensor when backward runs it again, where PyTorch checks nothing, "
     "and this write changes it: write out of place",
+    "sample": "a dataset hands out what it keeps, and this changes it in place each fetch: hand out copies",
     "own leaf": "this changes a tensor that was made of another one without a copy, and the other one is read again as "
     "if it were as before: make it of a clone",
     "copied container": "a copy of a container holds the same tensors: this changes one of them in both, and the other "

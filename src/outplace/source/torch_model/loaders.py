@@ -6,7 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import python_model
-from outplace.source.torch_model.tensors import fresh, requires_grad
+from outplace.source.tape import REPLACING, Hit, Storage, Write
+from outplace.source.torch_model.arrays import RESCALING
+from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -15,7 +17,6 @@ from outplace.source.values import (
     Function,
     Instance,
     Items,
-    Plain,
     Tensor,
     Unknown,
     Value,
@@ -46,10 +47,50 @@ def _sample(interpreter: Interpreter, dataset: Instance, node: ast.AST) -> Value
     """What `dataset[i]` gives, or the first that it yields."""
     getter = dataset.cls.find("__getitem__")
     if isinstance(getter, Function):
-        return interpreter.call_function(getter, [dataset, Plain()], {}, node)
+        return _fetched_twice(interpreter, dataset, getter, node)
     if isinstance(dataset.cls.find("__iter__"), Function):
         return next(iter(python_model.iterate(interpreter, dataset, node, most=1, least=1)), UNKNOWN)
     return UNKNOWN
+
+
+def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function, node: ast.AST) -> Value:
+    """The first sample; and is it a tensor of the dataset's own, which each fetch scales in place?"""
+    tape, begin = interpreter.tape, interpreter.tape.tick()
+    written: list[list[tuple[Storage, Write]]] = []
+    sample: Value = UNKNOWN
+    for _ in range(2):
+        tape.noted = []
+        sample = interpreter.call_function(getter, [dataset, Const(0)], {}, node)
+        written.append([] if tape.noted is None else tape.noted)
+        tape.noted = None
+        for tensor in tensors_in(sample):
+            if tensor.storage.read is not None:
+                tensor.storage.read = tape.tick()  # by the loader
+    first = {(id(storage), id(write.place.node)) for storage, write in written[0]}
+    renewed = {id(storage) for storage, write in written[1] if write.operation in REPLACING and not _scales(write)}
+    for storage, write in written[1]:
+        again = storage.made < begin and (id(storage), id(write.place.node)) in first and id(storage) not in renewed
+        if again and _scales(write) and not _is_guarded(write):
+            tape.hits.append(Hit("silent-other", write, write.place, False, detail="sample"))
+    return sample
+
+
+_BOUNDING = {"clamp_", "clip_", "abs_"}
+"""What they have done once they do not do again."""
+
+
+def _scales(write: Write) -> bool:
+    node = write.place.node
+    if isinstance(node, ast.AugAssign):  # the second half of `x[i] *= 2` is an item assignment
+        return not isinstance(node.op, ast.Add)
+    return write.operation in RESCALING - _BOUNDING
+
+
+def _is_guarded(write: Write) -> bool:
+    """Does it stand behind a condition, which may be that it has not been done yet?"""
+    tree = write.place.module.tree
+    conditions = (node for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)) if tree is not None else ()
+    return any(node is write.place.node for condition in conditions for node in ast.walk(condition))
 
 
 def _batch_of(interpreter: Interpreter, sample: Value, whole: bool = False) -> Value:
