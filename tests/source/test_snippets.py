@@ -95,6 +95,20 @@ SNIPPETS = {
             p *= 0.5  # error: saved
             p.sum().backward()
     """,
+    "what lies in order, and what does not": """
+        w = torch.randn(4, 6, requires_grad=True)
+        h = w.exp()
+        h.reshape(-1).mul_(2)  # error: saved
+        turned = w.exp().t()
+        turned.reshape(-1).mul_(2)  # warning: saved
+        swapped = torch.randn(4, 6).exp()
+        swapped.t_()
+        kept = w.t() * swapped
+        swapped.reshape(-1).mul_(2)  # warning: saved
+        last = (w * 2).contiguous(memory_format=torch.preserve_format).exp()
+        last.flatten().mul_(2)  # warning: saved
+        (h.sum() + turned.sum() + kept.sum() + last.sum()).backward()
+    """,
     "samples that a dataset keeps": """
         from torch.utils.data import DataLoader, Dataset
 

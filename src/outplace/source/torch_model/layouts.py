@@ -15,6 +15,7 @@ COPIES_UNLESS_PACKED = {"reshape", "flatten", "ravel", "contiguous", "reshape_as
 """What they give is a view of what is packed."""
 KEEPS_ORDER = {"view", "unsqueeze", "squeeze", "view_as", "detach", "unflatten", "nn.Unflatten", "alias"}
 """The elements of such views lie as those of the tensor do."""
+TURNS_IN_PLACE = {"t_", "transpose_", "swapaxes_", "swapdims_", "as_strided_"}
 
 _PACKED_ALWAYS = {
     "nn.functional.linear", "nn.Linear", "nn.functional.embedding", "nn.Embedding", "nn.functional.layer_norm",

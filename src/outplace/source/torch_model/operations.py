@@ -465,6 +465,8 @@ def _write_op(
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
     note_overwritten(target, write)
+    if op.name in layouts.TURNS_IN_PLACE:
+        target.packed = False
     if grad is not False:
         rebase(interpreter, target, made, grad)
     saved = effect.results.get("0", effect.results.get("*", False))
