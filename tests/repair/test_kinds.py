@@ -593,7 +593,7 @@ def test_half_of_a_complex_number_is_not_cast_away(fixed):
     product.mul_(phase)
     product.abs().sum().backward()
     """
-    assert "product = product.mul(phase)" in fixed(source)
+    assert "product = product.mul(phase)" in fixed(source, unsafe=True)
     alone = textwrap.dedent(source).replace("product.mul_(phase)\n", "multiply(product, phase)\n")
     alone = alone.replace("import torch\n", "import torch\n\n\ndef multiply(a, b):\n    a.mul_(b)\n")
-    assert fixed(alone) == alone
+    assert "b.to(" not in fixed(alone, unsafe=True)

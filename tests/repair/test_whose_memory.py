@@ -440,10 +440,11 @@ def test_what_data_is_given_is_copied_where_it_is_loaded_later(fixed):
         ("", ""),
         ("    def step", "    @torch.no_grad()\n    def step"),
         ("    for row", "    loss = closure()\n        for row"),
+        ("    for row", "    loss = self.evaluate().backward()\n        for row"),
         ("(torch.optim.Optimizer)", ""),
         ("def step", "def project"),
     ],
-    ids=["plain", "decorated", "with a closure", "no optimizer", "no step"],
+    ids=["plain", "decorated", "with a closure", "with a backward", "no optimizer", "no step"],
 )
 def test_an_optimizer_steps_under_no_grad(old, new):
     source = """import torch

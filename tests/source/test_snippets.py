@@ -21,7 +21,7 @@ SNIPPETS = {
         import math
         x, count, mask = torch.rand(3), torch.arange(3), torch.rand(3) > 0.5
         turn = torch.exp(2j * math.pi * x)
-        x.mul_(turn)  # error: shape-dtype
+        x.mul_(turn)  # warning: shape-dtype
         x.mul_(turn.abs())
         turn *= x
         mask += 1  # error: shape-dtype
@@ -35,7 +35,51 @@ SNIPPETS = {
         chosen = torch.where(mask, 0.0, 1.0)
         chosen /= 2
         torch.fft.fft(x).mul_(x)
-        torch.fft.fft(x).abs().mul_(torch.view_as_complex(torch.rand(3, 2)))  # error: shape-dtype
+        torch.fft.fft(x).abs().mul_(torch.view_as_complex(torch.rand(3, 2)))  # warning: shape-dtype
+    """,
+    "kinds of dtype that nobody knows": """
+        import cmath
+        x, counts = torch.rand(4, 3), torch.arange(5)
+        turned = torch.exp(x * complex(0, 2))
+        turned *= 1j
+        listed = torch.tensor([cmath.exp(1j), 1.0])
+        listed += 1j
+        paired = torch.zeros(3, 2).view(torch.complex64)
+        paired += 1j
+        bounded, logs, mean = counts.clamp(min=0.5), torch.log1p(counts), counts.mean(dtype=torch.float32)
+        bounded /= 2
+        logs /= 2
+        mean /= 2
+        bits = (counts > 2).view(torch.uint8)
+        bits += 1
+    """,
+    "how memory lies that nobody knows": """
+        w = torch.ones(3, 4, requires_grad=True)
+        h = torch.tensor(np.ones((4, 3)).T)
+        loss = (h * w).sum()
+        h.reshape(-1).zero_()  # warning: saved
+        linear = nn.Linear(4, 3)
+        linear.weight.data = torch.randn(4, 3).t()
+        y = linear.weight.exp()
+        y.reshape(-1).zero_()  # warning: saved
+        (loss + y.sum()).backward()
+    """,
+    "loaders that put nothing together": """
+        from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+        class Rows(Dataset):
+            def __init__(self):
+                self.noise = torch.ones(3)
+
+            def __getitem__(self, i):
+                self.noise *= 0.99
+                return torch.ones(3) + self.noise
+
+        total = torch.zeros(3)
+        for row in DataLoader(Rows(), batch_size=None):
+            total += row
+        for row in DataLoader(TensorDataset(torch.rand(5, 3)), collate_fn=lambda rows: rows[0][0]):
+            total += row
     """,
     "expanded memory, converted and loaded": """
         pose = torch.eye(4).expand(3, 4, 4).to(torch.rand(3))
@@ -45,6 +89,8 @@ SNIPPETS = {
         conv = nn.Conv2d(6, 6, 2, groups=6)
         conv.weight.data = torch.ones(1, 1, 2, 2).expand(6, 1, 2, 2)
         conv.load_state_dict(torch.load("checkpoint"))  # error: expanded
+        conv.load_state_dict({"bias": torch.zeros(6)}, strict=False)
+        conv.load_state_dict(torch.load("checkpoint"), assign=True)
         copied = nn.Conv2d(6, 6, 2, groups=6)
         copied.weight.data = torch.ones(1, 1, 2, 2).repeat(6, 1, 1, 1)
         copied.load_state_dict(torch.load("checkpoint"))

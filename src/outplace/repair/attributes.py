@@ -68,6 +68,8 @@ def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
     if isinstance(function, ast.Lambda) or depth == 0:
         return False
     name = function.name
+    if name in ("forward", "__call__"):
+        return False  # nobody calls them by their names
     calls = [
         (home, call)
         for home in files.codes(name)

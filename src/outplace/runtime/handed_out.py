@@ -7,6 +7,7 @@ name for the earlier array and reads it after the call that fills its memory ane
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterable
 from types import FrameType
@@ -15,8 +16,9 @@ from typing import Any
 import torch
 
 from outplace.repair.code import Code
-from outplace.repair.flow import read_later
+from outplace.repair.flow import binds, read_later
 from outplace.runtime import names, record, same_memory, silent, sites, verdict, writes
+from outplace.runtime.aliases import Weak
 from outplace.runtime.memory import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record import Instruction
 
@@ -26,7 +28,7 @@ _LARGEST = 1 << 16
 
 _handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
 """For each line: the address that it has handed out, a copy of what was there, and when that was."""
-_found: dict[Instruction, tuple[torch.Tensor, str, int]] = {}
+_found: dict[Instruction, tuple[Weak, str, int]] = {}
 """Those whose callers read the earlier array: the tensor, the name of that array, and since when it is there."""
 _told: set[Instruction] = set()
 
@@ -65,13 +67,13 @@ def _note(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
         if again and not torch.equal(bits(before), bits(tensor)):
             name = _reader(tensor, frame)
             if name is not None:
-                _found[line] = tensor, name, since
+                _found[line] = Weak(tensor), name, since
         _handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
 
 
 def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
-    """The name of an array over the same memory that one of the running functions is still to read."""
-    for own in names.own_frames(None, frame):
+    """The name of an array over the same memory that a caller has got by the same call, and is still to read."""
+    for own in names.own_frames(None, frame)[1:]:
         held = [name for name, value in own.f_locals.items() if _is_over(value, tensor)]
         if held:
             filename = own.f_code.co_filename
@@ -79,8 +81,20 @@ def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
             found = code.at(sites.at_instruction((own.f_code, own.f_lasti)).site)
             statement = code.statement(found) if found is not None else None
             if statement is not None:
-                return next((name for name in held if read_later(code, statement, name)), None)
+                kept = (name for name in held if _is_of_same_call(code, statement, name))
+                return next((name for name in kept if read_later(code, statement, name)), None)
     return None
+
+
+def _is_of_same_call(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Was the name bound by a call of what this statement calls? (Others may be windows on the memory, on purpose.)"""
+    calls = _called(statement)
+    assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign) and binds(node, name)]
+    return any(calls & _called(one) for one in assigned)
+
+
+def _called(statement: ast.AST) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)}
 
 
 def _is_over(value: Any, tensor: torch.Tensor) -> bool:
@@ -90,7 +104,10 @@ def _is_over(value: Any, tensor: torch.Tensor) -> bool:
 def look(nodes: Iterable[Any]) -> None:
     """A backward starts, so what is computed with such arrays is a training."""
     for line in list(_found):
-        tensor, name, since = _found.pop(line)
+        reference, name, since = _found.pop(line)
+        tensor = reference()
+        if tensor is None:
+            continue
         storage = names.storage_of(tensor)
         written = [one for one in record.current().writes if one.storage == storage and one.moment >= since]
         written = [one for one in written if one.frames]

@@ -18,6 +18,7 @@ from outplace.runtime import names, record, silent, sites, verdict
 from outplace.runtime.record import Instruction, Write
 
 _MOST = 8
+_ADDING, _SCALING = {"__iadd__", "add_"}, {"__itruediv__", "__imul__", "div_", "mul_"}
 
 
 class _Lent(NamedTuple):
@@ -49,7 +50,8 @@ def note(state: Mapping[str, Any], since: int) -> None:
         if write.storage in held and write.moment >= since and write.frames and write.frames[-1] not in _told
     ]
     written = [write for write in written if _is_to_an_entry(write)]
-    if written:
+    operations = {write.operation for write in written}
+    if operations & _ADDING and operations & _SCALING:  # an average; a model may be initialised in this way, or updated
         _lent.append(_Lent(frozenset(write.storage for write in written), written))
         del _lent[:-_MOST]
 

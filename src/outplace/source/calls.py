@@ -63,9 +63,9 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
         value = interpreter.eval(keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
-            interpreter.reordered = interpreter.reordered or keyword.arg == "memory_format"
         elif isinstance(value, Dictionary):
             keywords.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+    interpreter.reordered = interpreter.reordered or "memory_format" in keywords
     if isinstance(function, Unknown) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
         interpreter.tape.opaque = True
     if isinstance(function, Choice):

@@ -43,13 +43,16 @@ def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
 
 
 def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`@torch.no_grad()` for the `step` of an optimizer; None where it has one, or runs a closure, which needs grad."""
+    """`@torch.no_grad()` for the `step` of an optimizer; None where it has one, or may run what needs grad."""
     function, owner = code.function(statement), code.class_of(statement)
     if not isinstance(function, ast.FunctionDef) or function.name != "step" or owner is None:
         return None
     of_optimizer = any("Optimizer" in ast.unparse(base) for base in owner.bases)
-    called = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
-    if not of_optimizer or function.decorator_list or "closure" in called or not code.begins_line(function):
+    given = {arg.arg for arg in (*function.args.args[1:], *function.args.kwonlyargs)}
+    used = {node.id for one in function.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+    asked = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+    needs_grad = given & used or asked & {"backward", "grad_fn", "enable_grad", "autograd", "closure", "step"}
+    if not of_optimizer or function.decorator_list or needs_grad or not code.begins_line(function):
         return None
     start = code.offset(function.lineno, 0)
     torch = code.module_name("torch") or "torch"

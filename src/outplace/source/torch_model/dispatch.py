@@ -92,6 +92,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             holder.made_of = None
             if isinstance(value, Tensor):
                 holder.expanded, holder.repeated = value.expanded, value.repeated
+                holder.packed, holder.shape = value.packed, value.shape
                 interpreter.tape.restore(holder, value)
                 note_cut(interpreter, holder, value, node)
         elif name in ("grad", "_grad"):

@@ -199,7 +199,7 @@ def _factory(
     made = fresh(interpreter, grad, dtype, leaf=True)
     made.shape = _factory_shape(short, args, keywords)
     made.repeats = _factory_repeats(short, args)
-    made.packed = layouts.together([value for value in args if isinstance(value, Tensor)])
+    made.packed = layouts.of_new(short, args, keywords)
     if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
         source = args[0]
         if isinstance(source, Plain):
@@ -268,7 +268,7 @@ def _factory_dtype(short: str, args: list[Value]) -> str | None:
         whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
         return "int" if whole else None
     if short in ("tensor", "as_tensor") and args:
-        numbers = list(_constants(args[0]))
+        numbers = list(_constants(args[0])) if _is_literal(args[0]) else []
         if numbers and all(isinstance(number, bool) for number in numbers):
             return "bool"
         if numbers and all(isinstance(number, int) for number in numbers):
@@ -283,6 +283,13 @@ def _factory_dtype(short: str, args: list[Value]) -> str | None:
         if short in ("zeros", "ones", "rand", "randn", "eye", "linspace", "FloatTensor", "Tensor", "empty")
         else None
     )
+
+
+def _is_literal(value: Value) -> bool:
+    """Is it made of numbers alone, all of them known?"""
+    if isinstance(value, Items):
+        return value.rest is None and all(map(_is_literal, value.items))
+    return isinstance(value, Const)
 
 
 def _constants(value: Value) -> Iterator[Any]:

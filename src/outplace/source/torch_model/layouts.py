@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outplace.source.torch_model import regions, shapes
-from outplace.source.values import Const, Items, Plain, Tensor, Value
+from outplace.source.values import Const, Items, Plain, Tensor, Torch, Unknown, Value
 
 COPIES_UNLESS_PACKED = {"reshape", "flatten", "ravel", "contiguous", "reshape_as", "nn.Flatten"}
 """What they give is a view of what is packed."""
@@ -38,6 +38,18 @@ def together(tensors: Iterable[Tensor]) -> bool | None:
     """Of what is computed element by element: as all of its operands lie."""
     packed = {tensor.packed for tensor in tensors}
     return False if False in packed else None if None in packed else True
+
+
+def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | None:
+    """How a tensor lies that a factory makes: of sizes in order, of a tensor as that one, of an array who knows."""
+    if name in ("empty_strided", "empty_permuted"):
+        return None
+    given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]
+    of_data = name in _OF_DATA and any(isinstance(value, (Plain, Unknown)) for value in given)
+    return None if of_data else together([value for value in given if isinstance(value, Tensor)])
+
+
+_OF_DATA = {"tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"}
 
 
 def of_view(name: str, source: Tensor) -> bool | None:

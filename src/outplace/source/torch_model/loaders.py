@@ -20,6 +20,7 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
+    is_none,
 )
 
 if TYPE_CHECKING:
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
 def make_loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`DataLoader(dataset)`: goes through batches, of which none is that of the round before."""
     given = args[0] if args else keywords.get("dataset", UNKNOWN)
+    size, collate = keywords.get("batch_size", args[1] if len(args) > 1 else Const(1)), keywords.get("collate_fn", NONE)
+    if is_none(size) or "batch_sampler" in keywords or len(args) > 2:
+        return UNKNOWN
+    if isinstance(given, Items) and not is_none(collate):
+        return UNKNOWN
     if isinstance(given, Items) and given.kind == "tuple" and given.items:
         batch: Value = Items([_batch_of(interpreter, column, whole=True) for column in given.items], "tuple")
     elif isinstance(given, Instance):
         sample = _sample(interpreter, given, node)
-        collate = keywords.get("collate_fn", NONE)
-        if collate is NONE or (isinstance(collate, Const) and collate.value is None):
+        if is_none(collate):
             batch = _batch_of(interpreter, sample)
         else:
             batch = interpreter.call(collate, [Items([sample], rest=sample)], {}, node)
@@ -58,19 +63,24 @@ def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function
     tape, begin = interpreter.tape, interpreter.tape.tick()
     written: list[list[tuple[Storage, Write]]] = []
     sample: Value = UNKNOWN
+    around = tape.noted
     for _ in range(2):
         tape.noted = []
-        sample = interpreter.call_function(getter, [dataset, Const(0)], {}, node)
-        written.append([] if tape.noted is None else tape.noted)
-        tape.noted = None
+        written.append(tape.noted)
+        try:
+            sample = interpreter.call_function(getter, [dataset, Const(0)], {}, node)
+        finally:
+            tape.noted = around
         for tensor in tensors_in(sample):
             if tensor.storage.read is not None:
                 tensor.storage.read = tape.tick()  # by the loader
+    own = {id(value.storage) for value in dataset.names.values() if isinstance(value, Tensor)}
     first = {(id(storage), id(write.place.node)) for storage, write in written[0]}
     renewed = {id(storage) for storage, write in written[1] if write.operation in REPLACING and not _scales(write)}
     for storage, write in written[1]:
         again = storage.made < begin and (id(storage), id(write.place.node)) in first and id(storage) not in renewed
-        if again and _scales(write) and not _is_guarded(write):
+        of_all = id(storage) in own and write.region == ()  # `self.noise *= 0.99` is no sample
+        if again and _scales(write) and not of_all and not _is_guarded(write):
             tape.hits.append(Hit("silent-other", write, write.place, False, detail="sample"))
     return sample
 
@@ -102,7 +112,7 @@ def _batch_of(interpreter: Interpreter, sample: Value, whole: bool = False) -> V
         made.packed, made.known = True, sample.known
         return made
     if isinstance(sample, Const) and isinstance(sample.value, (bool, int, float)):
-        made = fresh(interpreter, False, "float" if isinstance(sample.value, float) else "int")
+        made = fresh(interpreter, False, {bool: "bool", int: "int", float: "float"}[type(sample.value)])
         made.shape, made.packed = (None,), True
         return made
     if isinstance(sample, Items) and sample.items and sample.rest is None:

@@ -277,7 +277,8 @@ def _state_dict(
 def _load_state_dict(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    own = list(tensors_of(module).values())
+    named = tensors_of(module)
+    own = list(named.values())
     for tensor in own:
         if not tensor.storage.lent_read:
             tensor.storage.lent.clear()  # what it had become is gone
@@ -287,19 +288,24 @@ def _load_state_dict(
         if isinstance(kept, StateDict) and kept.of != id(module):
             _note_lent(kept)
     copied_onto_themselves = {id(tensor.storage) for kept in given for tensor in _tensors_kept(kept)}
-    for tensor in own:
+    whole = not keywords.keys() & {"assign", "strict"}
+    for name, tensor in named.items():
         if id(tensor.storage) not in copied_onto_themselves:
-            if tensor.expanded:
+            loaded = whole and all(name in kept.items or kept.rest is not None for kept in given)
+            if tensor.expanded and loaded:
                 interpreter.hit("expanded", node, tensor.certain and bool(tensor.repeated), "loaded")
             interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)
     return NONE
 
 
 def _note_lent(kept: StateDict) -> None:
-    """`total[name] += value`, where the total is the state of a model: another one is about to load it."""
+    """`total[name] += value`, `total[name] /= n`, where the total is the state of a model: another one loads it."""
     for tensor in _tensors_kept(kept):
         written = [write for write in tensor.storage.writes if write.time > kept.since and not write.step]
-        tensor.storage.lent += [one for one in written if _is_to_an_entry(one.place.node)]
+        written = [write for write in written if _is_to_an_entry(write.place.node)]
+        operations = {write.operation for write in written}
+        if operations & {"+=", "add_"} and operations & {"/=", "*=", "div_", "mul_"}:
+            tensor.storage.lent += written
 
 
 def _is_to_an_entry(write: ast.AST) -> bool:

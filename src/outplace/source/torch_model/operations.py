@@ -288,7 +288,8 @@ def _lay_out(
     if source is not None and result.storage is source.storage:
         result.packed = layouts.of_view(op.name, source)
     else:
-        result.packed = layouts.of_result(op.name, [value for value in args if isinstance(value, Tensor)])
+        given = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
+        result.packed = layouts.of_result(op.name, given)
     if interpreter.reordered:
         result.packed = result.packed and None
     if op.expanded and source is not None:
@@ -344,7 +345,7 @@ def _new_results(
             result.requires_grad = grad if result.view != "detached" else False
             result.node = made if result.view != "detached" else None
             result.since = interpreter.tape.tick()
-        result.dtype = dtypes.of_result(op, inputs, args)
+        result.dtype = dtypes.of_result(op, inputs, args, keywords)
         if result.dtype in ("int", "bool"):
             result.requires_grad, result.node = False, None
         result.known = True

@@ -73,9 +73,10 @@ def check_write(
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
         target.storage.refused |= sure
-    if op is not None and dtypes.cannot_hold(target, op, others, node):
-        of_complex = any(other.dtype == "complex" for other in others)
-        interpreter.hit("shape-dtype", node, sure, "complex dtype" if of_complex else "dtype")
+    excess = dtypes.excess(target, op, others, node) if op is not None else None
+    if excess is not None:
+        really = sure and target.dtype != "float"  # few operations are known to give real numbers
+        interpreter.hit("shape-dtype", node, really, "complex dtype" if excess == "complex" else "dtype")
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.expanded and _cannot_be_expanded(operation, recorded is True and interpreter.grad == "on"):
         interpreter.hit("expanded", node, sure)

@@ -20,10 +20,12 @@ def built_anew(order: Order, files: Files) -> Reordering | None:
     for name in names:
         if not is_built_once(files, name):
             continue
-        value, reader = _value_of(files, name), _only_reader(files, name)
-        if value is None or reader is None:
+        made, reader = _value_of(files, name), _only_reader(files, name)
+        if made is None or reader is None:
             continue
-        code, statement, owner = reader
+        (home, value, used), (code, statement, owner) = made, reader
+        if code is not home and used - {"self", "torch"}:
+            continue  # names of another file
         again = re.sub(r"\bself\b", owner, value)
         edit = lines_before(code, statement, [f"{owner}.{name} = {again}"])
         if edit is not None:
@@ -32,18 +34,18 @@ def built_anew(order: Order, files: Files) -> Reordering | None:
     return None
 
 
-def _value_of(files: Files, name: str) -> str | None:
-    """What the only assignment to it says, if nothing is in it that only the `__init__` knows."""
+def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
+    """What the only assignment to it says, with its names, if nothing is in it that only the `__init__` knows."""
     path = f"self.{name}"
     made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
     code, assigned = made[0] if len(made) == 1 else (None, None)
     home = code.function(assigned) if code is not None and assigned is not None else None
     if code is None or assigned is None or not isinstance(home, ast.FunctionDef) or len(assigned.targets) != 1:
         return None
-    own = {arg.arg for arg in (*home.args.posonlyargs, *home.args.args, *home.args.kwonlyargs)} - {"self"}
+    own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
     own |= {bound for one in home.body for bound in names_bound_within(one)}
     used = {node.id for node in ast.walk(assigned.value) if isinstance(node, ast.Name)}
-    return code.segment(assigned.value) if is_forward(code, assigned) and not used & own else None
+    return (code, code.segment(assigned.value), used) if is_forward(code, assigned) and not used & own else None
 
 
 def _only_reader(files: Files, name: str) -> tuple[Code, ast.stmt, str] | None:
@@ -54,8 +56,11 @@ def _only_reader(files: Files, name: str) -> tuple[Code, ast.stmt, str] | None:
         for node in code.every(ast.Attribute)
         if node.attr == name and isinstance(node.ctx, ast.Load)
     ]
-    found = {(code, code.statement(node)): ast.unparse(node.value) for code, node in read}
+    found = {(code, code.statement(node), ast.unparse(node.value)) for code, node in read}
     if len(found) != 1:
         return None
-    ((code, statement), owner) = next(iter(found.items()))
-    return (code, statement, owner) if statement is not None and re.fullmatch(r"[\w.]+", owner) else None
+    ((code, statement, owner),) = found
+    plain = isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Return)
+    if statement is None or not plain or not re.fullmatch(r"[\w.]+", owner):
+        return None
+    return None if owner.split(".")[0] in names_bound_within(statement) else (code, statement, owner)
