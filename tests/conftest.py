@@ -1,7 +1,13 @@
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from outplace.knowledge.ops import lookup
+
+TOOLS = Path(__file__).parents[1] / "tools"
 
 pytest.register_assert_rewrite("side_by_side")
 
@@ -13,3 +19,23 @@ settings.load_profile("repeatable")
 # A command that a shell starts in the background ignores Ctrl-C, and so do all its children; some tests send it one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def op_tools():
+    """What the op table is made with: its generator, its measurements, and torch's own samples of its operations."""
+    sys.path.insert(0, str(TOOLS))
+    try:
+        import generate_op_table
+        import op_table_measure
+        import op_table_samples
+    finally:
+        sys.path.remove(str(TOOLS))
+    return generate_op_table, op_table_measure, op_table_samples
+
+
+@pytest.fixture(scope="session")
+def sampled_ops(op_tools):
+    """The operations of the table that torch has samples of."""
+    _, _, samples = op_tools
+    return [op for op in samples.op_db() if lookup(op.name) is not None]

@@ -1,9 +1,7 @@
 """What is said to lie in one piece and in order, against how torch lays it out."""
 
-import sys
 import warnings
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("numpy", reason="torch's op database needs numpy")
 
 SAMPLES = 4
-TOOLS = Path(__file__).parents[2] / "tools"
 FORMATS = (
     "float",
     "double",
@@ -36,14 +33,9 @@ FORMATS = (
 
 
 @pytest.fixture(scope="module")
-def calls():
+def calls(sampled_ops):
     """Of each operation: calls whose tensors lie in order, with what they give in memory of its own."""
-    sys.path.insert(0, str(TOOLS))
-    try:
-        import op_table_samples
-    finally:
-        sys.path.remove(str(TOOLS))
-    return [(op, list(_ordered_calls(op))) for op in op_table_samples.op_db() if lookup(op.name) is not None]
+    return [(op, list(_ordered_calls(op))) for op in sampled_ops]
 
 
 def _ordered_calls(op):
