@@ -19,7 +19,6 @@ from outplace.repair.patch import unified
 from outplace.report.words import under_cwd
 from outplace.runtime import sites
 from outplace.runtime.carried import Keeper, Kept, base, value_of
-from outplace.runtime.sites import full_path, source_tree
 
 Story = Literal["carried", "once", "cached", "shared", "same"]
 """How a graph is come into again: state of the step before, what was computed once, or is kept by
@@ -68,7 +67,7 @@ def for_kept(kept: Kept) -> tuple[Fix, ...]:
     if keeper is None:
         return ()
     fixes = []
-    code = _code(keeper.filename)
+    code = sites.code_of(keeper.filename)
     found = None if code is None else _in_loop(code, keeper) if keeper.frame else _in_function(code, keeper, kept)
     if code is not None and found is not None:
         title, changes = found
@@ -77,13 +76,6 @@ def for_kept(kept: Kept) -> tuple[Fix, ...]:
     if isinstance(keeper.statement, ast.AugAssign) and kept.tensor.shape == ():
         fixes.append(Fix(_FOR_THE_LOG, "suggestion"))
     return tuple(fixes)
-
-
-def _code(filename: str) -> Code | None:
-    try:
-        return Code(full_path(filename), "".join(source_tree(filename).lines))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def _diff(code: Code, changes: Iterable[Edit]) -> str:

@@ -75,14 +75,10 @@ def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
     """The name of an array over the same memory that a caller has got by the same call, and is still to read."""
     for own in names.own_frames(None, frame)[1:]:
         held = [name for name, value in own.f_locals.items() if _is_over(value, tensor)]
-        if held:
-            filename = own.f_code.co_filename
-            code = Code(sites.full_path(filename), "".join(sites.source_tree(filename).lines))
-            found = code.at(sites.at_instruction((own.f_code, own.f_lasti)).site)
-            statement = code.statement(found) if found is not None else None
-            if statement is not None:
-                kept = (name for name in held if _is_of_same_call(code, statement, name))
-                return next((name for name in kept if read_later(code, statement, name)), None)
+        standing = sites.statement_of(own) if held else None
+        if standing is not None:
+            kept = (name for name in held if _is_of_same_call(*standing, name))
+            return next((name for name in kept if read_later(*standing, name)), None)
     return None
 
 

@@ -56,14 +56,11 @@ def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
         for other, original in known.items()
         if value is leaf and original is not leaf and not original.requires_grad and same_piece(original, leaf)
     ]
-    if not pairs:
+    standing = sites.statement_of(frame) if pairs else None
+    if standing is None:
         return
-    filename = frame.f_code.co_filename
-    code = Code(sites.full_path(filename), "".join(sites.source_tree(filename).lines))
-    found = code.at(sites.at_instruction((frame.f_code, frame.f_lasti)).site)
-    statement = code.statement(found) if found is not None else None
     for leaf, own, other in pairs:
-        if statement is not None and _is_made(code, statement, own, other) and _is_read(code, statement, other):
+        if _is_made(*standing, own, other) and _is_read(*standing, other):
             yield leaf, other
 
 

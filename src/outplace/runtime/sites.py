@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from types import FrameType
 from typing import Any, NamedTuple, TypeGuard
 
 from outplace.model import Site
+from outplace.repair.code import Code
 from outplace.runtime.instrument import STATEMENTS
 from outplace.runtime.record import Instruction, Place
 
@@ -215,6 +217,24 @@ def at_place(place: Place) -> Located | None:
     if place is None:
         return None
     return at_statement(place) if isinstance(place, int) else at_instruction(place)
+
+
+def code_of(filename: str) -> Code | None:
+    """The file as repairs see it, if it can be read."""
+    try:
+        return Code(full_path(filename), "".join(source_tree(filename).lines))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def statement_of(frame: FrameType) -> tuple[Code, ast.stmt] | None:
+    """The statement that a function is at, with the file as repairs see it."""
+    code = code_of(frame.f_code.co_filename)
+    if code is None:
+        return None
+    found = code.at(at_instruction((frame.f_code, frame.f_lasti)).site)
+    statement = code.statement(found) if found is not None else None
+    return (code, statement) if statement is not None else None
 
 
 def narrowed(located: Located, candidates: list[ast.expr]) -> Located:
