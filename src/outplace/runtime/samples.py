@@ -15,17 +15,13 @@ from typing import Any
 
 from torch.utils.data._utils import fetch as fetching
 
+from outplace.knowledge.derivatives import changes_again
 from outplace.knowledge.names import spellings
 from outplace.model import Tensor
 from outplace.runtime import record, silent, sites, verdict, writes
 from outplace.runtime.record import Instruction, Write
 
 _MOST = 10_000
-_SCALING = {
-    "mul_", "multiply_", "div_", "divide_", "true_divide_", "sub_", "subtract_", "pow_", "exp_", "log_", "sqrt_",
-    "square_", "neg_",
-}  # fmt: skip
-"""Writes that make something else of what they have made before; those that add may count, and others do it once."""
 _FILLING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "out="}
 
 Part = tuple[int, Instruction]
@@ -123,8 +119,8 @@ def look(nodes: Iterable[Any]) -> None:
 def _kind_of(write: Write) -> str:
     """Does it make something else of what was there, each time (`scales`), or fill it anew (`renews`)?"""
     if write.operation != "__setitem__":
-        name = spellings(write.operation)[0]
-        return "scales" if name in _SCALING else "renews" if name in _FILLING else ""
+        again = changes_again(write.operation)
+        return "scales" if again else "renews" if spellings(write.operation)[0] in _FILLING else ""
     statement = sites.at_instruction(write.frames[-1], write.operation).statement
     if not isinstance(statement, ast.AugAssign):
         return "renews"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from outplace.knowledge.derivatives import normalises
 from outplace.source.overlaps import Region, touches
 from outplace.source.tape import Hit, compatible
 from outplace.source.torch_model import regions
@@ -17,11 +18,6 @@ from outplace.source.values import PLAIN, ArrayPart, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
-
-RESCALING = {
-    "-=", "*=", "/=", "//=", "%=", "**=", "sub_", "mul_", "div_", "pow_", "clamp_", "clip_", "exp_", "log_", "sqrt_",
-    "sigmoid_", "tanh_", "neg_", "abs_", "subtract_", "multiply_", "divide_",
-}  # fmt: skip
 
 
 class Taken(NamedTuple):
@@ -45,7 +41,7 @@ def check_taken_again(interpreter: Interpreter, source: Plain, made: Tensor, nod
         for write in earlier.tensor.storage.writes if touches(earlier.region, region) else ():
             used = earlier.tensor.since < write.time < last_read
             renewed = earlier.tensor.storage.replaced_since(write.time)
-            if used and not renewed and write.operation in RESCALING and compatible(write.path, tape.path):
+            if used and not renewed and normalises(write.operation) and compatible(write.path, tape.path):
                 tape.hits.append(Hit("silent-alias", write, write.place, False, detail="taken again"))
     before.append(Taken(array, region, made))
 

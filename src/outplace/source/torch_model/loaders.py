@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.derivatives import changes_again
 from outplace.source import python_model
 from outplace.source.tape import REPLACING, Hit, Storage, Write
-from outplace.source.torch_model.arrays import RESCALING
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
     NONE,
@@ -85,15 +85,11 @@ def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function
     return sample
 
 
-_BOUNDING = {"clamp_", "clip_", "abs_"}
-"""What they have done once they do not do again."""
-
-
 def _scales(write: Write) -> bool:
     node = write.place.node
     if isinstance(node, ast.AugAssign):  # the second half of `x[i] *= 2` is an item assignment
         return not isinstance(node.op, ast.Add)
-    return write.operation in RESCALING - _BOUNDING
+    return changes_again(write.operation)
 
 
 def _is_guarded(write: Write) -> bool:
