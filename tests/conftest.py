@@ -1,3 +1,4 @@
+import compileall
 import signal
 import sys
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import outplace
 from outplace.knowledge.ops import lookup
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -19,6 +21,12 @@ settings.load_profile("repeatable")
 # A command that a shell starts in the background ignores Ctrl-C, and so do all its children; some tests send it one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Hundreds of processes import outplace: where Python is told to write no compiled files, each would compile it."""
+    if not hasattr(config, "workerinput"):  # once, before the workers of pytest-xdist start
+        compileall.compile_dir(Path(outplace.__file__).parent, quiet=2)
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,8 @@ class Zygote:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            # Its children end without clearing up; what they leave would be looked through by every later run.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(scratch)},
         )
 
     def run(self, folder: Path, *program: str) -> Run:
