@@ -7,7 +7,6 @@ from setuptools import Distribution, Extension
 
 COMPILED = [
     Extension("outplace.runtime._fast", ["src/outplace/runtime/_fast.c"], optional=True),
-    Extension("outplace.updates.kernels._again", ["src/outplace/updates/kernels/_again.c"], optional=True),
 ]
 
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from outplace import at, blend, to_mask
+from outplace.updates.kernels import again
 
 sys.path.insert(0, str(Path(__file__).parent))
 from updates_picture import draw, summary
@@ -544,6 +545,8 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+    if options.device == "cuda" and again.native.wait() is None:
+        print("what starts kernels again could not be compiled: Python does it", file=sys.stderr)
     torch.set_num_threads(1)
     keep_freed_memory()
     records = run(options.device, sizes, wanted)

@@ -1,11 +1,12 @@
 """Recipes without a GPU: a driver of our own starts "kernels" that are a few lines of C, on the memory of a CPU.
 
 So is tried what the tests of `test_again.py` need a CUDA device for: that a kernel gets the arguments it was compiled
-for, in their order and width, and that the second time is remembered and the third is started by C.
+for, in their order and width, and that the second time is remembered and the third is started by C++.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("outplace.updates.kernels._again")
+from .native import module
+
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = [
     pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="needs a C compiler, on Linux"),
@@ -89,6 +91,8 @@ torch._C._cuda_setDevice = devices.append
 from outplace.updates.kernels import again, function, on_cuda
 
 on_cuda._directly = False
+_again = again.native.wait()
+again._works = again.connect(_again, on_cuda=False)
 assert again.works()
 started = []
 plain = on_cuda.Steps.__call__
@@ -112,12 +116,16 @@ for turn in range(6):  # three times each, without gradients and with them
         (grad,) = torch.autograd.grad(result.sum(), x)
         assert torch.equal(grad, (~mask).float())
 assert devices == [-1], devices  # the driver's first answer
-_again = again._again
 compiled = Compiled()
 one = (7, 2, 1, 128, 16)
 right = (("t", 0), ("t", 1), ("t", 2), ("f", 0), ("i", 2000))
-recipe = _again.Recipe(((*one, right),), (compiled,), (None,), 0)
-assert torch.equal(recipe(x, mask, 3), torch.where(mask, 3.0, x.detach()))
+x = x.detach()
+expected = torch.where(mask, 3.0, x)
+def made_by(how, *recipe):
+    _again.remember(x, mask, 3.0, how, None, _again.Recipe(*recipe))
+    return again.lookup(x, mask, 3.0, how)
+
+assert torch.equal(made_by(again.ADD, ((*one, right),), (compiled,), (None,), 0), expected)
 for wrong in (right[:-1] + (("l", 2000),), right + (("i", 1),), (("t", 9),) + right[1:], (("q", 0),) + right[1:],
               right[1:], right * 10):
     try:
@@ -125,91 +133,125 @@ for wrong in (right[:-1] + (("l", 2000),), right + (("i", 1),), (("t", 9),) + ri
     except ValueError:
         continue
     raise AssertionError(wrong)
-taken = _again.Recipe(((*one, right),), (compiled,), ([20, 100],), 0)(x, mask, 3.0)
-assert taken.shape == (20, 100) and torch.equal(taken.reshape(40, 50), torch.where(mask, 3.0, x.detach()))
-both = _again.Recipe(((*one, (("t", 6), *right[1:])),), (compiled,), (None, [20, 100]), 0)(x, mask, 3.0)
-assert both[0].shape == x.shape and torch.equal(both[1].reshape(40, 50), torch.where(mask, 3.0, x.detach()))
+taken = made_by(again.TAKE, ((*one, right),), (compiled,), ([20, 100],), 0)
+assert taken.shape == (20, 100) and torch.equal(taken.reshape(40, 50), expected)
+both = made_by(again.SPLIT, ((*one, (("t", 6), *right[1:])),), (compiled,), (None, [20, 100]), 0)
+assert both[0].shape == x.shape and torch.equal(both[1].reshape(40, 50), expected)
 note = torch.zeros(1, dtype=torch.int32)
-until = _again.Recipe(((*one, right),), (compiled,), (None,), note.data_ptr())
-_again.remember(x.detach(), mask, 3.0, again.ADD, None, until)
-assert torch.equal(again.lookup(x.detach(), mask, 3.0, again.ADD), recipe(x, mask, 3.0))
+assert torch.equal(made_by(again.ADD, ((*one, right),), (compiled,), (None,), note.data_ptr()), expected)
 note[0] = 1
-assert again.lookup(x.detach(), mask, 3.0, again.ADD) is None
+assert again.lookup(x, mask, 3.0, again.ADD) is None
 note[0] = 0
-assert again.lookup(x.detach(), mask, 3.0, again.ADD) is None, "it is forgotten"
+assert again.lookup(x, mask, 3.0, again.ADD) is None, "it is forgotten"
 for shapes in ((), (None, None, None)):
     try:
         _again.Recipe(((*one, right),), (compiled,), shapes, 0)
     except ValueError:
         continue
     raise AssertionError(shapes)
-for operands in ((x, mask), (x, mask, 1.0, x, x, x)):
-    try:
-        recipe(*operands)
-    except TypeError:
-        continue
-    raise AssertionError(operands)
-# backward: what is known is done by C, for all else there is a function
-def context(of_value, *saved):
-    return types.SimpleNamespace(needs_input_grad=(True, False, of_value, False), saved_tensors=saved)
+# backward: what is known is done by C++, for all else a function is asked
+asked = []
+def gradients(grad, of_x, of_value, *saved):
+    asked.append((of_x, of_value, *saved))
+    return grad + 1, grad + 2 if of_value else None
 
-two = _again.Recipe(((*one, (("t", 6), *right[1:])), (*one, right)), (compiled,), (None, [20, 100]), 0)
-kept = torch.where(mask, 0.0, y := torch.rand(40, 50))  # which is what these kernels make of any operands
-for how, make in ((again.SET, recipe), (again.TAKE, recipe), (again.SPLIT, two)):
-    backward = _again.Backward(how, lambda self, *grads: ("otherwise", self, *grads))
-    for of_value in (False, True):
-        ctx = context(of_value, mask)
-        again._again.forget()
-        assert backward(ctx, y) == ("otherwise", ctx, y), "nothing is known"
-        if of_value or how != again.TAKE:
-            _again.remember(y, mask, 0.0, how if of_value else again.SET, None, make if of_value else recipe)
-            to_x, nothing, to_value, _ = backward(ctx, y)
-            assert torch.equal(to_x, y if how == again.TAKE and of_value else kept) and nothing is None
-            if of_value and how != again.SET:
-                assert torch.equal(to_value.reshape(40, 50), kept)
-            else:
-                assert to_value is None
-        assert backward(ctx, y, y) == ("otherwise", ctx, y, y), "two gradients"
-        assert backward(context(of_value), y)[0] == "otherwise", "nothing is saved"
-        holder = type("Context", (), {"apply": backward, **vars(ctx)})()
-        assert holder.apply(y.double())[:2] == ("otherwise", holder), "it is a method"
-    class Freed:
-        needs_input_grad = (True, False, True, False)
-        @property
-        def saved_tensors(self):
-            raise RuntimeError("freed")
-    try:
-        backward(Freed(), y)
-    except RuntimeError as error:
-        assert str(error) == "freed"
-    else:
-        raise AssertionError
-for wrong in ((again.ADD, len), (9, len), (0,)):
-    try:
-        _again.Backward(*wrong)
-    except (TypeError, ValueError):
-        continue
-    raise AssertionError(wrong)
-# the whole way of at, on tensors that say they are on a GPU: ATen, then Python, then C
+plain_kinds = [*again.kinds]
+again.kinds[:] = [kind._replace(gradients=gradients) for kind in again.kinds]
+again.connect(_again, on_cuda=False)
+recipe = _again.Recipe(((*one, right),), (compiled,), (None,), 0)
+two = _again.Recipe(((*one, (("t", 6), *right[1:])), (*one, right)), (compiled,), (None, None), 0)
+grad = torch.rand(40, 50)
+kept = torch.where(mask, 0.0, grad)  # which is what these kernels make of any operands
+
+def recorded(kind, x, value, index=mask):
+    _again.remember(x, index, value, again.SET, kind.number, recipe)
+    return again.lookup(x, index, value, again.SET)
+
+def both_gradients(result, of):
+    asked.clear()
+    found = torch.autograd.grad(result, of, grad, retain_graph=True)
+    return (*found, None)[:2]
+
+for kind in (function.set_number, function.set_tensor, function.add_rows, function.set_rows):
+    to_x, to_value = kind.looked_up
+    for of_x, of_value in ((True, False), (True, True), (False, True)):
+        if kind is function.set_number and of_value:
+            continue
+        _again.forget()
+        x, v = torch.rand(40, 50, requires_grad=of_x), torch.rand(40, 50, requires_grad=of_value)
+        result = recorded(kind, x, 0.5 if kind is function.set_number else v)
+        wanted = [t for t in (x, v) if t.requires_grad]
+        got = both_gradients(result, wanted)
+        if of_value or to_x is not None:
+            assert [what[:2] for what in asked] == [(of_x, of_value)] and asked[0][2] is mask, "nothing is known"
+            assert torch.equal(got[0], grad + (1 if of_x else 2))
+        else:
+            assert not asked and torch.equal(got[0], grad), "there is nothing to be made of it"
+        for how in {to_x, to_value} - {None}:
+            _again.remember(grad, mask, 0.0, how, None, two if how == again.SPLIT else recipe)
+        got = both_gradients(result, wanted)
+        assert not asked, (kind, asked)
+        if of_x:
+            assert torch.equal(got[0], grad if to_x is None else kept)
+        if of_value:
+            assert torch.equal(got[len(wanted) - 1], kept)
+        torch.autograd.grad(result, wanted, grad.clone().requires_grad_(), create_graph=True)
+        assert len(asked) == 1, "what has a gradient itself is left to the function"
+        second = recorded(kind, x, 0.5 if kind is function.set_number else v)
+        second.sum().backward()
+        try:
+            second.sum().backward()
+        except RuntimeError as error:
+            assert "second time" in str(error), error
+        else:
+            raise AssertionError("it was freed")
+x, v = torch.rand(40, 50, requires_grad=True), torch.rand(40, 50, requires_grad=True)
+late = mask.clone()
+result = recorded(function.set_tensor, x, v, late)
+late.logical_not_()
+try:
+    result.sum().backward()
+except RuntimeError as error:
+    assert "modified by an inplace operation" in str(error), error
+else:
+    raise AssertionError("the index was changed")
+for index in (3, (3, slice(1, 7)), (..., None, slice(None, -1, 2)), slice(5, None), None):
+    asked.clear()
+    _again.remember(x, index, v, again.SET, function.set_part.number, _again.Recipe((), (), (None,), 0))
+    again.lookup(x, index, v, again.SET).backward(grad)
+    assert asked == [(True, True, index)], asked
+def failing(*args):
+    raise KeyError("what it says")
+again.kinds[:] = [kind._replace(gradients=failing) for kind in again.kinds]
+again.connect(_again, on_cuda=False)
+try:
+    recorded(function.set_tensor, x, v).sum().backward()
+except KeyError as error:
+    assert "what it says" in str(error)
+else:
+    raise AssertionError
+again.kinds[:] = plain_kinds
+again.connect(_again, on_cuda=False)
+# the whole way of at, on tensors that say they are on a GPU: ATen, then Python, then C++
 from outplace import at
 from outplace.updates import kernels
 
 torch.Tensor.is_cuda, torch.Tensor.is_cpu = property(lambda x: True), property(lambda x: False)
 kernels._triton, torch.cuda.is_current_stream_capturing = lambda: on_cuda, lambda: False
-again._again.forget()
+_again.forget()
 ways = []
 for turn in range(4):
     x = torch.rand(40, 50, requires_grad=True)
     started.clear()
     by_driver = again.lookup(x, mask, 1.0, again.SET) is not None
     result = at(x)[mask].set(turn - 0.5)
-    ways.append("C" if by_driver else "Python" if started else "ATen")
+    ways.append("C++" if by_driver else "Python" if started else "ATen")
     assert torch.equal(result, torch.where(mask, turn - 0.5, x)), turn
-assert ways == ["ATen", "Python", "C", "C"], ways
+assert ways == ["ATen", "Python", "C++", "C++"], ways
 del torch.Tensor.is_cuda, torch.Tensor.is_cpu
 
 Compiled.src.signature["elements"] = "u16"  # a Triton that has other types
-again._again.forget()
+_again.forget()
 for turn in range(3):
     assert torch.equal(update(x, mask, 0.25), torch.where(mask, 0.25, x))
 assert not again.works()
@@ -218,10 +260,11 @@ print("all is well")
 
 
 def test_kernels_get_their_arguments(tmp_path: Path) -> None:
+    module()
     (tmp_path / "driver.c").write_text(DRIVER)
     library = tmp_path / "libcuda.so.1"
     built = [str(COMPILER), "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.c")]
     subprocess.run(built, check=True, capture_output=True)
-    environment = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin"}
+    environment = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment)
     assert done.stdout == "all is well\n", done.stderr

@@ -59,7 +59,7 @@ def replaced(x: Tensor, dim: int, item: Any, part: Any, index: Any) -> Tensor | 
     def put_together(x: Tensor, _: Any, part: Any) -> Tensor:
         return _put_together(x, part, dim, start, stop, type(item) is int)
 
-    return cast(Tensor, set_part(x, index, part, put_together))
+    return cast(Tensor, set_part.apply(x, index, part, put_together))
 
 
 def _is_large(x: Tensor) -> bool:

@@ -72,12 +72,14 @@ def _masked_by_kernel(x: Tensor, mask: Tensor, value: Any, index: Tensor | None)
 
 
 def _masked_on_cpu(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    apply, make = function.set_number, on_cpu.set_number
+    kind, make = function.set_number, on_cpu.set_number
     wants_gradient = x.requires_grad
     if isinstance(value, Tensor):
-        apply, make = function.set_tensor, on_cpu.set_tensor
+        kind, make = function.set_tensor, on_cpu.set_tensor
         wants_gradient = wants_gradient or value.requires_grad
-    return apply(x, mask, value, make) if wants_gradient and torch.is_grad_enabled() else make(x, mask, value)
+    if wants_gradient and torch.is_grad_enabled():
+        return cast(Tensor, kind.apply(x, mask, value, make))
+    return make(x, mask, value)
 
 
 def _masked_on_cuda(x: Tensor, mask: Tensor, value: Any, index: Tensor) -> Tensor | None:
@@ -90,7 +92,7 @@ def _masked_on_cuda(x: Tensor, mask: Tensor, value: Any, index: Tensor) -> Tenso
         if starts is not None:
             return again.first(kernels.Steps(starts), function.set_tensor, again.SET, x, index, value)
         if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):
-            return cast(Tensor, function.set_tensor(x, wide, value, _where))
+            return cast(Tensor, function.set_tensor.apply(x, wide, value, _where))
         return None
     if not fits(value, x):
         return None
@@ -189,13 +191,13 @@ def rows_put(x: Tensor, index: Tensor, value: Any, how: int) -> Tensor | None:
         starts = (kernels.fill_own_rows if owned else kernels.fill_rows)(x, entries)
         return again.first(kernels.Steps(starts), function.set_number, how, x, index, value)
     if owned and (x.requires_grad or not find_last):
-        apply = function.add_rows if add else function.set_own_rows if x.requires_grad else function.set_rows
+        kind = function.add_rows if add else function.set_own_rows if x.requires_grad else function.set_rows
         crowded = kernels.crowded(x, entries) if all_are_work else None
         steps = kernels.Steps(kernels.put_own_rows(x, entries, add=add), crowded=crowded)
     else:
-        apply = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
+        kind = function.add_rows if add else function.set_last_rows if find_last else function.set_rows
         steps = kernels.Steps(kernels.put_rows(x, entries, add=add, find_last=find_last))
-    return again.first(steps, apply, how, x, index, value)
+    return again.first(steps, kind, how, x, index, value)
 
 
 def _has_rows(value: Tensor, entries: int, x: Tensor) -> bool:

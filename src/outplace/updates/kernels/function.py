@@ -19,53 +19,48 @@ from outplace.updates.kernels import again
 
 Make = Callable[..., Tensor]
 """An update without gradients, of x, the index and the value."""
+Gradients = tuple[Tensor | None, Tensor | None]
+"""Of x and of the value."""
 MOST_COMPARED = 512
 """Up to so many entries the last for each place is found quicker by comparing all of them with each other."""
-
-
-def applying(function: Any) -> Callable[..., Any]:
-    """`function.apply` without its part in Python, which is for torch.func's transforms and takes half of its time.
-
-    Backward, too, goes without the part that finds out whether it is called `vjp`.
-    """
-    if hasattr(function, "_backward_cls"):
-        function._backward_cls.apply = again.backward(getattr(function, "remembered", None), function.backward)
-    return cast(Callable[..., Any], super(torch.autograd.Function, function).apply)
 
 
 class _Saving(torch.autograd.Function):  # type: ignore[misc]
     """What needs the index in backward, and nothing else."""
 
-    remembered: int | None = None
-    """What is looked up for its gradients before `backward` is called, which is to find out how to make them."""
-    forward = staticmethod(again.forward)
+    looked_up: tuple[int | None, int | None] | None = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Any, value: Any, make: Make) -> Tensor:
+        if isinstance(index, Tensor):
+            ctx.save_for_backward(index)
+        else:
+            ctx.index = index
+        return make(x, index, value)
 
 
 class _SetNumber(_Saving):
     """The index is a mask or names rows."""
 
-    remembered = again.SET
+    looked_up = again.SET, None
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return _zeroed(grads[0], ctx.saved_tensors[0]), None, None, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Tensor) -> Gradients:
+        return _zeroed(grad, index), None
 
 
 class _SetTensor(_Saving):
-    remembered = again.SPLIT
+    looked_up = again.SET, again.SPLIT
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), (mask,) = grads, ctx.saved_tensors
-        if not ctx.needs_input_grad[2]:
-            return _zeroed(grad, mask), None, None, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, mask: Tensor) -> Gradients:
+        if not of_value:
+            return _zeroed(grad, mask), None
         if not mode.seen_only_by_autograd(grad):
-            to_x, to_value = torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
-        elif torch.is_grad_enabled() and grad.requires_grad:
-            to_x, to_value = _Split.apply(grad, mask)
-        else:
-            to_x, to_value = kernels.split(grad, mask)
-        return to_x, None, to_value, None
+            return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)
+        if torch.is_grad_enabled() and grad.requires_grad:
+            return cast(Gradients, _Split.apply(grad, mask))
+        return kernels.split(grad, mask)
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]
@@ -82,58 +77,46 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         return torch.where(mask, grads[1], grads[0]), None
 
 
-class _SetPart(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Any, value: Any, make: Make) -> Tensor:
-        ctx.index = index
-        return make(x, index, value)
+class _SetPart(_Saving):
+    """The index is made of ints and slices."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), index = grads, ctx.index
-        of_x, _, of_value, _ = ctx.needs_input_grad
-        return _zeroed(grad, index) if of_x else None, None, grad[index] if of_value else None, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Any) -> Gradients:
+        return _zeroed(grad, index) if of_x else None, grad[index] if of_value else None
 
 
 class _AddRows(_Saving):
-    remembered = again.TAKE
+    looked_up = None, again.TAKE
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        if not ctx.needs_input_grad[2]:
-            return grad, None, None, None
-        (index,) = ctx.saved_tensors
-        return grad, None, kernels.rows_taken(grad, index), None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Tensor) -> Gradients:
+        return grad, kernels.rows_taken(grad, index) if of_value else None
 
 
 class _SetRows(_Saving):
     """Each row is named once."""
 
+    looked_up = again.SET, again.TAKE
+
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), (index,) = grads, ctx.saved_tensors
-        of_x, _, of_value, _ = ctx.needs_input_grad
-        to_value = kernels.rows_taken(grad, index) if of_value else None
-        return _zeroed(grad, index) if of_x else None, None, to_value, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Tensor) -> Gradients:
+        return _zeroed(grad, index) if of_x else None, kernels.rows_taken(grad, index) if of_value else None
 
 
 class _SetOwnRows(_Saving):
     """Several rows may be for one place: the last one counts, and it alone has a gradient."""
 
-    remembered = again.SPLIT
+    looked_up = again.SET, again.SPLIT
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), (index,) = grads, ctx.saved_tensors
-        if not ctx.needs_input_grad[2]:
-            return _zeroed(grad, index), None, None, None
-        to_x, to_value = kernels.split_rows(grad, index)
-        return to_x, None, to_value, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Tensor) -> Gradients:
+        return kernels.split_rows(grad, index) if of_value else (_zeroed(grad, index), None)
 
 
-class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
+class _SetLastRows(_Saving):
     """The same where a launch more counts for nothing: which row is the last one is kept for backward."""
+
+    looked_up = again.SET, again.TAKE
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, value: Tensor, make: Make) -> Tensor:
@@ -144,11 +127,8 @@ class _SetLastRows(torch.autograd.Function):  # type: ignore[misc]
         return make(x, index, value, last)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), (index, last) = grads, ctx.saved_tensors
-        of_x, _, of_value, _ = ctx.needs_input_grad
-        to_value = kernels.rows_taken(grad, index, last) if of_value else None
-        return _zeroed(grad, index) if of_x else None, None, to_value, None
+    def gradients(grad: Tensor, of_x: bool, of_value: bool, index: Tensor, last: Tensor) -> Gradients:
+        return _zeroed(grad, index) if of_x else None, kernels.rows_taken(grad, index, last) if of_value else None
 
 
 def _zeroed(grad: Tensor, index: Any) -> Tensor:
@@ -162,6 +142,26 @@ def claims(entries: int) -> bool:
     return entries > MOST_COMPARED
 
 
+def _kind(function: Any) -> again.Kind:
+    """`apply` goes without its part in Python, which is for torch.func's transforms and takes half of its time.
+
+    Backward, too, goes without the part that finds out whether it is called `vjp`.
+    """
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        of_x, _, of_value, _ = ctx.needs_input_grad
+        to_x, to_value = function.gradients(grad, of_x, of_value, *(ctx.saved_tensors or (ctx.index,)))
+        return to_x, None, to_value, None
+
+    function.backward = staticmethod(backward)
+    if hasattr(function, "_backward_cls"):
+        function._backward_cls.apply = backward
+    apply = super(torch.autograd.Function, function).apply
+    kind = again.Kind(len(again.kinds), apply, function.gradients, function.looked_up)
+    again.kinds.append(kind)
+    return kind
+
+
 set_number, set_tensor, set_part, add_rows, set_rows, set_own_rows, set_last_rows = map(
-    applying, (_SetNumber, _SetTensor, _SetPart, _AddRows, _SetRows, _SetOwnRows, _SetLastRows)
+    _kind, (_SetNumber, _SetTensor, _SetPart, _AddRows, _SetRows, _SetOwnRows, _SetLastRows)
 )

@@ -351,7 +351,7 @@ _directly = True
 def launches(steps: Steps, x: Tensor) -> tuple[tuple[tuple[Any, ...], ...], tuple[Any, ...]] | None:
     """What CUDA's driver has to know to start each of the kernels, and these kernels; None if one is forgotten.
 
-    The arguments are pairs: what it is, and the number of an operand or the value; see `add_argument` in _again.c.
+    The arguments are pairs: what it is, and the number of an operand or the value; see `Argument` in _again.cpp.
     """
     result, kernels, crowded = [], [], steps.crowded
     for start in steps.starts:

@@ -1,0 +1,128 @@
+"""C++ that knows torch from the inside, compiled for the torch at hand when it is first needed.
+
+No wheel can bring it: it fits one version of torch and of Python only. So it is compiled on the machine, as Triton's
+kernels are, by a process of its own while the program goes on; the result is kept in the user's cache for all programs
+to come. Where there is no compiler nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+SECONDS_TO_LOOK = 0.5
+"""How often it is looked for what another process may have compiled."""
+SECONDS_TO_COMPILE = 600.0
+"""Whoever takes longer is given up: it was killed, most likely."""
+_COMPILE = """
+if "$@" > "$TARGET.$$" 2>&1; then mv "$MADE" "$TARGET"; rm -f "$TARGET.$$"; else mv "$TARGET.$$" "$TARGET.failed"; fi
+rm -f "$MADE" "$TARGET.lock"
+"""
+"""It ends its work even if the program that wants it ends first. What the compiler says of a failure is kept."""
+
+
+class Native:
+    """A module written in C++, as soon as it is compiled."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._module: ModuleType | None = None
+        self._given_up = os.name != "posix"
+        self._next_look = 0.0
+
+    def module(self) -> ModuleType | None:
+        """The module, or None while it is compiled, which the first call begins; or where that fails."""
+        if self._module is None and not self._given_up and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + SECONDS_TO_LOOK
+            try:
+                self._look()
+            except (OSError, ImportError):  # no room for a cache, or what is there is not whole
+                self._given_up = True
+        return self._module
+
+    def wait(self, seconds: float = 120.0) -> ModuleType | None:
+        """The module, waited for: for whoever measures or tests it."""
+        end = time.monotonic() + seconds
+        while self.module() is None and not self._given_up and time.monotonic() < end:
+            time.sleep(SECONDS_TO_LOOK)
+        return self._module
+
+    def _look(self) -> None:
+        command = _command(self._source)
+        if command is None:
+            self._given_up = True
+            return
+        target = _target(self._source, command)
+        if target.exists():
+            self._module = _loaded(self._source.stem, target)
+        elif target.with_name(f"{target.name}.failed").exists():
+            self._given_up = True
+        elif _is_ours_to_compile(target.with_name(f"{target.name}.lock")):
+            made = target.with_name(f"{target.stem}.{os.getpid()}.so")
+            subprocess.Popen(
+                ["sh", "-c", _COMPILE, "sh", *command, "-o", str(made)],
+                env={**os.environ, "TARGET": str(target), "MADE": str(made)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+
+def _command(source: Path) -> list[str] | None:
+    """How to compile it, but for where to; None if something is missing for that."""
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
+    home = Path(torch.__file__).parent
+    headers = [home / "include", home / "include/torch/csrc/api/include", Path(sysconfig.get_path("include"))]
+    if compiler is None or not (headers[0] / "torch").exists() or not (headers[2] / "Python.h").exists():
+        return None
+    libraries = home / "lib"
+    return [
+        *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"),
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(f"-isystem{folder}" for folder in headers),
+        str(source),
+        *(f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
+    ]
+
+
+def _target(source: Path, command: list[str]) -> Path:
+    """Where it is kept: a file for each source, torch, Python and machine."""
+    what = [torch.__version__, sys.version, platform.platform(), *command, source.read_text(encoding="utf-8")]
+    name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outplace"
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return cache / f"{source.stem}-{name}.so"
+
+
+def _is_ours_to_compile(lock: Path) -> bool:
+    """Does no other process do it?"""
+    try:
+        if time.time() - lock.stat().st_mtime > SECONDS_TO_COMPILE:
+            lock.unlink()
+    except FileNotFoundError:
+        pass
+    try:
+        lock.open("x").close()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
