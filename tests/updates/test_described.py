@@ -224,6 +224,32 @@ def test_what_is_remembered_has_an_end() -> None:
     assert not module().seen(X, slice(0, 1), 0.5, again.SET), "it was forgotten"
 
 
+def test_compiled_autograd_sees_what_becomes_of_the_gradient() -> None:
+    from torch._dynamo import compiled_autograd
+
+    enabled = getattr(compiled_autograd, "_enable", None) or compiled_autograd.enable
+    weights, part = torch.rand(6, 8), (slice(None), slice(2, 5))
+    for index, size, kind in ((ROWS, (2, 8), function.set_rows), (part, (6, 3), function.set_part)):
+        x, v = X.clone().requires_grad_(), torch.rand(size, requires_grad=True)
+        module().remember(x, index, v, again.SET, kind.number, module().Recipe((), (), (None,), 0))
+        result = module().lookup(x, index, v, again.SET)
+        with enabled(lambda graph: torch.compile(graph, backend="aot_eager", fullgraph=True)):
+            result.backward(weights)
+        expected = weights.clone()
+        expected[index] = 0
+        assert torch.equal(x.grad, expected) and torch.equal(v.grad, weights[index])
+
+
+def test_saved_tensor_hooks_see_the_index() -> None:
+    learn(X.clone().requires_grad_(), ROWS, 0.5)
+    x, packed = X.clone().requires_grad_(), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t)[1], lambda t: t.flip(0) + 1):
+        result = module().lookup(x, ROWS, 0.5, again.SET)
+    assert len(packed) == 1 and torch.equal(packed[0], ROWS)
+    (grad,) = torch.autograd.grad(result.sum(), x)
+    assert grad.sum(1).tolist() == [8, 8, 0, 0, 8, 8], "rows 3 and 2 are what was unpacked"
+
+
 def test_nothing_is_leaked() -> None:
     import gc
     import sys

@@ -165,7 +165,7 @@ def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype,
     places = torch.where(places % 2 == 0, places, places - shape[0]).to(device)  # half of them negative
     x, v = (torch.randn(size, *shape[1:], device=device).to(dtype).requires_grad_() for size in (shape[0], 7))
     weights = torch.randn(shape, device=device).to(dtype).requires_grad_()
-    ours = (function.add_rows if add else function.set_rows)(x, places, v, rows_by(x, 7, add=add))
+    ours = (function.add_rows if add else function.set_rows).apply(x, places, v, rows_by(x, 7, add=add))
     theirs = torch.index_put(x, (places,), v, accumulate=add)
     assert torch.equal(ours, theirs)
     first, expected = (torch.autograd.grad(y, (x, v), weights, create_graph=True) for y in (ours, theirs))
@@ -184,7 +184,7 @@ def test_the_last_of_several_rows_counts(
     # of ten rows the third is named three times, the last twice
     index = torch.tensor([3, -1, 3, 0, 3, 9], device=device)
     x, v = (torch.rand(size, width, device=device, requires_grad=True) for size in (10, 6))
-    result = function.set_last_rows(x, index, v, rows_by(x, 6, find_last=True))
+    result = function.set_last_rows.apply(x, index, v, rows_by(x, 6, find_last=True))
     expected = x.detach().clone()
     for row, place in enumerate(index.tolist()):
         expected[place] = v.detach()[row]

@@ -57,8 +57,6 @@ class Place:
         kind = type(index)
         is_mask = kind is Tensor and index.dtype is _BOOL
         by_kernel = x.is_cuda and not is_compiling()
-        if by_kernel and is_mask and type(v) is Tensor:
-            by_kernel = x.numel() * x.element_size() >= kernels.TENSOR_BYTES
         if by_kernel:
             done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET)
             if done is not None:

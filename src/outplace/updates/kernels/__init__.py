@@ -24,7 +24,7 @@ CPU_ELEMENTS = 1 << 14
 CUDA_BYTES = 1 << 25
 """From here on the time on the device is longer than what Python needs to start a kernel of ours under a mask."""
 TENSOR_BYTES = 1 << 24
-"""The same for a tensor under a mask: below nothing is quicker to ask for than `torch.where`."""
+"""The same for a tensor under a mask, for which `torch.where` is quicker to ask for."""
 ROWS_BYTES, ADD_ELEMENTS = 1 << 22, 1 << 13
 """Where Python starts them our kernels for rows are quicker from so many bytes on; to add also for few elements."""
 PARTS_BYTES = 1 << 22
@@ -234,9 +234,8 @@ def _wide(entries: Tensor, x: Tensor) -> Tensor:
 
 def _pays(x: Tensor, index: Tensor, value: Any) -> bool:
     """Is this so large that the time on the device is what counts, or will a kernel be started at once from now on?"""
-    if isinstance(value, Tensor):
-        return bool(x.numel() * x.element_size() >= TENSOR_BYTES)
-    return x.numel() * x.element_size() >= CUDA_BYTES or again.has_come(x, index, value, again.SET)
+    least = TENSOR_BYTES if isinstance(value, Tensor) else CUDA_BYTES
+    return x.numel() * x.element_size() >= least or again.has_come(x, index, value, again.SET)
 
 
 def _expanded(tensor: Tensor, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ to come. Where there is no compiler nothing is lost but time.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -25,10 +26,10 @@ SECONDS_TO_LOOK = 0.5
 """How often it is looked for what another process may have compiled."""
 SECONDS_TO_COMPILE = 600.0
 """Whoever takes longer is given up: it was killed, most likely."""
-_COMPILE = """
-if "$@" > "$TARGET.$$" 2>&1; then mv "$MADE" "$TARGET"; rm -f "$TARGET.$$"; else mv "$TARGET.$$" "$TARGET.failed"; fi
-rm -f "$MADE" "$TARGET.lock"
-"""
+_COMPILE = """(
+  if "$@" > "$TARGET.$$" 2>&1; then mv "$MADE" "$TARGET"; rm "$TARGET.$$"; else mv "$TARGET.$$" "$TARGET.failed"; fi
+  rm -f "$MADE" "$TARGET.lock"
+) &"""
 """It ends its work even if the program that wants it ends first. What the compiler says of a failure is kept."""
 
 
@@ -47,7 +48,11 @@ class Native:
             self._next_look = time.monotonic() + SECONDS_TO_LOOK
             try:
                 self._look()
-            except (OSError, ImportError):  # no room for a cache, or what is there is not whole
+            except (
+                OSError,
+                ImportError,
+                subprocess.CalledProcessError,
+            ):  # no room for a cache, or what is there is not whole
                 self._given_up = True
         return self._module
 
@@ -58,26 +63,23 @@ class Native:
             time.sleep(SECONDS_TO_LOOK)
         return self._module
 
+    @functools.cached_property
+    def _command(self) -> list[str] | None:
+        return _command(self._source)
+
+    @functools.cached_property
+    def _target(self) -> Path:
+        return _target(self._source, self._command or [])
+
     def _look(self) -> None:
-        command = _command(self._source)
-        if command is None:
+        if self._command is None:
             self._given_up = True
-            return
-        target = _target(self._source, command)
-        if target.exists():
-            self._module = _loaded(self._source.stem, target)
-        elif target.with_name(f"{target.name}.failed").exists():
+        elif self._target.exists():
+            self._module = _loaded(self._source.stem, self._target)
+        elif Path(f"{self._target}.failed").exists():
             self._given_up = True
-        elif _is_ours_to_compile(target.with_name(f"{target.name}.lock")):
-            made = target.with_name(f"{target.stem}.{os.getpid()}.so")
-            subprocess.Popen(
-                ["sh", "-c", _COMPILE, "sh", *command, "-o", str(made)],
-                env={**os.environ, "TARGET": str(target), "MADE": str(made)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        elif _is_ours_to_compile(Path(f"{self._target}.lock")):
+            _compile(self._command, self._target)
 
 
 def _command(source: Path) -> list[str] | None:
@@ -97,9 +99,23 @@ def _command(source: Path) -> list[str] | None:
     ]
 
 
+def _compile(command: list[str], target: Path) -> None:
+    """Begins with it, and does not wait."""
+    made = f"{target}.{os.getpid()}.made"
+    subprocess.run(
+        ["sh", "-c", _COMPILE, "sh", *command, "-o", made],
+        check=True,
+        env={**os.environ, "TARGET": str(target), "MADE": made},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # an interrupt is for the program
+    )
+
+
 def _target(source: Path, command: list[str]) -> Path:
     """Where it is kept: a file for each source, torch, Python and machine."""
-    what = [torch.__version__, sys.version, platform.platform(), *command, source.read_text(encoding="utf-8")]
+    what = [torch.__version__, sys.version, platform.machine(), *command, source.read_text(encoding="utf-8")]
     name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outplace"
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -109,13 +125,13 @@ def _target(source: Path, command: list[str]) -> Path:
 def _is_ours_to_compile(lock: Path) -> bool:
     """Does no other process do it?"""
     try:
-        if time.time() - lock.stat().st_mtime > SECONDS_TO_COMPILE:
-            lock.unlink()
-    except FileNotFoundError:
-        pass
-    try:
         lock.open("x").close()
     except FileExistsError:
+        try:
+            if time.time() - lock.stat().st_mtime > SECONDS_TO_COMPILE:
+                lock.unlink()  # and the next look takes it
+        except FileNotFoundError:
+            pass
         return False
     return True
 
