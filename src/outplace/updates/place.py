@@ -54,15 +54,12 @@ class Place:
         that no place is named twice, and saves the time to find out.
         """
         x, index = self._x, self._index
-        kind = type(index)
-        is_mask = kind is Tensor and index.dtype is _BOOL
         by_kernel = x.is_cuda and not is_compiling()
-        if by_kernel:
-            done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET)
-            if done is not None:
-                return done
-        done = None
-        if is_mask:
+        done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET) if by_kernel else None
+        if done is not None:
+            return done
+        kind = type(index)
+        if kind is Tensor and index.dtype is _BOOL:
             if not by_kernel and (x.is_cuda or x.numel() < _SMALL):
                 done = short.set_small(x, index, v)
             if done is None:

@@ -15,6 +15,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <pybind11/pybind11.h>
@@ -483,30 +484,9 @@ Tensor unwrapped(py::handle object)
     return object.is_none() ? Tensor() : THPVariable_Unpack(object.ptr());
 }
 
-/* An update as a node of autograd. What it saves is the index, and which rows are the last of several for a place. */
+/* What becomes of a gradient. Saved are the index, and which rows are the last of several for a place. */
 struct Update : torch::autograd::Function<Update> {
     static constexpr bool is_traceable = true; /* by compiled autograd: under its tracers Python is asked */
-
-    struct Job {
-        const Request &request;
-        const Recipe &recipe;
-        size_t kind;
-    };
-
-    static Tensor forward(AutogradContext *ctx, const Tensor &x, const std::optional<Tensor> &value, const Job &job)
-    {
-        const auto &request = job.request;
-        Results results = job.recipe.run(x, request.index, request.value, request.number);
-        ctx->saved_data["kind"] = static_cast<int64_t>(job.kind << 1 | value.has_value());
-        if (!request.index.defined())
-            ctx->saved_data["index"] = std::vector<int64_t>(request.words.begin() + request.index_at,
-                                                            request.words.begin() + request.index_end);
-        else if (results.last.defined())
-            ctx->save_for_backward({request.index, results.last});
-        else
-            ctx->save_for_backward({request.index});
-        return results.first;
-    }
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grads)
     {
@@ -515,7 +495,7 @@ struct Update : torch::autograd::Function<Update> {
         const Kind &kind = kinds.at(saved_kind >> 1);
         const bool of_x = ctx->needs_input_grad(0), of_value = saved_kind & 1 && ctx->needs_input_grad(1);
         const variable_list saved = ctx->get_saved_variables();
-        variable_list gradients(3); /* of x, the value and the job */
+        variable_list gradients(2); /* of x and of the value */
         if (!(kind.looked_up && !(at::GradMode::is_enabled() && grad.requires_grad()) &&
               look_up(kind, grad, saved, of_x, of_value, gradients)))
             ask_python(kind, grad, saved, ctx, of_x, of_value, gradients);
@@ -583,6 +563,41 @@ struct Update : torch::autograd::Function<Update> {
     }
 };
 
+/* torch counts the references to a node in one way or the other. */
+template <class Node> auto make_node()
+{
+    if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Node>)
+        return c10::make_intrusive<Node>();
+    else
+        return std::shared_ptr<Node>(new Node, [](Node *node) { deleteNode(node); });
+}
+
+/* The update as `Update::apply` would make it, without the parts of that which are for other Functions: views, results
+ * that are inputs, tangents. They take longer than the rest. */
+Tensor recorded(const Request &request, const Entry &entry)
+{
+    auto node = make_node<torch::autograd::CppNode<Update>>();
+    Results results = entry.recipe->run(request.x, request.index, request.value, request.number);
+    const bool has_value = request.value.defined();
+    auto &ctx = node->ctx_;
+    ctx.saved_data["kind"] = static_cast<int64_t>(*entry.kind << 1 | has_value);
+    if (!request.index.defined())
+        ctx.saved_data["index"] = std::vector<int64_t>(request.words.begin() + request.index_at,
+                                                       request.words.begin() + request.index_end);
+    else if (results.last.defined())
+        ctx.save_for_backward({request.index, results.last});
+    else
+        ctx.save_for_backward({request.index});
+    node->is_variable_input_ = {true, has_value};
+    node->set_ctx_grad_fn(node);
+    node->set_next_edges(has_value ? torch::autograd::collect_next_edges(request.x, request.value)
+                                   : torch::autograd::collect_next_edges(request.x));
+    torch::autograd::set_history(results.first, node);
+    node->output_info_.emplace_back(results.first);
+    node->save_variables_to_ctx();
+    return results.first;
+}
+
 /* -- for Python ------------------------------------------------------------------------------------------------------- */
 
 bool read_all(Request &request, PyObject *const *args, Py_ssize_t count, const char *name)
@@ -603,11 +618,10 @@ PyObject *lookup(PyObject *, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_NONE;
     Results results;
     {
-        pybind11::gil_scoped_release others_run;
-        if (request.wants_gradient) {
-            const auto value = request.value.defined() ? std::optional<Tensor>(request.value) : std::nullopt;
-            results.first = Update::apply(request.x, value, Update::Job{request, *entry.recipe, *entry.kind});
-        } else
+        py::gil_scoped_release others_run;
+        if (request.wants_gradient)
+            results.first = recorded(request, entry);
+        else
             results = entry.recipe->run(request.x, request.index, request.value, request.number);
     }
     if (!results.second.defined())
