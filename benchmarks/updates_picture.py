@@ -97,14 +97,22 @@ def table(records: list[Record], size: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+WAYS = {
+    "forward": "a recorded forward takes",
+    "backward": "its backward takes",
+    "together": "both together take",
+    "alone": "without gradients it takes",
+}
+
+
 def summary(records: list[Record]) -> str:
-    """Where `at` is slowest: in calls of `torch.where`, and beside the route by hand that takes least for both ways."""
+    """Where `at` is slowest: in calls of `torch.where`, and beside the route by hand that takes least."""
     small = records[0]["size"]
     calls = max(r["forward_in_wheres"] for r in records if r["size"] == small and r["route"].startswith("at"))
     lines = [f"{small}: forward takes at most {calls:.2f} calls of torch.where"]
     for size in dict.fromkeys(r["size"] for r in records):
         ours = [r for r in records if r["size"] == size and r["route"].startswith("at")]
-        for way, what in (("together", "forward and backward take"), ("alone", "without gradients it takes")):
+        for way, what in WAYS.items():
             worst = max(ours, key=lambda r, way=way: float(r[f"{way}_beside"]))
             where = f"{worst['update']}, {worst['dtype']}"
             lines.append(f"{size}: {what} at most {worst[f'{way}_beside']:.2f} of the best by hand ({where})")
