@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _FILLS = {"fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_"}
 """They write one value, so they can write expanded memory; their backward cannot."""
 
+_REFUSED_VIEWS = {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}
+
 
 def rebase(interpreter: Interpreter, target: Tensor, node: Node | None, grad: bool | None) -> None:
     """A recorded write: the tensor, its base and all views now depend on the new node."""
@@ -39,7 +41,13 @@ def _is_refused_view(interpreter: Interpreter, target: Tensor) -> bool:
     """A view that may not be written with grad on, for sure."""
     if interpreter.grad != "on" or target.untracked or not (target.certain and target.known and target.view_sure):
         return False
-    return target.view in ("multi", "custom", "nograd")
+    return target.view in _REFUSED_VIEWS
+
+
+def _was_refused(interpreter: Interpreter, target: Tensor) -> bool:
+    """Has the last write to it been refused, on every way here? Then what mends that one makes another tensor of it."""
+    last = target.node
+    return last is not None and last.refused and set(last.path) <= set(interpreter.tape.path)
 
 
 def target_text(node: ast.AST) -> str:
@@ -86,10 +94,10 @@ def check_write(
         sure = sure and (bool(recorded) or target.family.sure)
         recorded = recorded or bool(target.family.grad)  # it is the base that counts
     owner = target.family.leaf
-    if recorded and target.view == "multi":
-        interpreter.hit("multi-view", node, target.known and target.view_sure)
-    elif recorded and target.view in ("custom", "nograd"):
-        interpreter.hit({"custom": "custom-view", "nograd": "nograd-view"}[target.view], node, sure)
+    if recorded and target.view in _REFUSED_VIEWS:
+        if not _was_refused(interpreter, target):
+            really = target.known and target.view_sure if target.view == "multi" else sure
+            interpreter.hit(_REFUSED_VIEWS[target.view], node, really)
     elif is_stale(target) and not operation.startswith("item assignment"):
         interpreter.hit("leaf", node, sure and target.family.sure, "stale")
     elif owner is not None and owner.requires_grad:
