@@ -203,6 +203,12 @@ PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
             "np.array(self.buffer.tolist())",
         ),
         (
+            "silent_ends_kept_by_data",
+            "        u.data[:, 0] = self.left  # overwrites\n        u.data[:, -1] = self.right  # overwrites\n",
+            "        left, right = u[:, :1] * 0 + self.left, u[:, :1] * 0 + self.right\n"
+            "        u = torch.cat([left, u[:, 1:-1], right], 1)\n",
+        ),
+        (
             "silent_part_scaled_by_data",
             "ball.speed.data[below] *= -loss",
             "ball.speed = ball.speed * torch.where(below, -loss, 1.0)",

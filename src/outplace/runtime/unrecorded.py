@@ -10,15 +10,17 @@ copies is meant to be passed by.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.utils.hooks import unserializable_hook
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
-from outplace.runtime import aliases, graph, names, record, silent, sites, verdict
+from outplace.runtime import aliases, carried, graph, names, record, silent, sites, verdict
 from outplace.runtime.memory import bits, copyable, unobserved
 from outplace.runtime.record import Write
 
@@ -30,7 +32,7 @@ def install() -> None:
     """Starts looking at the backwards that come."""
     _watched.clear()
     silent.also_look(_watched, lambda: True, look)
-    silent.goes_on = lambda write: any(one.used and one.write is write for one in _watched.values())
+    silent.goes_on = lambda write: any(write in one.used_writes() for one in _watched.values())
 
 
 def note(write: Write, alias: torch.Tensor) -> None:
@@ -48,13 +50,17 @@ def note(write: Write, alias: torch.Tensor) -> None:
 
 
 class _Watched:
-    """A write of a node's result: is that computed with afterwards?"""
+    """The writes of a node's result: is that computed with afterwards?"""
 
-    __slots__ = ("expires", "meant", "used", "write")
+    __slots__ = ("expires", "meant", "used", "writes")
 
     def __init__(self, write: Write, meant: bool = False) -> None:
-        self.write, self.used, self.meant = write, False, meant
+        self.writes, self.used, self.meant = [write], -1, meant
+        """`used`: the last node that was computed with it."""
         self.expires = record.state.backwards + _BACKWARDS
+
+    def used_writes(self) -> list[Write]:
+        return [write for write in self.writes if write.moment <= self.used]
 
 
 _watched: dict[int, _Watched] = {}
@@ -77,9 +83,13 @@ def _wait(write: Write, source: torch.Tensor) -> None:
     number = graph.number_of(source.grad_fn)
     if number is None or len(_watched) >= _MOST_WATCHED or not silent.affords(source):
         return
-    if number in _watched and _watched[number].meant:
+    known = _watched.get(number)
+    if known is not None and known.meant:
         return
     if write.operation == "__setitem__" and not _assigns_by_itself(write):
+        return
+    if known is not None:
+        known.writes.append(write)
         return
     with unobserved():
         before, now = source.detach().clone(), source.detach()
@@ -93,12 +103,21 @@ def _wait(write: Write, source: torch.Tensor) -> None:
 
 
 def _assigns_by_itself(write: Write) -> bool:
-    """`x.data[i] *= 2`, `x.data[i] = 0`; what else is assigned may be a value that is meant to be passed by."""
+    """`x.data[i] *= 2`, `x.data[i] = 0`; what else is assigned may be a value that is meant to be passed by.
+
+    But not a number at places that the program names: `x.data[:, 0] = self.left`.
+    """
     statement = sites.at_instruction(write.frames[-1], write.operation).statement
     if isinstance(statement, ast.AugAssign):
         return not isinstance(statement.op, ast.Add | ast.Sub)
     value = getattr(statement, "value", None)
-    return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
+    value = value.operand if isinstance(value, ast.UnaryOp) else value
+    if write.region is None or not isinstance(value, ast.Name | ast.Attribute):
+        return isinstance(value, ast.Constant)
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not write.frames[-1][0]:
+        frame = frame.f_back
+    return frame is not None and type(carried.value_of(value, frame)) in (int, float)
 
 
 def look(nodes: Iterable[Any]) -> None:
@@ -106,14 +125,14 @@ def look(nodes: Iterable[Any]) -> None:
     for node in nodes:
         for below, _ in node.next_functions:
             watched = _watched.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
-            if watched is not None and not watched.meant and (graph.number_of(node) or 0) >= watched.write.moment:
-                watched.used = True
+            if watched is not None and not watched.meant:
+                watched.used = max(watched.used, graph.number_of(node) or 0)
     for number in [number for number, one in _watched.items() if one.expires <= record.state.backwards]:
         del _watched[number]
 
 
 def _compare(watched: _Watched, before: torch.Tensor, now: torch.Tensor, grad: Any) -> None:
-    if not watched.used or type(grad) is not torch.Tensor or grad.shape != now.shape:
+    if not watched.used_writes() or type(grad) is not torch.Tensor or grad.shape != now.shape:
         return
     with unobserved():
         if grad.layout is not torch.strided:
@@ -121,11 +140,11 @@ def _compare(watched: _Watched, before: torch.Tensor, now: torch.Tensor, grad: A
         changed = bits(before) != bits(now)
         count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
     if count:
-        silent.tell_when_done(partial(_tell, watched.write, now, count, total))
+        silent.tell_when_done(partial(_tell, watched.used_writes(), now, count, total))
 
 
-def _tell(write: Write, now: torch.Tensor, count: int, total: int) -> None:
-    name = silent.target_of(write, by_data=True)
+def _tell(written: list[Write], now: torch.Tensor, count: int, total: int) -> None:
+    name = silent.target_of(written[0], by_data=True)
     why = (
         "It is a result of the graph, and was written through `.data`, which autograd does not record: the gradient "
         "goes back as if the write had not happened."
@@ -134,7 +153,7 @@ def _tell(write: Write, now: torch.Tensor, count: int, total: int) -> None:
         "silent-data",
         names.described(now, name),
         why,
-        silent.mutations_of([write]),
+        silent.mutations_of(written),
         "Make a new tensor, which is recorded: `x = x.clamp(low, high)` instead of `x.data.clamp_(low, high)`.",
         cause="unrecorded",
         notes=(_counted(count, total),),

@@ -121,6 +121,8 @@ class Write:
     """Which part of the storage's first tensor it writes, where that is known."""
     moved: Tensor | None = None
     """Of `x.data = y`: the tensor that lies elsewhere from then on. For all others its old memory stays as it was."""
+    placed: bool = False
+    """A number, at places that the program names: `x[:, 0] = 1.0`, not those that a mask of x's own values chooses."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,7 @@ class Tape:
         target: str = "",
         region: Region | None = (),
         moved: bool = False,
+        placed: bool = False,
     ) -> Write:
         """Notes a write to a tensor's storage; `region` where it is only a part of the tensor."""
         sure = certain and tensor.certain
@@ -266,7 +269,7 @@ class Tape:
         part = region if region != () else tensor.region
         write = Write(
             self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part,
-            tensor if moved else None,
+            tensor if moved else None, placed,
         )  # fmt: skip
         tensor.storage.writes.append(write)
         if self.noted is not None:
@@ -430,6 +433,8 @@ def _has_a_derivative(write: Write) -> bool:
     statement = write.place.node
     if write.operation != "item assignment":
         return rescales(write.operation)
+    if write.placed:
+        return True
     if isinstance(statement, ast.AugAssign):
         return not isinstance(statement.op, ast.Add | ast.Sub)
     value = statement.value if isinstance(statement, ast.Assign) else None

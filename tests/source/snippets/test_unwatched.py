@@ -26,6 +26,28 @@ SNIPPETS = {
         e.data.mul_(2)
         loss.backward()
     """,
+    "ends that are kept at a value through .data": """
+        class Ends:
+            def __init__(self, left, far):
+                self.left, self.far = left, far
+
+            def __call__(self, u):
+                u.data[:, 0] = self.left  # warning: silent-data
+                u.data[:, -1] = -1.5  # warning: silent-data
+                u.data[:, 1] = self.far
+                u.data[:, 2] = float("-inf")
+                return u
+
+        lin = nn.Linear(5, 5)
+        u = Ends(1.0, -1e9)(lin(torch.ones(2, 5)))
+        v = lin(torch.ones(2, 5))
+        v.data[v.data > 0] = 1  # a threshold, with gradients that go past it
+        (u.softmax(1) + v).sum().backward()
+        after = lin(torch.ones(2, 5))
+        loss = after.sum()
+        after.data[:, 0] = 1.0
+        loss.backward()
+    """,
     "weights that every call masks anew": """
         class Masked(nn.Linear):
             def forward(self, x):

@@ -30,7 +30,9 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
         return any(rescales(one) or overwrites(one) for one in names)
     if isinstance(call, ast.AugAssign):
         return not isinstance(call.op, ast.Add | ast.Sub)
-    return isinstance(call, ast.Assign) and isinstance(call.value, ast.Constant | ast.UnaryOp)
+    return isinstance(call, ast.Assign) and isinstance(
+        call.value, ast.Constant | ast.UnaryOp | ast.Name | ast.Attribute
+    )
 
 
 def adds_what_was_cut(place: Place) -> bool:
@@ -64,7 +66,41 @@ def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
         text = editing.apply(code.text, made)
         changed = text[start : end + len(text) - len(code.text)]
         return [Edit(start, end, changed.replace(written, name))]
-    copied = subscript.into_a_copy(place, True) or subscript.into_a_copy(place, False)
+    several = _written_in_a_row(place, data)
+    if several[0] is data:
+        copied = subscript.into_a_copy(place, True) or subscript.into_a_copy(place, False)
+    else:
+        first = code.statement(several[0])
+        before = code.before(first, f"{name} = {name}.clone()") if first is not None else None
+        copied = None if before is None else [before]
     if copied is None:
         return None
-    return [*copied, Edit(code.span(data.value)[1], code.span(data)[1], "")]
+    return [*copied, *(Edit(code.span(one.value)[1], code.span(one)[1], "") for one in several)]
+
+
+def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:
+    """`h.data` in this and the statements next to it that write parts of the same: one copy does for all of them."""
+    block = place.code.block(place.statement)
+    here = block.index(place.statement) if place.statement in block else 0
+    rows: list[ast.Attribute] = []
+    for number, statement in enumerate(block):
+        found = data if statement is place.statement else _written_part(statement, ast.unparse(data))
+        if found is not None:
+            rows.append(found)
+        elif number < here:
+            rows.clear()
+        else:
+            break
+    return rows if data in rows else [data]
+
+
+def _written_part(statement: ast.stmt, written: str) -> ast.Attribute | None:
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
+        return None
+    node: ast.expr = statement.targets[0]
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    by_data = (
+        isinstance(node, ast.Attribute) and ast.unparse(node) == written and _has_a_derivative(statement, statement)
+    )
+    return node if by_data and isinstance(node, ast.Attribute) else None

@@ -139,6 +139,16 @@ def _check_expanded(interpreter: Interpreter, tensor: Tensor, key: Value, node: 
         interpreter.hit("expanded", node, known and tensor.certain and tensor.known)
 
 
+_NEARLY_INFINITE = 1e4
+
+
+def _is_value(value: Value) -> bool:
+    """A number that is computed with; those that keep scores out of a softmax are not, and get no gradient."""
+    if not isinstance(value, Const) or type(value.value) not in (int, float):
+        return False
+    return abs(value.value) < _NEARLY_INFINITE
+
+
 def _set_tensor_item(
     interpreter: Interpreter, tensor: Tensor, key: Value, value: Value, node: ast.AST, again: bool
 ) -> None:
@@ -159,7 +169,8 @@ def _set_tensor_item(
         keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
         check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
     place, name = interpreter.place(node), target_text(node)
-    interpreter.tape.write(tensor, place, "item assignment", target=name, region=written)
+    placed = advanced is False and not again and _is_value(value)
+    interpreter.tape.write(tensor, place, "item assignment", target=name, region=written, placed=placed)
     grad = False if interpreter.grad in ("off", "inference") else any_grad([tensor, *values])
     if tensor.dtype in ("int", "bool"):
         grad = False
