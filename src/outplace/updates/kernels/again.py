@@ -115,7 +115,8 @@ _works: bool | None = None
 
 def _may_work() -> bool:
     """Before torch 2.7 compiled autograd forgets the writes of a node in C++."""
-    return torch.__version__ >= (2, 7) and not torch.version.hip and not os.environ.get("OUTPLACE_PURE_PYTHON")
+    usable = torch.__version__ >= (2, 7) and not torch.version.hip
+    return bool(usable) and not os.environ.get("OUTPLACE_PURE_PYTHON")
 
 
 def connect(module: ModuleType, *, on_cuda: bool = True) -> bool:
