@@ -146,7 +146,7 @@ def _is_value(value: Value) -> bool:
     """A number that is computed with; those that keep scores out of a softmax are not, and get no gradient."""
     if not isinstance(value, Const) or type(value.value) not in (int, float):
         return False
-    return abs(value.value) < _NEARLY_INFINITE
+    return bool(abs(value.value) < _NEARLY_INFINITE)
 
 
 def _set_tensor_item(
