@@ -5,23 +5,12 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from ordering import ways
 
 from outplace.repair.bug import Moment
-from outplace.repair.code import Code
 from outplace.repair.edits import apply
 from outplace.repair.files import Files
 from outplace.repair.forms.step_order import reorderings
-
-
-def ways(source: str, **known: object) -> dict[str, str]:
-    """What can be done about the line with `# step` before the line with `# backward`: titles, and the new texts."""
-    source = textwrap.dedent(source).lstrip("\n")
-    lines = source.splitlines()
-    step, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# step", "# backward"))
-    code = Code("a.py", source)
-    files, moment = Files({"a.py": source}, may_read=False), Moment("a.py", step, backward, **known)
-    return {way.title: apply(source, way.edits) for way in reorderings(code, moment, files)}
-
 
 RNN = """
 for x in data:

@@ -7,6 +7,7 @@
 - `elsewhere`: the same for attributes that methods read, and for what the function that steps returns.
 - `later`, `kept`: a loss that was computed before another loss's step is computed after it.
 - `first`: the later update goes before the one whose step it minds.
+- `once`: where one loss goes backward anew for each optimizer, it does so once, before the first step.
 - `together`: where all losses were computed before the first step, the steps wait for the last backward.
 - `moved`: an update by hand waits for the backward; where what one round makes goes backward in a later one, the step
   goes behind the loop.
@@ -33,6 +34,7 @@ from outplace.repair.forms.step_order.kept import called_later, kept_loss
 from outplace.repair.forms.step_order.later import computed_later
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.moved import before_the_update, behind_the_backward, behind_the_loop
+from outplace.repair.forms.step_order.once import backward_once
 from outplace.repair.forms.step_order.order import Reordering, order_of
 from outplace.repair.forms.step_order.together import steps_together
 from outplace.repair.forms.step_order.wiring import Wiring, known
@@ -49,6 +51,8 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if not moment.by_optimizer:
         yield from (one for one in (before_the_update(order), behind_the_backward(order)) if one is not None)
         return
+    once = backward_once(order, loop) if loop is not None else None
+    yield from [once] if once is not None else []
     wired = replace(order, moment=known(order))
     unused = not moment.held and trains_again(wired) is False and Wiring(order).is_unused()
     if not moment.held and not unused:  # who knows what the loss is to train?
@@ -77,7 +81,7 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         built = built_anew(order, files) if files is not None else None
         yield from [built] if built is not None else []
         yield from made_anew(wired, loop)
-        behind = behind_the_loop(order, loop) if moment.root_is_older else None
+        behind = behind_the_loop(order, loop)
         if behind is not None:
             yield behind
     if order.in_one_round and moment.held:

@@ -51,19 +51,45 @@ def behind_the_loop(order: Order, loop: Loop) -> Reordering | None:
     """A step that comes too often: once, after the loop, with the gradients of all rounds."""
     code = order.code
     step = next((one for one in loop.body if one is order.step or order.step in ast.walk(one)), None)
-    if step is None or loop.orelse or len(loop.body) < 2 or not whole_lines(code, step):
+    if step is None or loop.orelse or len(loop.body) < 2:
+        return None
+    older = order.moment.root_is_older
+    if not older and not _sums_up(order, loop):
         return None
     body = "\n".join(code.segment(one) for one in loop.body)
     if "zero_grad" in body or not only_steps(step):
         return None  # a round's gradients are its own, or more than steps would be moved
-    outside = names_bound(loop) + [name for one in loop.body if one is not step for name in names_bound_within(one)]
-    if any(reads(step, name) for name in outside):
+    moved = [*_clipped_before(loop.body, step), step]
+    outside = names_bound(loop) + [name for one in loop.body if one not in moved for name in names_bound_within(one)]
+    if len(moved) == len(loop.body) or not all(whole_lines(code, one) for one in moved):
         return None
-    start = code.offset(step.lineno, 0)
+    if any(reads(one, name) for one in moved for name in outside):
+        return None
+    first, last = moved[0].lineno, step.end_lineno or 0
+    start = code.offset(first, 0)
     deeper = len(code.indent(step)) - len(code.indent(loop))
-    lines = [line[deeper:] if line.strip() else line for line in code.lines[step.lineno - 1 : step.end_lineno]]
-    if loop.end_lineno == step.end_lineno:  # the step ends the loop: only its blanks change
+    lines = [line[deeper:] if line.strip() else line for line in code.lines[first - 1 : last]]
+    if loop.end_lineno == last:  # the step ends the loop: only its blanks change
         edits = [Edit(start, end_of(code, step), "\n".join(lines))]
     else:
-        edits = [Edit(start, code.offset((step.end_lineno or 0) + 1, 0), ""), pasted(code, loop, lines)]
-    return Reordering("Step once, after the loop", "beginning", edits)
+        edits = [Edit(start, code.offset(last + 1, 0), ""), pasted(code, loop, lines)]
+    return Reordering("Step once, after the loop", "beginning" if older else "earlier", edits)
+
+
+def _sums_up(order: Order, loop: Loop) -> bool:
+    """`opt.zero_grad()` before the loop, and each round keeps the graph for the next: all gradients are to be added."""
+    block = order.code.block(loop)
+    before = block[block.index(loop) - 1 :: -1] if loop in block[1:] else []
+    cleared = any(".zero_grad(" in order.code.segment(one) for one in before[:2])
+    return cleared and "retain_graph=True" in order.code.segment(order.backward)
+
+
+def _clipped_before(body: list[ast.stmt], step: ast.stmt) -> list[ast.stmt]:
+    """What bounds the gradients right before they are taken."""
+    found: list[ast.stmt] = []
+    for one in reversed(body[: body.index(step)]):
+        call = one.value if isinstance(one, ast.Expr) else None
+        if not isinstance(call, ast.Call) or "clip_grad" not in ast.unparse(call.func):
+            break
+        found.insert(0, one)
+    return found

@@ -1,0 +1,155 @@
+"""Steps that come in every round of a loop, where the gradients are those of all rounds, or of one loss for all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ordering import ways
+
+OPTIMIZERS = """
+loss = model(x).sum()
+for opt in optimizers.values():
+    opt.zero_grad()
+    loss.backward(retain_graph=True)  # backward
+    opt.step()  # step
+print(loss)
+"""
+HEADS = """
+opt.zero_grad()
+for loss in model.losses(x):
+    loss.backward(retain_graph=True)  # backward
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    opt.step()  # step
+    total += loss.item()
+print(total)
+"""
+
+
+def test_one_backward_for_all_optimizers() -> None:
+    text = ways(OPTIMIZERS)["Go backward once, for all optimizers"]
+    assert text == (
+        "loss = model(x).sum()\nfor opt in optimizers.values():\n    opt.zero_grad()\nloss.backward()\n"
+        "for opt in optimizers.values():\n    opt.step()  # step\nprint(loss)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("loss.backward(retain", "losses[opt].backward(retain"),  # each has its own
+        ("retain_graph=True", "retain_graph=True, inputs=weights"),
+        ("optimizers.values()", "map(make, parts)"),  # may be gone after one loop
+        ("    opt.zero_grad()\n", "    opt.zero_grad()\n    x = x + 1\n"),
+        ("    opt.zero_grad()\n", "    other.zero_grad()\n"),
+    ],
+)
+def test_not_where_the_rounds_differ(old: str, new: str) -> None:
+    assert old in OPTIMIZERS
+    assert "Go backward once, for all optimizers" not in ways(OPTIMIZERS.replace(old, new))
+
+
+def test_clipped_and_stepped_after_the_loop() -> None:
+    text = ways(HEADS, root_is_older=False)["Step once, after the loop"]
+    assert text.endswith(
+        "    loss.backward(retain_graph=True)  # backward\n    total += loss.item()\n"
+        "nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nopt.step()  # step\nprint(total)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("opt.zero_grad()\n", ""),  # nobody says that the gradients are to be added
+        ("retain_graph=True", ""),
+        ("    nn.utils", "    opt.zero_grad()\n    nn.utils"),
+        ("model.parameters(), 1.0", "model.parameters(), loss.item()"),
+    ],
+)
+def test_not_where_a_round_may_be_meant_to_step(old: str, new: str) -> None:
+    assert old in HEADS
+    assert "Step once, after the loop" not in ways(HEADS.replace(old, new), root_is_older=False)
+
+
+PROGRAM = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+trunk = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4))
+heads = nn.ModuleList(nn.Linear(4, 2) for _ in range(3))
+x = torch.randn(5, 3)
+
+
+def losses():
+    hidden = trunk(x)
+    for head in heads:
+        yield head(hidden).square().mean()
+
+
+"""
+PARTS = {
+    "optimizers": (
+        """
+optimizers = [torch.optim.Adam(part.parameters(), lr=0.1) for part in (trunk, heads)]
+for _ in range(3):
+    loss = sum(losses())
+    for opt in optimizers:
+        opt.zero_grad()
+        loss.backward(retain_graph=True)
+        opt.step()
+""",
+        """
+both = torch.optim.Adam([*trunk.parameters(), *heads.parameters()], lr=0.1)
+for _ in range(3):
+    both.zero_grad()
+    loss = sum(losses())
+    loss.backward()
+    both.step()
+""",
+    ),
+    "heads": (
+        """
+opt = torch.optim.SGD([*trunk.parameters(), *heads.parameters()], lr=0.1)
+for _ in range(3):
+    opt.zero_grad()
+    for loss in losses():
+        loss.backward(retain_graph=True)
+        nn.utils.clip_grad_norm_(trunk.parameters(), 0.01)
+        opt.step()
+""",
+        """
+opt = torch.optim.SGD([*trunk.parameters(), *heads.parameters()], lr=0.1)
+for _ in range(3):
+    opt.zero_grad()
+    sum(losses()).backward()
+    nn.utils.clip_grad_norm_(trunk.parameters(), 0.01)
+    opt.step()
+""",
+    ),
+}
+ENDING = (
+    "print('RESULT', *torch.cat([p.detach().flatten() for p in (*trunk.parameters(), *heads.parameters())]).tolist())"
+)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_run_repairs_it(name: str, tmp_path: Path) -> None:
+    """The weights are those of a program that was written rightly by hand, in another way."""
+    wrong, right = (PROGRAM + part + ENDING + "\n" for part in PARTS[name])
+    (tmp_path / "wrong.py").write_text(wrong)
+    (tmp_path / "right.py").write_text(right)
+    repairing = subprocess.run([sys.executable, "-m", "outplace", "run", "--fix", "wrong.py"], cwd=tmp_path)
+    assert repairing.returncode == 0
+    assert (tmp_path / "wrong.py").read_text() != wrong
+    ours, theirs = (
+        [float(number) for number in result(tmp_path, program).split()[1:]] for program in ("wrong.py", "right.py")
+    )
+    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+
+
+def result(folder: Path, program: str) -> str:
+    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, check=True)
+    return next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
