@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.fx.experimental.proxy_tensor
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -173,11 +174,16 @@ def test_whoever_watches() -> None:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*args, **(kwargs or {}))
 
+    before: list[Any] = []
     learn(X, MASK, 0.5)
     with Mode():
         assert known(X, MASK, 0.5) is None
     with forward_ad.dual_level():
         assert known(forward_ad.make_dual(X, X), MASK, 0.5) is None
+    torch.fx.experimental.proxy_tensor.make_fx(
+        lambda x: (before.append(known(x, MASK, 0.5)), before.append(known(X, MASK, 0.5)), x + 1)[2], pre_dispatch=True
+    )(X)
+    assert before == [None, None]
     kept: list[Tensor] = []
     torch.func.vmap(lambda x: (kept.append(x), kept.append(known(X, MASK, 0.5)), x)[2])(X)
     assert kept[1] is None
@@ -241,14 +247,19 @@ def test_compiled_autograd_sees_what_becomes_of_the_gradient() -> None:
         assert torch.equal(x.grad, expected) and torch.equal(v.grad, weights[index])
 
 
-def test_saved_tensor_hooks_see_the_index() -> None:
-    learn(X.clone().requires_grad_(), ROWS, 0.5)
-    x, packed = X.clone().requires_grad_(), []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t)[1], lambda t: t.flip(0) + 1):
-        result = module().lookup(x, ROWS, 0.5, again.SET)
-    assert len(packed) == 1 and torch.equal(packed[0], ROWS)
-    (grad,) = torch.autograd.grad(result.sum(), x)
-    assert grad.sum(1).tolist() == [8, 8, 0, 0, 8, 8], "rows 3 and 2 are what was unpacked"
+def test_whoever_counts_what_is_saved() -> None:
+    """A checkpoint does: what an update saves must not depend on how often it came."""
+    learn(X, ROWS, 0.5)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        assert known(X, ROWS, 0.5) is None
+        assert not module().seen(X, MASK, 0.5, again.SET) and not module().seen(X, MASK, 0.5, again.SET)
+    assert known(X, ROWS, 0.5) == "made"
+
+
+def test_the_name_of_the_node() -> None:
+    x = X.clone().requires_grad_()
+    learn(x, ROWS, 0.5)
+    assert "grad_fn=<UpdateBackward>" in repr(module().lookup(x, ROWS, 0.5, again.SET))
 
 
 def test_nothing_is_leaked() -> None:

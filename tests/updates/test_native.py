@@ -120,6 +120,41 @@ def test_a_file_that_is_no_module(source: Path, cache: Path) -> None:
     broken = Native(source)
     broken._target.write_bytes(b"not whole")
     assert broken.wait() is None
+    assert left(cache) == [".failed"]
+    assert "not whole" not in broken._failed.read_text() and broken._failed.read_text().strip()
+
+
+def test_a_failure_is_forgotten_after_a_day(source: Path, cache: Path) -> None:
+    begun = Native(source)
+    begun._failed.write_text("no room")
+    assert begun.wait() is None
+    long_ago = time.time() - 2 * native.SECONDS_TO_TRY_AGAIN
+    os.utime(begun._failed, (long_ago, long_ago))
+    assert Native(source).wait() is not None
+    assert left(cache) == [".so"]
+
+
+def test_nobody_else_may_write_what_is_run(source: Path, cache: Path) -> None:
+    assert Native(source).wait() is not None
+    cache.chmod(0o777)
+    assert Native(source).wait() is None
+
+
+def test_a_folder_that_is_named_relative_to_nothing(
+    source: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert Native(source)._target.parent == tmp_path / "home" / ".cache" / "outplace"
+
+
+def test_without_a_home(source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(native.Path, "home", homeless)
+    assert Native(source).wait() is None
 
 
 def test_it_outlives_the_program(source: Path, cache: Path) -> None:

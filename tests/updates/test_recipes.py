@@ -59,6 +59,7 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 PROGRAM = r"""
 import sys, types
 import torch
+import torch._dynamo  # which checkpoints import, before there is a Triton that is none
 
 class Compiled:  # as Triton has it
     function = 7
@@ -248,6 +249,20 @@ for turn in range(4):
     ways.append("C++" if by_driver else "Python" if started else "ATen")
     assert torch.equal(result, torch.where(mask, turn - 0.5, x)), turn
 assert ways == ["ATen", "Python", "C++", "C++"], ways
+# a mask of the rows of one column: it is not of the shape that it is used in
+kernels.TENSOR_BYTES, on_cuda.split = 0, lambda grad, mask: None
+rows = torch.rand(40) < 0.5
+for turn in range(4):
+    x, v = torch.rand(40, 1, requires_grad=True), torch.rand(40, 1, requires_grad=True)
+    to_x, to_v = torch.autograd.grad(at(x)[rows].set(v), (x, v), torch.ones(40, 1))
+    assert torch.equal(to_x[:, 0], (~rows).float()) and torch.equal(to_v[:, 0], rows.float()), turn
+# a checkpoint counts what is saved, in its forward and when it computes it anew
+from torch.utils.checkpoint import checkpoint
+_again.forget()
+for turn in range(3):
+    x = torch.rand(40, 50, requires_grad=True)
+    for index in (mask, mask[:, 0], slice(2, 4)):
+        checkpoint(lambda x: at(x.sin())[index].set(0.0).cos(), x, use_reentrant=False).sum().backward()
 del torch.Tensor.is_cuda, torch.Tensor.is_cpu
 
 Compiled.src.signature["elements"] = "u16"  # a Triton that has other types

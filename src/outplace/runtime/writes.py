@@ -395,7 +395,15 @@ def install() -> bool:
     for name, method in methods.items():
         replace(torch.Tensor, name, with_short_way(method))
     _wrap_functions()
+    updates = sys.modules.get("outplace.updates.kernels.again")
+    if updates is not None:  # from now on in Python, where their nodes can be read
+        replace(updates, "lookup", updates.nothing)
     return True
+
+
+def is_installed() -> bool:
+    """Are writes seen?"""
+    return bool(_undo)
 
 
 def heed_dynamo() -> None:

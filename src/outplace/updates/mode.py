@@ -14,6 +14,9 @@ _PROXY = torch._C._TorchDispatchModeKey.PROXY
 _transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _tracing_state: Callable[[], object] = torch._C._get_tracing_state
+_included: Callable[[object], bool] = torch._C._dispatch_tls_is_dispatch_key_included
+_PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
+"""Of a tracer that sees operations before autograd does, and is no mode."""
 _has_storage: Callable[[Tensor], bool] = torch._C._has_storage
 
 
@@ -50,6 +53,7 @@ def only_autograd() -> bool:
         or _dispatch_modes()
         or forward_ad._current_level >= 0
         or _tracing_state() is not None
+        or _included(_PRE_DISPATCH)
     )
 
 

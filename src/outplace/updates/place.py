@@ -55,7 +55,8 @@ class Place:
         """
         x, index = self._x, self._index
         by_kernel = x.is_cuda and not is_compiling()
-        done = again.lookup(x, index, v, again.SET_UNIQUE if unique_indices else again.SET) if by_kernel else None
+        how = again.SET_UNIQUE if unique_indices and _names_rows(index) else again.SET
+        done = again.lookup(x, index, v, how) if by_kernel else None
         if done is not None:
             return done
         kind = type(index)
@@ -154,6 +155,10 @@ def update(x: Tensor, index: Any, v: Any, operation: Arithmetic | None, unique: 
         _explain(parsed, part)
         raise
     return part if parsed.whole else views.replaced(x, parsed.view, part)
+
+
+def _names_rows(index: Any) -> bool:
+    return type(index) is Tensor and index.dtype is not _BOOL
 
 
 def _explain(parsed: Index, part: Tensor) -> None:

@@ -88,7 +88,7 @@ def _masked_on_cuda(x: Tensor, mask: Tensor, value: Any, index: Tensor) -> Tenso
         if kernels is None:
             return None
         wide = _expanded(mask, x)
-        starts = kernels.set_tensor(x, wide, value)
+        starts = kernels.set_tensor(x, wide, value) if index.shape == x.shape else None
         if starts is not None:
             return again.first(kernels.Steps(starts), function.set_tensor, again.SET, x, index, value)
         if torch.is_grad_enabled() and (x.requires_grad or value.requires_grad):

@@ -5,12 +5,12 @@
  * gradient is wanted, as a node of autograd, whose backward is looked up in the same way, without Python.
  */
 #include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/TracerMode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/impl/PythonDispatcherTLS.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
@@ -27,9 +27,12 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <vector>
 
 namespace py = pybind11;
 
@@ -97,11 +100,14 @@ void *stream_of(c10::DeviceIndex device)
 using Description = c10::SmallVector<int64_t, 64>;
 enum Word : int64_t { NONE = 1, INTEGER, SLICE, ELLIPSIS, TUPLE, TENSOR, NUMBER };
 
-/* Is anything active that has to see the operations, or that changes what they do? */
+/* Is anything active that has to see the operations, or that changes what they do? A checkpoint counts what is saved,
+ * and what is saved must not depend on how often an update came. */
 bool is_watched()
 {
     return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+           c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::PreDispatch) ||
            c10::impl::dispatch_mode_enabled() || at::tracer::impl::is_dispatch_enabled() ||
+           !at::SavedTensorDefaultHooks::get_tls_state().stack.empty() ||
            at::globalContext().deterministicAlgorithms();
 }
 
@@ -563,6 +569,10 @@ struct Update : torch::autograd::Function<Update> {
     }
 };
 
+struct UpdateBackward : torch::autograd::CppNode<Update> {
+    std::string name() const override { return "UpdateBackward"; }
+};
+
 /* torch counts the references to a node in one way or the other. */
 template <class Node> auto make_node()
 {
@@ -576,7 +586,7 @@ template <class Node> auto make_node()
  * that are inputs, tangents. They take longer than the rest. */
 Tensor recorded(const Request &request, const Entry &entry)
 {
-    auto node = make_node<torch::autograd::CppNode<Update>>();
+    auto node = make_node<UpdateBackward>();
     Results results = entry.recipe->run(request.x, request.index, request.value, request.number);
     const bool has_value = request.value.defined();
     auto &ctx = node->ctx_;

@@ -11,6 +11,8 @@ C++ is not compiled, or where it cannot be, Python finds out anew every time.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -43,11 +45,12 @@ class Kind(NamedTuple):
 kinds: list[Kind] = []
 
 
-def _nothing(x: Tensor, index: Any, value: Any, how: int, /) -> Any:
+def nothing(x: Tensor, index: Any, value: Any, how: int, /) -> Any:
+    """No update is remembered."""
     return None
 
 
-lookup: Callable[[Tensor, Any, Any, int], Any] = _nothing
+lookup: Callable[[Tensor, Any, Any, int], Any] = nothing
 """The update, if such a one is remembered; SPLIT gives two tensors, the others one."""
 
 
@@ -103,20 +106,28 @@ def remember(steps: Any, kind: Kind | None, how: int, x: Tensor, index: Any, val
 def works() -> bool:
     """Is there what is needed to start kernels from C++, by now?"""
     global _works
-    if _works is None:
-        module = native.module() if _may_work() else None
-        if module is not None:
-            _works = connect(module)
-    return _works or False
+    if _works is None and _may_work():
+        module = native.module()
+        with _connecting:
+            if module is not None and _works is None:
+                _works = connect(module)
+    return bool(_works) and not _is_recorded()
 
 
 _works: bool | None = None
+_connecting = threading.Lock()
 
 
 def _may_work() -> bool:
-    """Before torch 2.7 compiled autograd forgets the writes of a node in C++."""
-    usable = torch.__version__ >= (2, 7) and not torch.version.hip
-    return bool(usable) and not os.environ.get("OUTPLACE_PURE_PYTHON")
+    """Before torch 2.7 compiled autograd forgets the writes of a node in C++. And Python would have a lock again."""
+    usable = torch.__version__ >= (2, 7) and not torch.version.hip and getattr(sys, "_is_gil_enabled", lambda: True)()
+    return bool(usable) and not os.environ.get("OUTPLACE_PURE_PYTHON") and not _is_recorded()
+
+
+def _is_recorded() -> bool:
+    """Under `outplace run` the nodes are Python's, which can be asked for what they have saved."""
+    writes = sys.modules.get("outplace.runtime.writes")
+    return writes is not None and writes.is_installed()
 
 
 def connect(module: ModuleType, *, on_cuda: bool = True) -> bool:
@@ -128,8 +139,10 @@ def connect(module: ModuleType, *, on_cuda: bool = True) -> bool:
         stream, device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_setDevice
     except AttributeError:  # a torch without CUDA
         stream = device = None
-    lookup = module.lookup
-    return cast(bool, module.connect(on_cuda, given, stream, device, exchange if on_cuda else None))
+    found = cast(bool, module.connect(on_cuda, given, stream, device, exchange if on_cuda else None))
+    if found or not on_cuda:
+        lookup = module.lookup
+    return found
 
 
 def _module() -> Any:

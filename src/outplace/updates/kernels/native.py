@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import uuid
 from pathlib import Path
 from types import ModuleType
 
@@ -26,9 +27,12 @@ SECONDS_TO_LOOK = 0.5
 """How often it is looked for what another process may have compiled."""
 SECONDS_TO_COMPILE = 600.0
 """Whoever takes longer is given up: it was killed, most likely."""
+SECONDS_TO_TRY_AGAIN = 86_400.0
+"""A compiler may have failed for want of memory or room."""
 _COMPILE = """(
-  if "$@" > "$TARGET.$$" 2>&1; then mv "$MADE" "$TARGET"; rm "$TARGET.$$"; else mv "$TARGET.$$" "$TARGET.failed"; fi
-  rm -f "$MADE" "$TARGET.lock"
+  target=$1 made=$2 said=$2.said; shift 2
+  if nice "$@" > "$said" 2>&1 && mv "$made" "$target" 2>> "$said"; then rm "$said"; else mv "$said" "$target.failed"; fi
+  rm -f "$made" "$target.lock"
 ) &"""
 """It ends its work even if the program that wants it ends first. What the compiler says of a failure is kept."""
 
@@ -48,11 +52,7 @@ class Native:
             self._next_look = time.monotonic() + SECONDS_TO_LOOK
             try:
                 self._look()
-            except (
-                OSError,
-                ImportError,
-                subprocess.CalledProcessError,
-            ):  # no room for a cache, or what is there is not whole
+            except Exception:  # no home, no room for a cache: no program may fail because of it
                 self._given_up = True
         return self._module
 
@@ -71,12 +71,24 @@ class Native:
     def _target(self) -> Path:
         return _target(self._source, self._command or [])
 
+    @property
+    def _failed(self) -> Path:
+        return Path(f"{self._target}.failed")
+
+    def _load(self) -> None:
+        try:
+            self._module = _loaded(self._source.stem, self._target)
+        except ImportError as error:  # it is not whole, or is from a machine that this one is not like
+            self._failed.write_text(f"{error}\n")
+            self._target.unlink()
+            self._given_up = True
+
     def _look(self) -> None:
         if self._command is None:
             self._given_up = True
         elif self._target.exists():
-            self._module = _loaded(self._source.stem, self._target)
-        elif Path(f"{self._target}.failed").exists():
+            self._load()
+        elif _has_failed(self._failed):
             self._given_up = True
         elif _is_ours_to_compile(Path(f"{self._target}.lock")):
             _compile(self._command, self._target)
@@ -91,7 +103,7 @@ def _command(source: Path) -> list[str] | None:
         return None
     libraries = home / "lib"
     return [
-        *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"),
+        *(compiler, "-std=c++20", "-O2", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden"),
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-isystem{folder}" for folder in headers),
         str(source),
@@ -101,11 +113,10 @@ def _command(source: Path) -> list[str] | None:
 
 def _compile(command: list[str], target: Path) -> None:
     """Begins with it, and does not wait."""
-    made = f"{target}.{os.getpid()}.made"
+    made = f"{target}.{uuid.uuid4().hex}.made"
     subprocess.run(
-        ["sh", "-c", _COMPILE, "sh", *command, "-o", made],
+        ["sh", "-c", _COMPILE, "sh", str(target), made, *command, "-o", made],
         check=True,
-        env={**os.environ, "TARGET": str(target), "MADE": made},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -115,11 +126,28 @@ def _compile(command: list[str], target: Path) -> None:
 
 def _target(source: Path, command: list[str]) -> Path:
     """Where it is kept: a file for each source, torch, Python and machine."""
-    what = [torch.__version__, sys.version, platform.machine(), *command, source.read_text(encoding="utf-8")]
-    name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outplace"
+    library = (Path(torch.__file__).parent / "lib/libtorch_python.so").stat()
+    of_torch = [torch.__version__, str(library.st_size), str(library.st_mtime_ns)]
+    what = [*of_torch, sys.version, platform.machine(), *command, source.read_text(encoding="utf-8")]
+    name = hashlib.sha256("\0".join(what).encode(errors="surrogateescape")).hexdigest()[:16]
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = (given if given.is_absolute() else Path.home() / ".cache") / "outplace"
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own = cache.stat()
+    if own.st_uid != os.geteuid() or own.st_mode & 0o022:
+        raise PermissionError(f"{cache} can be written by others")  # and what they write would be run
     return cache / f"{source.stem}-{name}.so"
+
+
+def _has_failed(failed: Path) -> bool:
+    """Lately? An older failure is forgotten."""
+    try:
+        if time.time() - failed.stat().st_mtime < SECONDS_TO_TRY_AGAIN:
+            return True
+        failed.unlink()
+    except FileNotFoundError:
+        pass
+    return False
 
 
 def _is_ours_to_compile(lock: Path) -> bool:
