@@ -303,3 +303,15 @@ def test_names_under_which_a_tensor_is_known_keep_what_they_hold(fixed):
         """
     )
     assert not verdict(source, fixed(source)).startswith("HARMED")
+
+
+def test_parts_that_were_to_change_the_whole_are_left(fixed):
+    source = program(
+        """
+        h = torch.exp(x * w)
+        rest = list(h.unbind(0))
+        rest[0] *= 2
+        loss = rest[0].sum() + h.sum()
+        """
+    )
+    assert fixed(source) == source

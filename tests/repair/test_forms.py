@@ -87,6 +87,16 @@ FORMS = [
         "a, b = (x * w).chunk(2, 1)\na *= 3\nreturn (a * b).sum()",
         "a, b = (x * w).chunk(2, 1)\na = a * 3\nreturn (a * b).sum()",
     ),
+    (
+        "h = x * w\nparts = dict(zip('abc', h.unbind(0)))\nfor k in 'ab':\n    parts[k] += 1\n"
+        "return parts['a'] @ parts['c']",
+        "h = x * w\nparts = dict(zip('abc', h.unbind(0)))\nfor k in 'ab':\n    parts[k] = parts[k] + 1\n"
+        "return parts['a'] @ parts['c']",
+    ),
+    (
+        "h = x * w\nparts = list(h.unbind(0))\nparts[1] *= 2\nreturn parts[0] @ parts[1]",
+        "h = x * w\nparts = list(h.unbind(0))\nparts[1] = parts[1] * 2\nreturn parts[0] @ parts[1]",
+    ),
     ("y = x * 1\ny += w.sum()\nreturn (y * y).sum()", None),
     (
         "s = x * 1\ntotal = 0\nfor t in range(3):\n    total = total + (s * w).sum()\n    s += 1\nreturn total",

@@ -9,7 +9,7 @@ from outplace.repair.aliases import is_parting, sole_reader
 from outplace.repair.code import Code, is_library
 from outplace.repair.edits import Edit
 from outplace.repair.files import Files
-from outplace.repair.flow import binds, reads
+from outplace.repair.flow import bindings, binds, read_later, reads
 from outplace.repair.origins import FRESH, origins
 
 
@@ -48,6 +48,37 @@ def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) ->
             return not within and sole_reader(files, code, loop, tensor.id)
         return tensor is not None and origins(files, code, tensor) == {FRESH}
     return False
+
+
+def kept_here(code: Code, statement: ast.stmt) -> bool:
+    """`fields = dict(zip(names, x.unbind(1)))`, and `fields[name] += rate`: an item of a dict or list that was made of
+    the parts here, and is read later, where `x` is not. A new item takes its place."""
+    item = statement.target if isinstance(statement, ast.AugAssign) else None
+    if not isinstance(item, ast.Subscript) or not isinstance(item.value, ast.Name):
+        return False
+    loops = code.loops(statement)
+    around: ast.stmt = loops[-1] if loops else statement
+    if not read_later(code, around, item.value.id):
+        return False
+    for made in bindings(code, statement, item.value.id):
+        parts = _collected(made.value) if isinstance(made, ast.Assign) else None
+        tensor = _parted(parts) if parts is not None and is_parting(parts) else None
+        if not isinstance(tensor, ast.Name) or any(reads(one, tensor.id) for one in getattr(around, "body", ())):
+            return False
+        if read_later(code, around, tensor.id):
+            return False
+    return True
+
+
+def _collected(value: ast.expr) -> ast.Call | None:
+    """The call whose results are the items of `dict(zip(names, …))`, `list(…)`, `{k: v for k, v in zip(names, …)}`."""
+    if isinstance(value, ast.DictComp) and isinstance(value.value, ast.Name) and len(value.generators) == 1:
+        value = value.generators[0].iter
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("dict", "list"):
+        value = value.args[0] if len(value.args) == 1 and not value.keywords else value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "zip":
+        value = value.args[1] if len(value.args) == 2 else value
+    return value if isinstance(value, ast.Call) else None
 
 
 def _parted(call: ast.Call) -> ast.expr | None:
