@@ -60,6 +60,9 @@ NOBODY_ELSE = {
     "a number is kept": attend("self.last = gate.mean().item()"),
     "a result is kept": attend("self.log.append(gate.sum())", "self.log = []"),
     "what is computed of it is kept": attend("self.last = gate * 2 if self.training else None"),
+    "in a list that is gone": attend("states = [x]\nstates.append(gate)\nprint(states[1].mean())"),
+    "in a list for a function that keeps nothing": "def show(states):\n    print(states[1].shape)\n"
+    + attend("states = [x]\nstates.append(gate)\nshow(states)"),
     "told to a function that keeps nothing": "def show(t):\n    print(t.shape)\n" + attend("show(gate)"),
     "told to a method that keeps a copy": attend("self.note(gate)")
     + "\n    def note(self, t):\n        self.last = t.clone()\n",
@@ -85,6 +88,20 @@ class Attend(nn.Module):
 }
 
 SOMEBODY_ELSE = {
+    "in a list that is kept": attend("states = [x]\nstates.append(gate)\nself.states = states"),
+    "in a list that was kept before": attend("states = [x]\nself.states = states\nstates.append(gate)"),
+    "in a list that is another's": "KEPT = []\n" + attend("states = KEPT\nstates.append(gate)"),
+    "in a list that may be another's": "KEPT = []\n"
+    + attend("states = []\nif self.training:\n    states = KEPT\nstates.append(gate)"),
+    "in a list that goes to another": attend(
+        "states = [x]\nstates.append(gate)\nself.log.extend(states)", "self.log = []"
+    ),
+    "in a list in a list": attend("states = [x]\nstates.append(gate)\nself.log.append(states)", "self.log = []"),
+    "in a list that a function inside sees": attend("states = [x]\nstates.append(gate)\nself.read = lambda: states[1]"),
+    "in a list for a function that keeps it": "KEPT = []\ndef pick(states):\n    KEPT.append(states)\n"
+    "    return states[1]\n" + attend("states = [x]\nstates.append(gate)\ngate = pick(states)"),
+    "in a list for a function that keeps an item": "KEPT = []\ndef pick(states):\n    KEPT.append(states[1])\n"
+    "    return states[1]\n" + attend("states = [x]\nstates.append(gate)\ngate = pick(states)"),
     "on self": attend("self.last = gate"),
     "a view on self": attend("self.last = gate.view(-1)"),
     "a part on self": attend("self.last = gate[:, 0]"),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from outplace.repair import aliases, origins
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
+from outplace.repair.flow import flat, targets_of
 
 _DEEPEST = 4
 _HARMLESS = {
@@ -36,14 +37,47 @@ def keeps(files: Files, code: Code, function: Function | ast.Lambda, name: str, 
 
 def _keeps(files: Files, code: Code, function: Function | ast.Lambda, name: str, depth: int) -> bool:
     body: list[ast.stmt] = [ast.Expr(function.body)] if isinstance(function, ast.Lambda) else function.body
+    own = set() if isinstance(function, ast.Lambda) else _lists_of_its_own(files, code, function)
     statements = [node for one in body for node in ast.walk(one) if isinstance(node, ast.stmt)]
-    shared = aliases.sharing(files, code, statements, {name})
+    statements = [node for node in statements if _grown(node) not in own]
+    shared = aliases.sharing(files, code, statements, {name} | own)
     if shared is None:
         return True
     declared = {one for node in statements if isinstance(node, ast.Global | ast.Nonlocal) for one in node.names}
     inner = [node for one in body for node in ast.walk(one) if isinstance(node, _INNER)]
     seen = any(isinstance(part, ast.Name) and part.id in shared for node in inner for part in ast.walk(node))
     return bool(shared & declared) or seen or given_away(files, code, body, shared, depth)
+
+
+def _lists_of_its_own(files: Files, code: Code, function: Function) -> set[str]:
+    """Lists that are gone when the function has returned: made here, appended to, read by index, and given only to
+    functions that can be looked at. What they held is nobody's then."""
+    made: dict[str, bool] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr | ast.For | ast.With):
+            for target in flat(targets_of(node)):
+                if isinstance(target, ast.Name):
+                    display = isinstance(node, ast.Assign) and isinstance(node.value, ast.List)
+                    made[target.id] = made.get(target.id, True) and display
+    declared = {one for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for one in node.names}
+    lists = {name for name, display in made.items() if display} - declared
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id in lists and isinstance(node.ctx, ast.Load):
+            around = code.parents.get(node)
+            grows = isinstance(around, ast.Attribute) and _grown(code.statement(node)) == node.id
+            reads = isinstance(around, ast.Subscript) and around.value is node and isinstance(around.ctx, ast.Load)
+            known = isinstance(around, ast.Call) and node in around.args and _callee(files, code, around) is not None
+            if not (grows or reads or known):
+                lists.discard(node.id)
+    return lists
+
+
+def _grown(statement: ast.stmt | None) -> str | None:
+    """`kept` of `kept.append(x)`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    function = call.func if isinstance(call, ast.Call) else None
+    appends = isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name)
+    return function.value.id if appends and isinstance(function, ast.Attribute) else None  # type: ignore[attr-defined]
 
 
 _INNER = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
