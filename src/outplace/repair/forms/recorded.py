@@ -6,6 +6,7 @@ import ast
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.repair import edits as editing
+from outplace.repair.code import same
 from outplace.repair.edits import Edit
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.place import Place
@@ -18,10 +19,11 @@ def through_data(place: Place) -> ast.Attribute | None:
         node = node.value
     if not isinstance(node, ast.Attribute) or node.attr != "data" or ast.unparse(node.value) != place.path:
         return None
-    return node if _has_a_derivative(place.node, place.statement) else None
+    return node if _has_a_derivative(place.node, place.statement, place.bug.cause == "unrecorded") else None
 
 
-def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
+def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> bool:
+    """`is_number`: is it known that what is assigned is one, by whatever name?"""
     call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
         names = [one.attr for one in ast.walk(statement) if isinstance(one, ast.Attribute)]
@@ -30,8 +32,10 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt) -> bool:
         return any(rescales(one) or overwrites(one) for one in names)
     if isinstance(call, ast.AugAssign):
         return not isinstance(call.op, ast.Add | ast.Sub)
-    return isinstance(call, ast.Assign) and isinstance(
-        call.value, ast.Constant | ast.UnaryOp | ast.Name | ast.Attribute
+    if not isinstance(call, ast.Assign):
+        return False
+    return isinstance(call.value, ast.Constant | ast.UnaryOp) or (
+        is_number and isinstance(call.value, ast.Name | ast.Attribute)
     )
 
 
@@ -84,7 +88,7 @@ def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:
     here = block.index(place.statement) if place.statement in block else 0
     rows: list[ast.Attribute] = []
     for number, statement in enumerate(block):
-        found = data if statement is place.statement else _written_part(statement, ast.unparse(data))
+        found = data if statement is place.statement else _written_part(statement, data, place)
         if found is not None:
             rows.append(found)
         elif number < here:
@@ -94,13 +98,12 @@ def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:
     return rows if data in rows else [data]
 
 
-def _written_part(statement: ast.stmt, written: str) -> ast.Attribute | None:
+def _written_part(statement: ast.stmt, data: ast.Attribute, place: Place) -> ast.Attribute | None:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
         return None
     node: ast.expr = statement.targets[0]
     while isinstance(node, ast.Subscript):
         node = node.value
-    by_data = (
-        isinstance(node, ast.Attribute) and ast.unparse(node) == written and _has_a_derivative(statement, statement)
-    )
-    return node if by_data and isinstance(node, ast.Attribute) else None
+    if not isinstance(node, ast.Attribute) or not same(node, data):
+        return None
+    return node if _has_a_derivative(statement, statement, place.bug.cause == "unrecorded") else None
