@@ -96,9 +96,27 @@ def _worst(answers: Iterable[Answer]) -> Answer:
 
 
 def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """Is it the one name in its function for what it holds, whoever may hold it outside?"""
-    others = _names_for(files, code, statement, name)
-    return _is_own(code, statement, name) and not any(o != name and read_later(code, statement, o) for o in others)
+    """Is it the one name in its function for what it holds, whatever object may hold it outside?"""
+    return _is_own(code, statement, name) and not read_by_another_name(files, code, statement, name)
+
+
+def read_by_another_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
+    """Is what a name holds read later under another one, or from something that its function has put it into?"""
+    names, held = {name}, set[str]()
+    links = list(_links(files, code, _since_it_was_made(files, code, statement, name)))
+    size = 0
+    while len(names) > size:
+        size = len(names)
+        for pair in links:
+            ends = {end.path for end in pair if end.kind == "name"}
+            if names & ends:
+                names |= ends
+                held |= {end.path for end in pair if end.kind == "held"}
+    apart = {name, *_other_parts(files, code, statement, name), *_read_by_other_keys(code, statement, name)}
+    objects = {path.split(".")[0] for path in held if "." in path}
+    if any("." not in path for path in held):
+        return True
+    return any(read_later(code, statement, other) for other in held | names - apart - objects)
 
 
 def sole_reader(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
@@ -196,14 +214,6 @@ def holds_alone(files: Files, code: Code, statement: ast.stmt, container: str) -
             if any(origins(files, code, one) != {FRESH} for one in given):
                 return False
     return True
-
-
-def _names_for(files: Files, code: Code, statement: ast.stmt, name: str) -> set[str]:
-    names = {name}
-    for target, origin in _links(files, code, earlier_statements(code, statement)):
-        if origin.kind == "name" and origin.path in names and target.kind == "name":
-            names.add(target.path)
-    return names
 
 
 def _links(files: Files, code: Code, statements: Iterable[ast.stmt]) -> Iterator[tuple[Origin, Origin]]:

@@ -16,6 +16,8 @@ def reads(node: ast.AST, path: str) -> bool:
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and part.id == path and isinstance(part.ctx, ast.Load):
             return True
+        if isinstance(part, ast.AugAssign) and ast.unparse(part.target) == path:
+            return True
         dotted = isinstance(part, ast.Attribute) and "." in path and isinstance(part.ctx, ast.Load)
         if dotted and ast.unparse(part) == path:
             return True
@@ -93,8 +95,6 @@ def _only_writes(statement: ast.stmt, path: str) -> bool:
 
 def _meets(statement: ast.stmt, path: str) -> bool | None:
     """True: reads it. False: the way ends here, or the name is bound anew. None: goes on."""
-    if isinstance(statement, ast.AugAssign) and ast.unparse(statement.target) == path:
-        return True
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
         return value is not None and (reads(value, path) or any(reads(t, path) for t in targets_of(statement)))

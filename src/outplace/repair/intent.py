@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 from typing import Literal
 
-from outplace.repair.aliases import calls_of
+from outplace.repair.aliases import calls_of, shared_names
 from outplace.repair.code import Code, is_library
-from outplace.repair.flow import bindings, used_later
+from outplace.repair.flow import bindings, earlier_statements, own_parts, read_later, reads, used_later
 from outplace.repair.origins import argument_of, class_name, module_made_at
 from outplace.repair.place import Place
 
@@ -28,7 +28,7 @@ _UPDATES = (
     "normalize_weight",
     "step",
 )
-_DEEPEST = 3
+_DEEPEST = 6
 
 
 def intent_of(place: Place) -> Intent:
@@ -42,7 +42,9 @@ def intent_of(place: Place) -> Intent:
     path = place.path
     if isinstance(place.holder, ast.Subscript):
         return "value"
-    if path is None or "." in path:
+    if path is None:
+        return "unknown" if _between_uses(place) else "update"
+    if "." in path:
         return "update"
     if _trained(place, path):
         return "update"
@@ -56,8 +58,31 @@ def intent_of(place: Place) -> Intent:
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
     if not used_later(place.code, place.statement, path):
-        return "update"
+        return "unknown" if _between_uses(place) else "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def _between_uses(place: Place) -> bool:
+    """Is the leaf computed with before and after, and no backward in between? Then one graph has the values of both
+    times, and an update would give it the gradient of neither."""
+    code, statement = place.code, place.statement
+    own = {node.id for node in ast.walk(place.target or place.node) if isinstance(node, ast.Name)}
+    names = set().union(*(shared_names(place.files, code, statement, one) for one in own))
+    earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
+    passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
+    before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]
+    used = {name for name in names if any(_computes_with(part, name) for part in before)}
+    return bool(used) and any(read_later(code, statement, name) for name in names)
+
+
+def _goes_backward(statement: ast.stmt) -> bool:
+    parts = (node for part in own_parts(statement) for node in ast.walk(part))
+    return any(isinstance(node, ast.Call) and class_name(node) in ("backward", "grad", "step") for node in parts)
+
+
+def _computes_with(part: ast.AST, name: str) -> bool:
+    """`h = x * w`, `h = net(w)`; not `h = w`, nor `n = w.shape[0]`."""
+    return any(isinstance(node, ast.BinOp) and reads(node, name) for node in ast.walk(part))
 
 
 def is_parameter(place: Place, name: str) -> bool:
@@ -134,6 +159,8 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Call):
+            if makes_leaf(node):
+                return True
             if isinstance(node.func, ast.Attribute) and node.func.attr in _CUT:
                 continue
             if not (isinstance(node.func, ast.Attribute) and is_library(node.func.value)):
@@ -157,6 +184,33 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0)
             unknown = unknown or answer is None
         waiting.extend(ast.iter_child_nodes(node))
     return None if unknown else False
+
+
+def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: int = 0) -> bool:
+    """Is it known to be something that is trained itself, not computed?"""
+    statement = statement or place.statement
+    if "." in path:
+        made = module_made_at(place.files, place.code, ast.parse(path, mode="eval").body)
+        return made is not None and makes_leaf(made[1])
+    for binding in bindings(place.code, statement, path):
+        value = getattr(binding, "value", None)
+        if isinstance(value, ast.Call) and makes_leaf(value):
+            return True
+        if binding is None and depth < _DEEPEST:
+            given = _arguments(place, path, statement) or ()
+            if any(isinstance(one, ast.Name) and is_leaf(caller, one.id, None, depth + 1) for caller, one in given):
+                return True
+    return False
+
+
+def makes_leaf(call: ast.Call) -> bool:
+    """`torch.zeros(3, requires_grad=True)`, `x.requires_grad_()`, `nn.Parameter(x)`: something that is trained."""
+    if class_name(call) == "Parameter":
+        return True
+    asked = [word.value for word in call.keywords if word.arg == "requires_grad"]
+    if class_name(call) == "requires_grad_":
+        asked = asked or call.args or [ast.Constant(True)]
+    return any(isinstance(one, ast.Constant) and one.value is True for one in asked)
 
 
 def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
@@ -183,17 +237,25 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> 
 
 def _given(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
     """Of an argument: does what a caller gives depend on something that is trained? None where no caller is known."""
+    given = _arguments(place, name, statement)
+    if given is None:
+        return None
+    answers = [in_graph(caller, argument, caller.statement, depth + 1) for caller, argument in given]
+    return True if True in answers else None if None in answers or not answers else False
+
+
+def _arguments(place: Place, name: str, statement: ast.stmt) -> list[tuple[Place, ast.expr]] | None:
+    """What the callers of this function give for an argument, and where; None where that is not known."""
     function = place.code.function(statement)
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
-    answers: list[bool | None] = []
+    found: list[tuple[Place, ast.expr]] = []
     for home, call, bound in calls_of(place.files, place.code, function) or ():
         argument, own = argument_of(function, call, name, bound), home.statement(call)
         if argument is None or own is None:
             return None
-        caller = replace(place, code=home, node=call, statement=own)
-        answers.append(in_graph(caller, argument, own, depth + 1))
-    return True if True in answers else None if None in answers or not answers else False
+        found.append((replace(place, code=home, node=call, statement=own), argument))
+    return found
 
 
 def _trained(place: Place, name: str) -> bool:

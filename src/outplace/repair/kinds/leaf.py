@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.repair.aliases import only_name
+from outplace.repair.aliases import calls_of, only_name, read_by_another_name
 from outplace.repair.bug import Bug, Candidate
 from outplace.repair.flow import read_later, used_later
 from outplace.repair.forms import no_grad
 from outplace.repair.intent import intent_of
-from outplace.repair.origins import has_flag
+from outplace.repair.origins import argument_of, has_flag
 from outplace.repair.out_of_place import is_whole, out_of_place, plain, rebinding
 from outplace.repair.place import Place, place_at, target_of
 
@@ -55,7 +55,26 @@ def _only_leaf_elsewhere(place: Place) -> bool:
     if not isinstance(place.holder, ast.Name):
         return False
     name = place.holder.id
-    return only_name(place.files, place.code, place.statement, name) and used_later(place.code, place.statement, name)
+    here = only_name(place.files, place.code, place.statement, name) and used_later(place.code, place.statement, name)
+    return here and not _awaited_by_a_caller(place, name)
+
+
+def _awaited_by_a_caller(place: Place, name: str) -> bool:
+    """`scale(w)` for the sake of `w`: its result is not used, or `w` is read below the call."""
+    function = place.code.function(place.statement)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    for home, call, bound in calls_of(place.files, place.code, function) or ():
+        argument, own = argument_of(function, call, name, bound), home.statement(call)
+        if argument is None or own is None:
+            continue
+        if is_whole(own, call):
+            return True
+        if isinstance(argument, ast.Name) and (
+            read_later(home, own, argument.id) or read_by_another_name(place.files, home, own, argument.id)
+        ):
+            return True
+    return False
 
 
 def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:

@@ -11,6 +11,7 @@ from outplace.repair.copies import copies_for_backward
 from outplace.repair.edits import Edit
 from outplace.repair.flow import used_later
 from outplace.repair.forms import backward_first, recorded, silent, step_order
+from outplace.repair.intent import is_leaf
 from outplace.repair.kinds.saved import saved
 from outplace.repair.out_of_place import rebinding
 from outplace.repair.place import Place
@@ -42,6 +43,8 @@ def _may_be_recorded(place: Place) -> bool:
     """May a new tensor take the place of what is written? Where a run has not shown that it is computed with, only if
     it is read later, and by nobody under another name."""
     answer, path = rebinding(place), place.path or ""
+    if is_leaf(place, path):
+        return False  # what is trained is updated so
     if place.bug.cause == "unrecorded":
         return answer != "no"
     return answer == "yes" and ("." in path or used_later(place.code, place.statement, path))
