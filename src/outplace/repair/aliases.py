@@ -13,7 +13,17 @@ from outplace.repair import attributes, keeping
 from outplace.repair.attributes import Answer
 from outplace.repair.code import Code, Function
 from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, earlier_statements, flat, own_parts, read_later, reads, targets_of
+from outplace.repair.flow import (
+    Besides,
+    bindings,
+    binds,
+    earlier_statements,
+    flat,
+    own_parts,
+    read_later,
+    reads,
+    targets_of,
+)
 from outplace.repair.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, argument_of, origins
 
 _KEEPERS = {
@@ -32,8 +42,8 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: 
     if not _is_own(code, statement, path):
         return "no"
     shared = _shared(files, code, statement, path)
-    apart = {path, *_other_parts(files, code, statement, path), *_read_by_other_keys(code, statement, path)}
-    if shared is None or any(name not in apart and read_later(code, statement, name) for name in shared):
+    apart = {path, *_other_parts(files, code, statement, path)}
+    if shared is None or any(_is_read(code, statement, path, other) for other in shared - apart):
         return "no"
     function = code.function(statement)
     arguments = shared & set(_parameters(function)) if function is not None else set()
@@ -67,27 +77,35 @@ def _other_parts(files: Files, code: Code, statement: ast.stmt, name: str, depth
     return {other for other in found if sum(binds(node, other) for node in ast.walk(code.scope(statement))) == 1}
 
 
-def _read_by_other_keys(code: Code, statement: ast.stmt, name: str) -> set[str]:
-    """`out`, where `name` is its `out["density"]` and what is read of it later is `out["rgb"]`."""
-    found: set[str] = set()
-    loops = code.loops(statement)
-    first = loops[-1].lineno if loops else statement.lineno
-    for binding in bindings(code, statement, name):
-        entry = binding.value if isinstance(binding, ast.Assign) else None
-        if not isinstance(entry, ast.Subscript) or not isinstance(entry.value, ast.Name):
-            return set()
-        holder, key = entry.value.id, entry.slice
-        later = [
-            code.parents[node]
-            for node in ast.walk(code.scope(statement))
-            if isinstance(node, ast.Name) and node.id == holder and node is not entry.value and node.lineno >= first
-        ]
-        keys = [one.slice for one in later if isinstance(one, ast.Subscript)]
-        known = all(isinstance(one, ast.Constant) for one in (key, *keys)) and len(keys) == len(later)
-        if not known or any(ast.unparse(one) == ast.unparse(key) for one in keys):
-            return set()
-        found.add(holder)
-    return found
+def _taken_from(code: Code, statement: ast.stmt, name: str) -> tuple[str, Besides] | None:
+    """Of `part = out["density"]`, `y = x[:2]`: `out`, `x`; and does another part, such as `x[2:]`, lie beside it?"""
+    entries = [one.value if isinstance(one, ast.Assign) else None for one in bindings(code, statement, name)]
+    taken = [one for one in entries if isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name)]
+    holders = {ast.unparse(one.value) for one in taken}
+    if len(taken) < len(entries) or len(holders) != 1:
+        return None
+    return holders.pop(), lambda other: all(_lie_apart(one.slice, other.slice) for one in taken)
+
+
+def _lie_apart(one: ast.expr, other: ast.expr) -> bool:
+    """Two keys of one dict, two places or stretches of one tensor: have they nothing in common?"""
+    if isinstance(one, ast.Constant) and isinstance(other, ast.Constant) and isinstance(one.value, str):
+        return one.value != other.value
+    ends = [_stretch(key) for key in (one, other)]
+    return None not in ends and (ends[0][1] <= ends[1][0] or ends[1][1] <= ends[0][0])  # type: ignore[index]
+
+
+def _stretch(key: ast.expr) -> tuple[float, float] | None:
+    """From where to where a key reaches; None where that depends on the length, or is not known."""
+    if isinstance(key, ast.Constant) and type(key.value) is int:
+        return key.value, key.value + 1
+    bounds = [key.lower, key.upper] if isinstance(key, ast.Slice) else []
+    if not bounds or not all(
+        one is None or (isinstance(one, ast.Constant) and type(one.value) is int) for one in bounds
+    ):
+        return None
+    lower, upper = (one.value if isinstance(one, ast.Constant) else None for one in bounds)
+    return (lower or 0, float("inf") if upper is None else upper)  # type: ignore[return-value]
 
 
 def _worst(answers: Iterable[Answer]) -> Answer:
@@ -112,11 +130,17 @@ def read_by_another_name(files: Files, code: Code, statement: ast.stmt, name: st
             if names & ends:
                 names |= ends
                 held |= {end.path for end in pair if end.kind == "held"}
-    apart = {name, *_other_parts(files, code, statement, name), *_read_by_other_keys(code, statement, name)}
+    apart = {name, *_other_parts(files, code, statement, name)}
     objects = {path.split(".")[0] for path in held if "." in path}
     if any("." not in path for path in held):
         return True
-    return any(read_later(code, statement, other) for other in held | names - apart - objects)
+    return any(_is_read(code, statement, name, other) for other in held | names - apart - objects)
+
+
+def _is_read(code: Code, statement: ast.stmt, name: str, other: str) -> bool:
+    """Is what one name holds read later by another?"""
+    taken = _taken_from(code, statement, name)
+    return read_later(code, statement, other, taken[1] if taken is not None and taken[0] == other else None)
 
 
 def sole_reader(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:

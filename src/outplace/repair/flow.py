@@ -11,9 +11,17 @@ _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
-def reads(node: ast.AST, path: str) -> bool:
+Besides = Callable[[ast.Subscript], bool]
+"""Is it a part of something that is not the part in question?"""
+
+
+def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
     """Does it read this name or attribute (`x`, `self.h`)? A part counts: `x[0]` and `x.T` read `x`."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript)] if besides is not None else []
+    passed = {part.value for part in parts if besides is not None and besides(part)}
     for part in ast.walk(node):
+        if part in passed:
+            continue
         if isinstance(part, ast.Name) and part.id == path and isinstance(part.ctx, ast.Load):
             return True
         if isinstance(part, ast.AugAssign) and ast.unparse(part.target) == path:
@@ -63,11 +71,11 @@ def _is_target(target: ast.expr, path: str) -> bool:
     return isinstance(target, ast.Name | ast.Attribute) and ast.unparse(target) == path
 
 
-def read_later(code: Code, statement: ast.stmt, path: str) -> bool:
-    """Can the value that a name holds now still be read after this statement?"""
+def read_later(code: Code, statement: ast.stmt, path: str, besides: Besides | None = None) -> bool:
+    """Can the value that a name holds now still be read after this statement? Parts that lie `besides` do not count."""
     if binds(statement, path):
         return False
-    return _after(code, statement, lambda later: _meets(later, path), path)
+    return _after(code, statement, lambda later: _meets(later, path, besides), path)
 
 
 def used_later(code: Code, statement: ast.stmt, path: str) -> bool:
@@ -93,14 +101,16 @@ def _only_writes(statement: ast.stmt, path: str) -> bool:
     return ast.unparse(root_of(target)) == path and not any(reads(value, path) for value in values)
 
 
-def _meets(statement: ast.stmt, path: str) -> bool | None:
+def _meets(statement: ast.stmt, path: str, besides: Besides | None = None) -> bool | None:
     """True: reads it. False: the way ends here, or the name is bound anew. None: goes on."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
-        return value is not None and (reads(value, path) or any(reads(t, path) for t in targets_of(statement)))
+        return value is not None and (
+            reads(value, path, besides) or any(reads(t, path, besides) for t in targets_of(statement))
+        )
     if isinstance(statement, ast.For | ast.AsyncFor) and binds(statement, path):
-        return True if reads(statement.iter, path) else None  # what the body reads is the loop's own
-    if reads(statement, path):
+        return True if reads(statement.iter, path, besides) else None  # what the body reads is the loop's own
+    if reads(statement, path, besides):
         return True
     return False if isinstance(statement, _LEAVE) and isinstance(statement, ast.Return | ast.Raise) else None
 

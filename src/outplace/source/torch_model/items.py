@@ -30,11 +30,20 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         view.region = regions.part(tensor, key)
         view.shape = shapes.item_shape(tensor.shape, key)
         view.packed = layouts.of_item(tensor, key, view.region is not None)
+        view.expanded = tensor.expanded and _takes_what_is_repeated(tensor, key)
         is_view = advanced is False and tensor.known
         view.certain, view.view_sure = view.certain and is_view, view.view_sure and is_view
         view.anchor = view.anchor if is_view else object()
         view.known = tensor.known
     return view
+
+
+def _takes_what_is_repeated(tensor: Tensor, key: Value) -> bool:
+    """Of an expanded tensor: is there more than one of what is repeated in `tensor[key]`?"""
+    if tensor.repeated and tensor.shape is not None:
+        return bool(tensor.repeated & shapes.long_dimensions(key, tensor.shape))
+    keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
+    return all(isinstance(one, Const) and not isinstance(one.value, int) for one in keys)  # a number takes but one
 
 
 def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
