@@ -32,6 +32,16 @@ SNIPPETS = {
             b[:, :1] = torch.zeros(3, 1, 5)
             c[:, 3] = torch.zeros(3, 5)
     """,
+    "one row of expanded memory": """
+        w = torch.randn(3, requires_grad=True)
+        x, y = ((w * 2).unsqueeze(0).expand(4, 3) for _ in range(2))
+        x[-1, 1:3] -= 0.5
+        y[1:] -= 0.5  # error: expanded
+
+        def shifted(rows, n):
+            z = rows.expand(n, -1)
+            z[0] += 1
+    """,
     "expanded memory, converted and loaded": """
         pose = torch.eye(4).expand(3, 4, 4).to(torch.rand(3))
         pose[:, :3, 3] = torch.rand(3, 3)  # warning: expanded

@@ -34,7 +34,7 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         return  # the write is only a part of the statement
     edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
     if edits_under is not None:
-        safety = "safe" if intent == "update" else "unsafe"
+        safety = "safe" if intent == "update" and not _may_be_none(place, neighbours) else "unsafe"
         yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
 
 
@@ -77,19 +77,31 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
     return False
 
 
+def _may_be_none(place: Place, neighbours: tuple[Bug, ...]) -> bool:
+    """Of an argument: is another leaf written as a step of the computation? What mends that makes it a leaf no longer,
+    and it may be the one that is given here."""
+    function = place.code.function(place.statement)
+    given = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)] if function is not None else []
+    if place.path not in given:
+        return False
+    others = [one for one in _other_leaves(place, neighbours) if one.code.function(one.statement) is not function]
+    return any(intent_of(other) == "value" for other in others)
+
+
+def _other_leaves(place: Place, neighbours: tuple[Bug, ...]) -> list[Place]:
+    found = [place_at(place.files, bug, bug.writes[0]) for bug in neighbours if _is_of_leaf(bug)]
+    return [other for other in found if other is not None]
+
+
+def _is_of_leaf(bug: Bug) -> bool:
+    return bug.kind in ("leaf", "leaf-view") and bool(bug.writes)
+
+
 def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:
     """The statement with those right behind it that have the same trouble."""
     block = place.code.block(place.statement)
-    others = [
-        place_at(place.files, bug, bug.writes[0])
-        for bug in neighbours
-        if bug.kind in ("leaf", "leaf-view") and bug.writes
-    ]
-    troubled = {
-        other.statement
-        for other in others
-        if other is not None and other.code is place.code and intent_of(other) == "update"
-    }
+    others = _other_leaves(place, neighbours)
+    troubled = {other.statement for other in others if other.code is place.code and intent_of(other) == "update"}
     found = [place.statement]
     for later in block[block.index(place.statement) + 1 :]:
         if later not in troubled:

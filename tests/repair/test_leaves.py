@@ -1,0 +1,114 @@
+"""Writes to leaves: a new tensor or an update, and neither where somebody would see another value, or gradient."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from differences import verdict
+
+from outplace.repair.aliases import _lie_apart
+
+BEGINNING = """import torch
+
+x = torch.linspace(0.213, 1.371, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+w = torch.linspace(1.117, 0.429, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+leaves = [x, w]
+
+
+def scale(t):
+    t *= 2
+    return t
+
+
+def shift(t, s):
+    t.add_(s)
+
+
+def first(t):
+    return t[0]
+
+
+"""
+END = "loss.backward()\n"
+
+SEEN_BY_OTHERS = {
+    "by its caller, which uses no result": "scale(w)\nloss = (w * w).sum()\n",
+    "by its caller, beside the result": "h = scale(w)\nloss = (w * h).sum()\n",
+    "by another name of its caller's": "h = w\ng = scale(w)\nloss = (h * g).sum()\n",
+    "by a list of its caller's": "kept = [x]\nkept.append(w)\nw = scale(w)\nloss = (w * kept[1]).sum()\n",
+    "by a list": "kept = []\nkept.append(w)\nw.zero_()\nloss = (w + kept[0] * x).sum()\n",
+    "by what it is a view of": "h = w[:]\nh.tanh_()\nloss = (h * w).sum()\n",
+    "by what it is another name of": "h = w\nh.T[1] = 0.3\nloss = (h * w).sum()\n",
+}
+
+
+@pytest.mark.parametrize("body", SEEN_BY_OTHERS.values(), ids=SEEN_BY_OTHERS)
+def test_what_others_see_is_not_made_anew(fixed, body):
+    source = BEGINNING + body + END
+    assert verdict(source, fixed(source)) == "left"
+
+
+OF_TWO_TIMES = {
+    "a row": "h = x * w\nfirst(w).mul_(2)\nloss = h.sum() + (w * w).sum()\n",
+    "by a view": "h = x * w\ng = w.reshape(-1)\ng.fill_(0.4)\nloss = h.sum() + (w * w).sum()\n",
+}
+
+
+@pytest.mark.parametrize("body", OF_TWO_TIMES.values(), ids=OF_TWO_TIMES)
+def test_no_update_between_two_uses_of_one_graph(fixed, body):
+    source = BEGINNING + body + END
+    assert verdict(source, fixed(source)) == "left"
+
+
+def test_an_update_behind_a_backward(fixed):
+    source = BEGINNING + "(x * w).sum().backward()\nfirst(w).mul_(2)\nloss = (w * w).sum()\n" + END
+    assert "with torch.no_grad():\n    first(w).mul_(2)" in fixed(source)
+
+
+MENDED = {
+    "its caller goes on with the result": "h = scale(x * w)\nw = scale(w)\nloss = (w * h).sum()\n",
+    "what is added depends on a leaf": "w = w * 1\nshift(w, x)\nw -= 0.5\nloss = (w * w).sum()\n",
+    "a later write is to no leaf": """def f(x, w):
+    w -= 0.5
+    shift(w[1:], x[1:])
+    return (w * w).sum()
+loss = f(x, w)
+""",
+    "the other part is read": "h = w[:2]\nh *= x[1:]\nw = torch.cat([h, w[2:]])\nloss = (w * w).sum()\n",
+}
+
+
+@pytest.mark.parametrize("body", MENDED.values(), ids=MENDED)
+def test_a_step_of_the_computation(fixed, body):
+    source = BEGINNING + body + END
+    assert verdict(source, fixed(source)) in ("mended", "legal")
+
+
+def test_what_is_trained_is_not_recorded_as_computed(fixed):
+    source = BEGINNING + "h = x * w\nw.data.mul_(1.5)\nloss = (w * w).sum() + h.sum()\n" + END
+    text = fixed(source)
+    assert "w.data.mul_(1.5)" in text
+    assert verdict(source, text) == "mended"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        (":2", "2:", True),
+        (":2", "1:", False),
+        ("0", "1", True),
+        ("0", "0", False),
+        ("3", "1:3", True),
+        ("0", "-1", False),
+        (":", "1", False),
+        ("'a'", "'b'", True),
+        ("'a'", "'a'", False),
+        (":n", "n:", False),
+        ("0:2:1", "2", True),
+    ],
+)
+def test_parts_that_lie_apart(one, other, apart):
+    keys = [ast.parse(f"x[{key}]", mode="eval").body.slice for key in (one, other)]
+    assert _lie_apart(*keys) is apart
+    assert _lie_apart(*reversed(keys)) is apart
