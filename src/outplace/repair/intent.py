@@ -8,7 +8,7 @@ from typing import Literal
 
 from outplace.repair.aliases import calls_of, shared_names
 from outplace.repair.code import Code, is_library
-from outplace.repair.flow import bindings, earlier_statements, own_parts, read_later, reads, used_later
+from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
 from outplace.repair.origins import argument_of, class_name, module_made_at
 from outplace.repair.place import Place
 
@@ -57,7 +57,7 @@ def intent_of(place: Place) -> Intent:
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
-    if not used_later(place.code, place.statement, path):
+    if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
         return "unknown" if _between_uses(place) else "update"
     return "unknown" if name == "__init__" else "value"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from outplace.repair.aliases import calls_of, only_name, read_by_another_name
 from outplace.repair.bug import Bug, Candidate
-from outplace.repair.flow import read_later, used_later
+from outplace.repair.flow import binds, read_later, used_later
 from outplace.repair.forms import no_grad
 from outplace.repair.intent import intent_of
 from outplace.repair.origins import argument_of, has_flag
@@ -55,7 +55,8 @@ def _only_leaf_elsewhere(place: Place) -> bool:
     if not isinstance(place.holder, ast.Name):
         return False
     name = place.holder.id
-    here = only_name(place.files, place.code, place.statement, name) and used_later(place.code, place.statement, name)
+    goes_on = binds(place.statement, name) or used_later(place.code, place.statement, name)
+    here = goes_on and only_name(place.files, place.code, place.statement, name)
     return here and not _awaited_by_a_caller(place, name)
 
 
