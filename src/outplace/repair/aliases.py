@@ -120,6 +120,16 @@ def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
 
 def read_by_another_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
     """Is what a name holds read later under another one, or from something that its function has put it into?"""
+    names, held = holders(files, code, statement, name)
+    apart = {name, *_other_parts(files, code, statement, name)}
+    objects = {path.split(".")[0] for path in held if "." in path}
+    if any("." not in path for path in held):
+        return True
+    return any(_is_read(code, statement, name, other) for other in held | names - apart - objects)
+
+
+def holders(files: Files, code: Code, statement: ast.stmt, name: str) -> tuple[set[str], set[str]]:
+    """All names of the function, and all else, that may hold what this name does."""
     names, held = {name}, set[str]()
     links = list(_links(files, code, _since_it_was_made(files, code, statement, name)))
     size = 0
@@ -130,11 +140,7 @@ def read_by_another_name(files: Files, code: Code, statement: ast.stmt, name: st
             if names & ends:
                 names |= ends
                 held |= {end.path for end in pair if end.kind == "held"}
-    apart = {name, *_other_parts(files, code, statement, name)}
-    objects = {path.split(".")[0] for path in held if "." in path}
-    if any("." not in path for path in held):
-        return True
-    return any(_is_read(code, statement, name, other) for other in held | names - apart - objects)
+    return names, held
 
 
 def _is_read(code: Code, statement: ast.stmt, name: str, other: str) -> bool:

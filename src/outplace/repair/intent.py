@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Literal
 
-from outplace.repair.aliases import calls_of, shared_names
+from outplace.repair.aliases import calls_of, holders
 from outplace.repair.code import Code, is_library
 from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
 from outplace.repair.origins import argument_of, class_name, module_made_at
@@ -67,7 +67,7 @@ def _between_uses(place: Place) -> bool:
     times, and an update would give it the gradient of neither."""
     code, statement = place.code, place.statement
     own = {node.id for node in ast.walk(place.target or place.node) if isinstance(node, ast.Name)}
-    names = set().union(*(shared_names(place.files, code, statement, one) for one in own))
+    names = set().union(*(set().union(*holders(place.files, code, statement, one)) for one in own))
     earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
     passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
     before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]
