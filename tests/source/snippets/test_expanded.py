@@ -37,6 +37,9 @@ SNIPPETS = {
         x, y = ((w * 2).unsqueeze(0).expand(4, 3) for _ in range(2))
         x[-1, 1:3] -= 0.5
         y[1:] -= 0.5  # error: expanded
+        z, part = w.detach().expand(4, 3)[1:], w.detach().expand(4, 3)[:1]
+        z[:, 1] = torch.ones(3)  # error: expanded
+        part[:, 1] = torch.ones(1)
 
         def shifted(rows, n):
             z = rows.expand(n, -1)

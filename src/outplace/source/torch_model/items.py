@@ -31,6 +31,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         view.shape = shapes.item_shape(tensor.shape, key)
         view.packed = layouts.of_item(tensor, key, view.region is not None)
         view.expanded = tensor.expanded and _takes_what_is_repeated(tensor, key)
+        view.repeated = _repeated_in(tensor, key) if view.expanded and _keeps_dimensions(key) else frozenset()
         is_view = advanced is False and tensor.known
         view.certain, view.view_sure = view.certain and is_view, view.view_sure and is_view
         view.anchor = view.anchor if is_view else object()
@@ -40,10 +41,19 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
 
 def _takes_what_is_repeated(tensor: Tensor, key: Value) -> bool:
     """Of an expanded tensor: is there more than one of what is repeated in `tensor[key]`?"""
-    if tensor.repeated and tensor.shape is not None:
-        return bool(tensor.repeated & shapes.long_dimensions(key, tensor.shape))
+    if tensor.repeated:
+        return bool(_repeated_in(tensor, key))
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
     return all(isinstance(one, Const) and not isinstance(one.value, int) for one in keys)  # a number takes but one
+
+
+def _keeps_dimensions(key: Value) -> bool:
+    keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
+    return all(isinstance(one, Const) and isinstance(one.value, slice) for one in keys)
+
+
+def _repeated_in(tensor: Tensor, key: Value) -> frozenset[int]:
+    return tensor.repeated & shapes.long_dimensions(key, tensor.shape or ())
 
 
 def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
@@ -141,8 +151,7 @@ def set_item(
 
 def _check_expanded(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> None:
     """`x.expand(...)[:, 0] = values`: several of the elements that it writes are one."""
-    shape = tensor.shape or ()
-    written = tensor.repeated & shapes.long_dimensions(key, shape)
+    shape, written = tensor.shape or (), _repeated_in(tensor, key)
     if written:
         known = all(shape[place] is not None for place in written)
         interpreter.hit("expanded", node, known and tensor.certain and tensor.known)
