@@ -244,6 +244,10 @@ PROCESSES = """
     def fails(x):
         raise ValueError(x)
     if __name__ == "__main__":
+        if os.fork() == 0:
+            print('child', flush=True)
+            sys.exit(3)
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
         for way in ("fork", "spawn", "forkserver"):
             context = multiprocessing.get_context(way)
             with context.Pool(2) as pool:
@@ -256,10 +260,6 @@ PROCESSES = """
             process.start(); process.join(); print(process.exitcode, flush=True)
         with concurrent.futures.ProcessPoolExecutor(2) as pool:
             print([t.x for t in pool.map(work, [Thing(1)])])
-        if os.fork() == 0:
-            print('child', flush=True)
-            sys.exit(3)
-        print(os.waitstatus_to_exitcode(os.wait()[1]))
         words = [sys.executable, '-c', 'import sys; print(sys.argv, "torch" in sys.modules)', 'x']
         print(subprocess.run(words, capture_output=True))
     """
