@@ -37,6 +37,7 @@ Cause = Literal[
     "copied container",  # copies of a list or dict hold the same tensors
     "other name",  # one tensor under two names, where two were meant
     "gathered",  # a write goes to the copy that an index makes
+    "computed weight",  # a write goes to what a parametrization has made for this one reading
     "undeclared",  # a Function overwrites what it is given, without mark_dirty
     "unrecorded",  # a result of the graph was written through `.data`, and computed with
 ]

@@ -64,6 +64,8 @@ _SHARED_OR = {
 
 _UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on as if it had not been"
 
+_COMPUTED = "{tensor} is computed from other parameters, and what {op} writes into it is lost"
+
 _KEPT_ARRAY = "{tensor} was changed by {op} between two entries of a list, which all lie in its memory"
 
 _HANDED_OUT = "{tensor} was changed by {op}, while an array over its memory is still read for what it held before"
@@ -114,6 +116,8 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _LEAF_OR_VIEW
     elif diagnosis.kind == "multi-view" and changes and diagnosis.raised_at not in (None, changes[0].site):
         template = _CHANGED_BASE
+    elif diagnosis.cause == "computed weight":
+        template = _COMPUTED
     elif diagnosis.kind == "silent-other" and saved is None and changes:
         template = _SHARED_OR.get(changes[0].operation, _SHARED)
     elif diagnosis.cause == "unrecorded" and saved is None:

@@ -134,6 +134,7 @@ def _connect() -> None:
     import torch
 
     from outplace.runtime import (
+        computed,
         dynamo,
         engine,
         gradients,
@@ -168,6 +169,7 @@ def _connect() -> None:
             imports.then(_CHECKPOINTS, _watch_checkpoints)
     engine.install(_backward_failed)
     instrument.put(OUT=writes.note_out, LEAF=writes.note_leaf, ITEM=unseen.note_array, CAUGHT=_caught)
+    instrument.put(OWNER=computed.note_owner)
     instrument.put(ATTRIBUTE=unseen.note_attribute, INDEX=kept.note_index, KEEP=kept.keeper(), PART=parts.note_part)
     if _way == "tags":
         tags.install()

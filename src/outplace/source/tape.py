@@ -55,6 +55,7 @@ class Storage:
         "overwritten",
         "read",
         "refused",
+        "remade",
         "restored",
         "writes",
     )
@@ -66,6 +67,8 @@ class Storage:
         """Of a clone: what it was copied from, and when."""
         self.gathered = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
+        self.remade = False
+        """Is it a weight that is computed, and only for who has just read it?"""
         self.restored: list[Restored] = []
         self.lent: list[Write] = []
         """Of a model's parameter: writes to its `state_dict()`, which another model has loaded."""

@@ -392,8 +392,8 @@ class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
     __slots__ = (
-        "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "sizes",
-        "state", "training",
+        "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "remade",
+        "sizes", "state", "training",
     )  # fmt: skip
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
@@ -410,6 +410,8 @@ class Layer(Value):
         """Is its weight computed from its parameters in each forward, as weight norm does?"""
         self.computed: dict[str, list[Value]] = {}
         """What each of its parameters goes through whenever it is read (`register_parametrization`)."""
+        self.remade: set[str] = set()
+        """Those of its parameters of which each reading, or each forward, makes a new tensor."""
 
 
 class Optimizer(Value):

@@ -230,7 +230,7 @@ SNIPPETS = {
         square, gated, plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
         parametrize.register_parametrization(square, "weight", Symmetric())
         parametrize.register_parametrization(gated, tensor_name="weight", parametrization=Gated())
-        square.weight.clamp_(max=2.0)
+        square.weight.clamp_(max=2.0)  # error: silent-other
         optimizer = torch.optim.SGD([*square.parameters(), *plain.parameters()], lr=0.1)
         x = torch.randn(4, 3)
         loss, other = square(x).sum(), plain(x).sum()

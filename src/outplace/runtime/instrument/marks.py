@@ -13,7 +13,7 @@ from outplace.runtime import record
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
 OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
 ATTRIBUTE, INDEX, KEEP = "__outplace_attribute__", "__outplace_index__", "__outplace_keep__"
-PART, COMPILE = "__outplace_part__", "__outplace_compile__"
+PART, COMPILE, OWNER = "__outplace_part__", "__outplace_compile__", "__outplace_owner__"
 
 
 def pass_on(value: object = None, *_: object, **__: object) -> object:
@@ -35,6 +35,7 @@ _idle: dict[str, Any] = {
     "CAUGHT": _nothing,
     "PART": pass_on,
     "COMPILE": pass_on,
+    "OWNER": pass_on,
 }
 """Hooks that do nothing yet, or no longer."""
 

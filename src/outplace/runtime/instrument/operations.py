@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.written import attribute_of, written_by
 from outplace.runtime.instrument.calls import Calls
-from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, PART
+from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, OWNER, PART
 from outplace.runtime.instrument.syntax import is_one_item, makes_leaf, names_one_thing, same_place
 
 _ARRAY_METHODS = frozenset({"fill", "itemset", "partition", "put", "resize", "sort"})
@@ -23,6 +24,20 @@ class Operations(Calls):
     """The half of the marker that looks at expressions and assignments."""
 
     # -- assignments ------------------------------------------------------------------------------------------
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        written = written_by(node.value) if isinstance(node.value, ast.Call) else None
+        self.generic_visit(node)
+        if written is not None:
+            self._show_owner(written)
+        return node
+
+    def _show_owner(self, written: ast.expr) -> None:
+        """`layer` of `layer.weight.data.normal_()`: its weight may be computed, and the write be lost."""
+        attribute = attribute_of(written)
+        if attribute is not None and attribute.attr not in ("grad", "_grad"):
+            name = ast.copy_location(ast.Constant(attribute.attr), attribute)
+            attribute.value = self.call(OWNER, attribute.value, name, where=attribute.value)
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         added = len(node.targets) == 1 and same_place(node.targets[0], node.value)
@@ -80,6 +95,8 @@ class Operations(Calls):
         `a[i] = v` may write a numpy array that lies over a tensor, `z.real = v` writes a tensor without a call. What
         has a name and is `stored` is shown as well: a list or a dict keeps no copy of it.
         """
+        if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
+            self._show_owner(target.value)
         if isinstance(target, ast.Subscript):
             also = [] if stored is None else [ast.copy_location(ast.Name(stored.id, ast.Load()), target.value)]
             target.value = self.call(ITEM, target.value, *also, where=target.value)

@@ -28,6 +28,8 @@ _MESSAGES = {
     "optimizer has nothing to step by",
     "gathered": "an index by a mask, a list or a tensor makes a copy: this writes the copy and leaves the tensor as it "
     "was; assign to `x[index]`",
+    "computed weight": "this weight is computed from others whenever it is read (weight norm, a parametrization), so "
+    "what is written here is lost: write before it is registered, or assign to the attribute",
     "lost": "an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
     "kept gradient": "this changes a gradient that was kept by reference and is read again later: keep a clone of it",
     "shallow": "copy.copy copies references: two networks have these parameters, and this step changes both; "

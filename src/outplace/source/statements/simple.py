@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.written import written_by
 from outplace.source import holders, torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import NONE
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 def _expr(interpreter: Interpreter, node: ast.Expr) -> int:
     value = interpreter.eval(node.value)
     call = node.value
+    if isinstance(call, ast.Call) and (written := written_by(call)) is not None:
+        torch_model.check_remade(interpreter, value, written, node)
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         torch_model.check_kept(interpreter, value, call.func.value, node)
         holders.note_method(interpreter, call, call.func.value)

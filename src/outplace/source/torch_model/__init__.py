@@ -18,6 +18,7 @@ from outplace.source.torch_model.modules import (
 )
 from outplace.source.torch_model.operations import augmented, binary, run_op
 from outplace.source.torch_model.optimizers import note_replaced
+from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.shapes import takes_sizes
 from outplace.source.torch_model.shared import check_put_back
 from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
@@ -35,6 +36,7 @@ __all__ = [
     "check_index",
     "check_kept",
     "check_put_back",
+    "check_remade",
     "children_of",
     "construct",
     "copied",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.distributions import distribution_attribute, distribution_method
-from outplace.source.torch_model.layers import read_parameter
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.optimizers import note_cut, note_replaced, optimizer_method, parameters_in
+from outplace.source.torch_model.parametrized import check_remade, read_parameter
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.torch_model.transforms import DIFFERENTIATING, pull, run_transformed
 from outplace.source.torch_model.writing import numpy_write
@@ -87,6 +87,9 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     """`holder.name = value` on a torch value."""
     if isinstance(holder, Tensor):
         if name == "data":
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if isinstance(target, ast.Attribute):
+                check_remade(interpreter, holder, target.value, node)
             check_own_copy(interpreter, holder, value)
             interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
             holder.made_of = None
@@ -107,7 +110,7 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
         elif name == "requires_grad" and isinstance(value, Const):
             set_requires_grad(interpreter, holder, bool(value.value))
     elif isinstance(holder, Layer):
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and name not in holder.remade:  # else it is what gives this weight that changes
             note_replaced(interpreter, holder.state.get(name), value, node)
             holder.state[name] = value
         elif isinstance(value, (Layer, Instance)):

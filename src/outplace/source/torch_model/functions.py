@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.tape import Block, Node
-from outplace.source.torch_model import dtypes, layouts, shapes
+from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
@@ -38,14 +38,12 @@ from outplace.source.values import (
     Function,
     GradMode,
     Items,
-    Layer,
     Plain,
     Scaler,
     Tensor,
     Torch,
     Unknown,
     Value,
-    options,
 )
 
 if TYPE_CHECKING:
@@ -434,27 +432,6 @@ def _clip_gradients(interpreter: Interpreter, args: list[Value], keywords: dict[
     return fresh(interpreter, False)
 
 
-def _parametrized(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`weight_norm(layer)` and its kin: the weight is computed anew in each forward."""
-    if not args:
-        return UNKNOWN
-    for option in options(args[0]):
-        if isinstance(option, Layer):
-            option.parametrized = True
-    return args[0]
-
-
-def _register_parametrization(
-    interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
-    given = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
-    name, made = given.get("tensor_name"), given.get("parametrization")
-    for layer in options(given.get("module", UNKNOWN)):
-        if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
-            layer.computed.setdefault(name.value, []).append(made)
-    return given.get("module", UNKNOWN)
-
-
 def _vmap(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return transformed("vmap", args)
 
@@ -504,11 +481,16 @@ _FUNCTIONS: dict[str, Any] = {
     "torch.nn.modules.module.register_module_forward_hook": _global_hook,
     "torch.func.functional_call": functional_call, "torch.nn.utils.stateless.functional_call": functional_call,
     "torch.sparse.mm": _sparse_mm, "torch.nn.functional.embedding": _embedding, "torch.vmap": _vmap,
-    "torch.nn.utils.parametrize.register_parametrization": _register_parametrization,
-    "torch.nn.utils.spectral_norm": _parametrized, "torch.nn.utils.weight_norm": _parametrized,
-    "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
-    "torch.nn.utils.parametrizations.weight_norm": _parametrized,
-    "torch.nn.utils.parametrizations.orthogonal": _parametrized, "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
+    "torch.nn.utils.parametrize.register_parametrization": parametrized.register,
+    "torch.nn.utils.parametrize.remove_parametrizations": parametrized.remove,
+    "torch.nn.utils.spectral_norm": parametrized.normalize_in_place,
+    "torch.nn.utils.weight_norm": parametrized.normalize,
+    "torch.nn.utils.remove_spectral_norm": parametrized.remove,
+    "torch.nn.utils.remove_weight_norm": parametrized.remove,
+    "torch.nn.utils.parametrizations.spectral_norm": parametrized.normalize,
+    "torch.nn.utils.parametrizations.weight_norm": parametrized.normalize,
+    "torch.nn.utils.parametrizations.orthogonal": parametrized.normalize,
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _same,
     "torch.nn.utils.rnn.pad_sequence": _cat("padded"), "torch.nn.utils.rnn.pack_padded_sequence": _packed,
     "torch.nn.utils.rnn.pack_sequence": _packed, "torch.nn.utils.rnn.PackedSequence": _sequence,
     "torch.nn.utils.rnn.pad_packed_sequence": _unpacked,

@@ -10,6 +10,7 @@ from outplace.source.tape import Node, Save
 from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
+from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
@@ -136,6 +137,7 @@ def set_item(
             pass  # a dict in some cases, a tensor in others: which of them this line means is anybody's guess
         elif isinstance(option, Tensor):
             check_kept(interpreter, option, target.value, node)
+            check_remade(interpreter, option, target.value, node)
             _set_tensor_item(interpreter, option, key, value, node, again)
         elif isinstance(option, Plain):
             forget_array(interpreter, option)

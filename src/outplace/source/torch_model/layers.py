@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import python_model
-from outplace.source.tape import Node, Save
 from outplace.source.torch_model.operations import find_op, run_op
+from outplace.source.torch_model.parametrized import computed_weight, read_parameter
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
 from outplace.source.values import UNKNOWN, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
 
@@ -132,21 +132,13 @@ def run_layer(
     made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
     layer.state = originals
     if layer.parametrized and interpreter.grad == "on":
-        _computed_weight(interpreter, layer, made, node)
+        computed_weight(interpreter, layer, made, node)
     if layer.kind in _WITH_STATE:
         made = interpreter.each(made, lambda option: _with_state(interpreter, layer, option))
         if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(made, Items):
             for output in tensors_in(made.items[0]):
                 output.sequence = True
     return after_forward(interpreter, layer, args, made, node)
-
-
-def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.AST) -> Tensor:
-    """`layer.weight`, after what it goes through."""
-    value: Value = layer.state[name]
-    for parametrization in layer.computed.get(name, ()):
-        value = interpreter.call(parametrization, [value], {}, node)
-    return value if isinstance(value, Tensor) else layer.state[name]
 
 
 def run_dropout(
@@ -194,17 +186,6 @@ def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     made = fresh(interpreter, tensor.requires_grad, tensor.dtype)
     made.node = tensor.node
     return made
-
-
-def _computed_weight(interpreter: Interpreter, layer: Layer, made: Value, node: ast.AST) -> None:
-    """The weight of a parametrized layer is computed from parameters, which are kept for that."""
-    kept = [tensor for name, tensor in layer.state.items() if "bias" not in name and requires_grad(tensor)]
-    weight = Node("parametrization", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
-    weight.leaves = list(kept)
-    weight.saves = [Save(tensor.storage, weight.time, "weight", tensor.certain, True) for tensor in kept]
-    for tensor in tensors_in(made):
-        if tensor.node is not None:
-            tensor.node.inputs.append(weight)
 
 
 def before_forward(interpreter: Interpreter, module: Layer | Instance, args: list[Value], node: ast.AST) -> list[Value]:

@@ -1,0 +1,96 @@
+"""Weights that are computed anew from others: weight norm and its kin, `register_parametrization`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.knowledge.written import attribute_of
+from outplace.source.tape import Node, Save
+from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
+from outplace.source.values import UNKNOWN, Const, Layer, Tensor, Value, options
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`weight_norm(layer)` and its kin: the weight is computed anew in each forward, and whenever it is read."""
+    name = args[1] if len(args) > 1 else keywords.get("name", Const("weight"))
+    for layer in options(args[0]) if args else ():
+        if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state:
+            layer.remade.add(name.value)
+    return normalize_in_place(interpreter, args, keywords, node)
+
+
+def normalize_in_place(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`torch.nn.utils.spectral_norm(layer)`: up to the first forward its weight lies in the memory of the parameter."""
+    for layer in options(args[0]) if args else ():
+        if isinstance(layer, Layer):
+            layer.parametrized = True
+    return args[0] if args else UNKNOWN
+
+
+def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`parametrize.register_parametrization(layer, "weight", module)`."""
+    given = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
+    name, made = given.get("tensor_name"), given.get("parametrization")
+    for layer in options(given.get("module", UNKNOWN)):
+        if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
+            layer.computed.setdefault(name.value, []).append(made)
+            layer.remade.add(name.value)
+    return given.get("module", UNKNOWN)
+
+
+def remove(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`remove_weight_norm(layer)`, `remove_parametrizations(layer, "weight")`: a parameter again."""
+    for layer in options(args[0]) if args else ():
+        if isinstance(layer, Layer):
+            layer.remade, layer.computed, layer.parametrized = set(), {}, False
+    return args[0] if args else UNKNOWN
+
+
+def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.AST) -> Tensor:
+    """`layer.weight`, after what it goes through."""
+    value: Value = layer.state[name]
+    for parametrization in layer.computed.get(name, ()):
+        value = interpreter.call(parametrization, [value], {}, node)
+    found = value if isinstance(value, Tensor) else layer.state[name]
+    if name in layer.remade:
+        found = found if found.storage is not layer.state[name].storage else _computed(interpreter, layer, name, node)
+        found.storage.remade = True
+    return found
+
+
+def _computed(interpreter: Interpreter, layer: Layer, name: str, node: ast.AST) -> Tensor:
+    own = layer.state[name]
+    made = fresh(interpreter, False if interpreter.grad in ("off", "inference") else own.requires_grad, own.dtype)
+    made.shape, made.certain, made.known = own.shape, own.certain, own.known
+    if made.requires_grad:
+        made.node = _node(interpreter, layer, node)
+    return made
+
+
+def computed_weight(interpreter: Interpreter, layer: Layer, made: Value, node: ast.AST) -> None:
+    """The weight of a parametrized layer is computed from parameters, which are kept for that."""
+    weight = _node(interpreter, layer, node)
+    for tensor in tensors_in(made):
+        if tensor.node is not None:
+            tensor.node.inputs.append(weight)
+
+
+def _node(interpreter: Interpreter, layer: Layer, node: ast.AST) -> Node:
+    kept = [tensor for name, tensor in layer.state.items() if "bias" not in name and requires_grad(tensor)]
+    weight = Node("parametrization", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+    weight.leaves = list(kept)
+    weight.saves = [Save(tensor.storage, weight.time, "weight", tensor.certain, True) for tensor in kept]
+    return weight
+
+
+def check_remade(interpreter: Interpreter, written: Value, expression: ast.expr, node: ast.AST) -> None:
+    """`layer.weight.data.normal_()` of a weight that is computed: the result of one reading is written, and gone.
+
+    What has a name may be used afterwards.
+    """
+    if isinstance(written, Tensor) and written.storage.remade and attribute_of(expression) is not None:
+        interpreter.hit("silent-other", node, written.certain and written.known, "computed weight")
