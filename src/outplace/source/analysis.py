@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from outplace.model import Finding
 from outplace.source import torch_model
@@ -26,8 +28,16 @@ PROGRAM_STEPS = 40_000
 FUNCTION_STEPS = 800
 INIT_STEPS = 400
 
-Receivers = dict[Class, tuple[Instance, dict[str, Value]]]
-"""One object of each class, and its attributes as `__init__` left them."""
+
+class Receiver(NamedTuple):
+    """An object of a class, its attributes as `__init__` left them, and the functions that this called."""
+
+    made: Instance
+    names: dict[str, Value]
+    called: set[ast.AST]
+
+
+Receivers = dict[Class, Receiver]
 
 
 @dataclass(frozen=True)
@@ -130,8 +140,13 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             alone = Interpreter(project, FUNCTION_STEPS, numbers)
             alone.frames.append(Frame(module, module.scope, "<module>"))
             args = _unknown_arguments(alone, function, owner, receivers)
+            built = list(alone.tape.hits)
             _guarded(lambda alone=alone, function=function, args=args: _run_alone(alone, function, args))  # type: ignore[misc]
-            hits.extend(_with_doubts([*alone.tape.hits, *settled(alone)], function, args, numbers))
+            found = [*alone.tape.hits, *settled(alone)]
+            if owner in receivers and function.node in receivers[owner].called:
+                # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
+                found = [hit for hit in found if hit.detail != "computed weight" or hit in built]
+            hits.extend(_with_doubts(found, function, args, numbers))
     return hits
 
 
@@ -180,7 +195,8 @@ def _unknown_arguments(
 ) -> list[Value]:
     args: list[Value] = []
     if owner is not None and function.kind != "staticmethod":
-        args.append(owner if function.kind == "classmethod" else _receiver(interpreter, owner, receivers))
+        made = _bare if getattr(function.node, "name", "") == "__init__" else partial(_receiver, receivers=receivers)
+        args.append(owner if function.kind == "classmethod" else made(interpreter, owner))
     given = [*function.node.args.posonlyargs, *function.node.args.args]
     args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     return args
@@ -225,16 +241,14 @@ def _is_for_inference(function: Function) -> bool:
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
     """`self`: made once by the class's own `__init__`, with unknown arguments."""
     if owner in receivers:
-        made, names = receivers[owner]
+        made, names, _ = receivers[owner]
         made.names.clear()  # what another method has set is not known to be set now
         made.names.update(names)
         return made
-    made = Instance(owner)
-    base = owner.torch_base()
-    if base is not None:
-        made.names.update(torch_model.own_state(interpreter, base, owner.node))
+    made, called = _bare(interpreter, owner), set[ast.AST]()
     init = owner.find("__init__")
     if isinstance(init, Function):
+        others, interpreter.on_call = interpreter.on_call, called.add
         count = len(init.node.args.posonlyargs) + len(init.node.args.args) - 1
         unknown: list[Value] = [Unknown() for _ in range(count)]
         _guarded(
@@ -242,8 +256,18 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
                 INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)
             )
         )
+        interpreter.on_call = others
     made.names["training"] = Plain()
-    receivers[owner] = made, dict(made.names)
+    receivers[owner] = Receiver(made, dict(made.names), called)
+    return made
+
+
+def _bare(interpreter: Interpreter, owner: Class) -> Instance:
+    """An object as its `__init__` is given it."""
+    made = Instance(owner)
+    base = owner.torch_base()
+    if base is not None:
+        made.names.update(torch_model.own_state(interpreter, base, owner.node))
     return made
 
 

@@ -67,6 +67,35 @@ SNIPPETS = {
 
         Net()(torch.ones(1, 3)).sum().backward()
     """,
+    "before and after it is registered": """
+        class Before(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mlp = nn.Linear(3, 3)
+                self.reset()
+                self.apply(self.started)
+                self.last = nn.utils.weight_norm(nn.Linear(3, 3, bias=False))
+                nn.utils.weight_norm(self.mlp)
+
+            def reset(self):
+                nn.init.eye_(self.mlp.weight)
+
+            def started(self, m):
+                if isinstance(m, nn.Linear):
+                    nn.init.trunc_normal_(m.weight, std=0.02)
+
+        class After(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mlp = nn.utils.weight_norm(nn.Linear(3, 3))
+                self.reset()
+
+            def reset(self):
+                nn.init.eye_(self.mlp.weight)  # error: silent-other
+
+            def later(self):
+                self.mlp.weight.data.zero_()  # error: silent-other
+    """,
 }
 
 test_snippet = as_test(SNIPPETS)
