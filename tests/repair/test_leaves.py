@@ -66,6 +66,31 @@ def test_an_update_behind_a_backward(fixed):
     assert "with torch.no_grad():\n    first(w).mul_(2)" in fixed(source)
 
 
+ROUNDS = """
+target = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+for _ in range(3):
+    loss = ((w * 2 - target) ** 2).sum()
+    w.grad = None
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+    target.copy_(w)
+"""
+
+
+def test_a_copy_at_the_end_of_a_round_is_an_update(fixed):
+    source = BEGINNING + ROUNDS
+    assert fixed(source) == source.replace(
+        "    target.copy_(w)\n", "    with torch.no_grad():\n        target.copy_(w)\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["update", "load_into", "mix"])
+def test_a_function_that_is_called_an_update_is_one(fixed, name):
+    source = BEGINNING + f"def {name}(t, s):\n    t.copy_(s)\n\n\n{name}(w, x)\nloss = (w * x).sum()\n" + END
+    assert ("torch.no_grad()" in fixed(source)) is (name != "mix")
+
+
 MENDED = {
     "its caller goes on with the result": "h = scale(x * w)\nw = scale(w)\nloss = (w * h).sum()\n",
     "what is added depends on a leaf": "w = w * 1\nshift(w, x)\nw -= 0.5\nloss = (w * w).sum()\n",

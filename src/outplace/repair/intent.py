@@ -9,7 +9,7 @@ from typing import Literal
 from outplace.repair.aliases import calls_of, holders
 from outplace.repair.code import Code, is_library
 from outplace.repair.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
-from outplace.repair.origins import argument_of, class_name, module_made_at
+from outplace.repair.origins import VIEWS, argument_of, class_name, module_made_at
 from outplace.repair.place import Place
 
 Intent = Literal["update", "value", "unknown"]
@@ -34,7 +34,7 @@ _DEEPEST = 6
 def intent_of(place: Place) -> Intent:
     """By what is written, where it comes from, and what is done with the tensor afterwards."""
     values = _written(place.node)
-    if any(_mentions_gradient(place, value) for value in values):
+    if any(_mentions_gradient(place, value) for value in values) or _ends_a_round(place):
         return "update"
     dependent = [in_graph(place, value, place.statement) for value in values]
     if any(answer is True for answer in dependent):
@@ -43,7 +43,7 @@ def intent_of(place: Place) -> Intent:
     if isinstance(place.holder, ast.Subscript):
         return "value"
     if path is None:
-        return "unknown" if _between_uses(place) else "update"
+        return "unknown" if _may_be_a_step(place, values) else "update"
     if "." in path:
         return "update"
     if _trained(place, path):
@@ -58,8 +58,25 @@ def intent_of(place: Place) -> Intent:
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
     if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
-        return "unknown" if _between_uses(place) else "update"
+        return "unknown" if _may_be_a_step(place, values) else "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def _ends_a_round(place: Place) -> bool:
+    """`target.copy_(w)` below the backward of a loop, and not read until the next round: a graph has just ended."""
+    loops = place.code.loops(place.statement)
+    if not loops or place.path is None:
+        return False
+    inside = [node for node in ast.walk(loops[0]) if isinstance(node, ast.stmt) and node is not loops[0]]
+    below = [node for node in inside if node.lineno > place.statement.lineno]
+    before = [node for node in inside if node.lineno < place.statement.lineno]
+    return any(map(_goes_backward, before)) and not any(reads(node, place.path) for node in below)
+
+
+def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
+    """Nothing but the place tells of an update: what is written depends on a leaf, or one graph has it of two times."""
+    given = any(in_graph(place, value, place.statement, leaves=True) for value in values)
+    return given or _between_uses(place)
 
 
 def _between_uses(place: Place) -> bool:
@@ -81,8 +98,16 @@ def _goes_backward(statement: ast.stmt) -> bool:
 
 
 def _computes_with(part: ast.AST, name: str) -> bool:
-    """`h = x * w`, `h = net(w)`; not `h = w`, nor `n = w.shape[0]`."""
-    return any(isinstance(node, ast.BinOp) and reads(node, name) for node in ast.walk(part))
+    """`h = x * w`, `h = w.exp()`, `h = torch.sigmoid(w)`; not `h = w[0]`, nor `n = w.size(0)`."""
+    for node in ast.walk(part):
+        computing = isinstance(node, ast.BinOp)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method, of = node.func.attr, node.func.value
+            made = method[0].islower() and not method.endswith("_") and method not in VIEWS | _CUT
+            computing = made and (is_library(of) or reads(of, name))
+        if computing and reads(node, name):
+            return True
+    return False
 
 
 def is_parameter(place: Place, name: str) -> bool:
@@ -151,15 +176,18 @@ def _is_gradient(place: Place, source: ast.AST) -> bool:
     return False
 
 
-def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0) -> bool | None:
-    """Does the value depend on something that is trained? None where that cannot be known."""
+def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0, leaves: bool = False) -> bool | None:
+    """Does the value depend on something that is trained? None where that cannot be known.
+
+    `leaves` counts those that are no parameters of a module, too: they may be data for which a gradient is asked.
+    """
     code: Code = place.code
     unknown = False
     waiting: list[ast.AST] = [value]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Call):
-            if makes_leaf(node):
+            if leaves and makes_leaf(node):
                 return True
             if isinstance(node.func, ast.Attribute) and node.func.attr in _CUT:
                 continue
@@ -178,7 +206,7 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0)
                 unknown = True
             continue
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            answer = _name_in_graph(place, node.id, statement, depth)
+            answer = _name_in_graph(place, node.id, statement, depth, leaves)
             if answer:
                 return True
             unknown = unknown or answer is None
@@ -213,7 +241,7 @@ def makes_leaf(call: ast.Call) -> bool:
     return any(isinstance(one, ast.Constant) and one.value is True for one in asked)
 
 
-def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
+def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
     if name == place.path or name == "self" or is_library(ast.Name(name)):
         return False
     if depth >= _DEEPEST:
@@ -221,26 +249,26 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int) -> 
     unknown = False
     for binding in bindings(place.code, statement, name):
         value = getattr(binding, "value", None)
-        if binding is None and (given := _given(place, name, statement, depth)) is not None:
+        if binding is None and (given := _given(place, name, statement, depth, leaves)) is not None:
             if given:
                 return True
             continue
         if binding is None or not isinstance(value, ast.expr) or not isinstance(binding, ast.stmt):
             unknown = True
             continue
-        answer = in_graph(place, value, binding, depth + 1)
+        answer = in_graph(place, value, binding, depth + 1, leaves)
         if answer:
             return True
         unknown = unknown or answer is None
     return None if unknown else False
 
 
-def _given(place: Place, name: str, statement: ast.stmt, depth: int) -> bool | None:
+def _given(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
     """Of an argument: does what a caller gives depend on something that is trained? None where no caller is known."""
     given = _arguments(place, name, statement)
     if given is None:
         return None
-    answers = [in_graph(caller, argument, caller.statement, depth + 1) for caller, argument in given]
+    answers = [in_graph(caller, argument, caller.statement, depth + 1, leaves) for caller, argument in given]
     return True if True in answers else None if None in answers or not answers else False
 
 

@@ -34,7 +34,7 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         return  # the write is only a part of the statement
     edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
     if edits_under is not None:
-        safety = "safe" if intent == "update" and not _may_be_none(place, neighbours) else "unsafe"
+        safety = "safe" if intent == "update" and not _may_be_no_leaf(place, neighbours) else "unsafe"
         yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
 
 
@@ -78,7 +78,7 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
     return False
 
 
-def _may_be_none(place: Place, neighbours: tuple[Bug, ...]) -> bool:
+def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
     """Of an argument: is another leaf written as a step of the computation? What mends that makes it a leaf no longer,
     and it may be the one that is given here."""
     function = place.code.function(place.statement)
