@@ -54,20 +54,16 @@ def _tell(module: torch.nn.Module, name: str, place: Instruction) -> None:
     written = written or name
     located = sites.at_instruction(place, operation)
     if parametrize.is_parametrized(module, name):
-        made, instead = (
-            "A parametrization computes it whenever it is read",
-            (f"or assign: `{written} = values`, which a parametrization that has a `right_inverse` takes over."),
-        )
+        made = "A parametrization computes it whenever it is read"
+        instead = f"assign: `{written} = values`, which a parametrization that has a `right_inverse` takes over."
     else:
-        made, instead = (
-            "A norm computes it anew in each forward",
-            (f"or change what it is computed from ({', '.join(_originals(module, name))})."),
-        )
+        made = "A norm computes it anew in each forward"
+        instead = f"change what it is computed from ({', '.join(_originals(module, name))})."
     why = (
         f"{made}. What is written here is the result of this one time: the parameters that are trained stay as they "
         "are, and nothing is raised."
     )
-    remedy = f"Write before that is registered, {instead}"
+    remedy = f"Write before that is registered, or {instead}"
     mutations = (Mutation(operation or "in-place write", located.site),)
     verdict.tell("silent-other", Tensor(written), why, mutations, remedy, cause="computed weight")
 

@@ -67,8 +67,8 @@ class Storage:
         """Of a clone: what it was copied from, and when."""
         self.gathered = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
-        self.remade = False
-        """Is it a weight that is computed, and only for who has just read it?"""
+        self.remade: Path | None = None
+        """Of a weight that is computed, and only for who has just read it: the way on which it is."""
         self.restored: list[Restored] = []
         self.lent: list[Write] = []
         """Of a model's parameter: writes to its `state_dict()`, which another model has loaded."""

@@ -410,8 +410,8 @@ class Layer(Value):
         """Is its weight computed from its parameters in each forward, as weight norm does?"""
         self.computed: dict[str, list[Value]] = {}
         """What each of its parameters goes through whenever it is read (`register_parametrization`)."""
-        self.remade: set[str] = set()
-        """Those of its parameters of which each reading, or each forward, makes a new tensor."""
+        self.remade: dict[str, Path] = {}
+        """Those of its parameters of which each reading, or each forward, makes a new tensor; on which way that is."""
 
 
 class Optimizer(Value):

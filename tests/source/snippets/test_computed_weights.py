@@ -67,6 +67,22 @@ SNIPPETS = {
 
         Net()(torch.ones(1, 3)).sum().backward()
     """,
+    "on one of several ways": """
+        class Block(nn.Module):
+            def __init__(self, norm="none", orthogonal=False):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 3, 3)
+                if norm == "weight":
+                    self.conv = nn.utils.weight_norm(self.conv)
+                else:
+                    nn.init.kaiming_normal_(self.conv.weight)
+                self.out = nn.Linear(3, 3)
+                if orthogonal:
+                    nn.utils.parametrizations.orthogonal(self.out)
+                if not orthogonal:
+                    nn.init.zeros_(self.out.weight)
+                nn.init.zeros_(self.out.weight)  # warning: silent-other
+    """,
     "before and after it is registered": """
         class Before(nn.Module):
             def __init__(self):

@@ -228,7 +228,8 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     elif isinstance(value, Layer):
         made = seen[id(value)] = Layer(value.kind, value.options)
         made.training, made.sizes = value.training, value.sizes
-        made.parametrized, made.computed, made.remade = value.parametrized, value.computed, value.remade
+        made.parametrized, made.remade = value.parametrized, dict(value.remade)
+        made.computed = {name: list(those) for name, those in value.computed.items()}
         made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
         made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
     else:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.written import attribute_of
-from outplace.source.tape import Node, Save
+from outplace.source.tape import Node, Save, compatible
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import UNKNOWN, Const, Layer, Tensor, Value, options
 
@@ -19,7 +19,7 @@ def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     name = args[1] if len(args) > 1 else keywords.get("name", Const("weight"))
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state:
-            layer.remade.add(name.value)
+            layer.remade[name.value] = interpreter.tape.path
     return normalize_in_place(interpreter, args, keywords, node)
 
 
@@ -38,7 +38,7 @@ def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Va
     for layer in options(given.get("module", UNKNOWN)):
         if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
             layer.computed.setdefault(name.value, []).append(made)
-            layer.remade.add(name.value)
+            layer.remade[name.value] = interpreter.tape.path
     return given.get("module", UNKNOWN)
 
 
@@ -46,7 +46,7 @@ def remove(interpreter: Interpreter, args: list[Value], keywords: dict[str, Valu
     """`remove_weight_norm(layer)`, `remove_parametrizations(layer, "weight")`: a parameter again."""
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer):
-            layer.remade, layer.computed, layer.parametrized = set(), {}, False
+            layer.remade, layer.computed, layer.parametrized = {}, {}, False
     return args[0] if args else UNKNOWN
 
 
@@ -56,9 +56,10 @@ def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.
     for parametrization in layer.computed.get(name, ()):
         value = interpreter.call(parametrization, [value], {}, node)
     found = value if isinstance(value, Tensor) else layer.state[name]
-    if name in layer.remade:
+    way = layer.remade.get(name)
+    if way is not None and compatible(way, interpreter.tape.path):
         found = found if found.storage is not layer.state[name].storage else _computed(interpreter, layer, name, node)
-        found.storage.remade = True
+        found.storage.remade = way
     return found
 
 
@@ -92,5 +93,7 @@ def check_remade(interpreter: Interpreter, written: Value, expression: ast.expr,
 
     What has a name may be used afterwards.
     """
-    if isinstance(written, Tensor) and written.storage.remade and attribute_of(expression) is not None:
-        interpreter.hit("silent-other", node, written.certain and written.known, "computed weight")
+    way = written.storage.remade if isinstance(written, Tensor) else None
+    if isinstance(written, Tensor) and way is not None and attribute_of(expression) is not None:
+        sure = written.certain and written.known and set(way) <= set(interpreter.tape.path)
+        interpreter.hit("silent-other", node, sure, "computed weight")
