@@ -50,6 +50,7 @@ def test_what_others_see_is_not_made_anew(fixed, body):
 
 
 OF_TWO_TIMES = {
+    "by a function": "h = x * w\nshift(w, 1.0)\nloss = h.sum() + (w * w).sum()\n",
     "a row": "h = x * w\nfirst(w).mul_(2)\nloss = h.sum() + (w * w).sum()\n",
     "by a view": "h = x * w\ng = w.reshape(-1)\ng.fill_(0.4)\nloss = h.sum() + (w * w).sum()\n",
 }

@@ -76,20 +76,27 @@ def _ends_a_round(place: Place) -> bool:
 def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
     """Nothing but the place tells of an update: what is written depends on a leaf, or one graph has it of two times."""
     given = any(in_graph(place, value, place.statement, leaves=True) for value in values)
-    return given or _between_uses(place)
+    return given or _between_uses(place, place.target or place.node)
 
 
-def _between_uses(place: Place) -> bool:
+def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
     """Is the leaf computed with before and after, and no backward in between? Then one graph has the values of both
     times, and an update would give it the gradient of neither."""
     code, statement = place.code, place.statement
-    own = {node.id for node in ast.walk(place.target or place.node) if isinstance(node, ast.Name)}
+    own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    callers = [one for name in own if None in bindings(code, statement, name) for one in _callers(place, name)]
+    if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
+        return True
     names = set().union(*(set().union(*holders(place.files, code, statement, one)) for one in own))
     earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
     passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
     before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]
     used = {name for name in names if any(_computes_with(part, name) for part in before)}
     return bool(used) and any(read_later(code, statement, name) for name in names)
+
+
+def _callers(place: Place, name: str) -> list[tuple[Place, ast.expr]]:
+    return _arguments(place, name, place.statement) or []
 
 
 def _goes_backward(statement: ast.stmt) -> bool:
