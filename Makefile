@@ -41,7 +41,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/updates.py --out build/updates
 	$(BIN)/python benchmarks/check_speed.py $(TREE)
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth $(wildcard src/outplace/*/_*.c src/outplace/*/*/_*.c)
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/outplace.pth $(wildcard src/outplace/*/*/_*.c)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'

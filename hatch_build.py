@@ -6,7 +6,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
 COMPILED = [
-    Extension("outplace.runtime._fast", ["src/outplace/runtime/_fast.c"], optional=True),
+    Extension("outplace.runtime.record._native", ["src/outplace/runtime/record/_native.c"], optional=True),
 ]
 
 

@@ -27,7 +27,7 @@ from differences import verdict
 from programs import program
 
 from outplace.model import Finding
-from outplace.repair.from_source import repair
+from outplace.repair.drive.from_source import repair
 from outplace.source.analysis import check_file
 from outplace.source.project import Project
 

@@ -81,12 +81,12 @@ def switch_on(configuration: str) -> None:
     """Puts in place what the configuration is about, for the rest of the process."""
     import torch
 
-    from outplace.runtime import attach
-    from outplace.runtime.usercode import own_files
+    from outplace.runtime.program import lifecycle
+    from outplace.runtime.record.user_files import own_files
 
     own_files.claim(str(MODELS))
     if configuration.startswith("outplace"):
-        attach.attach("tags" if "tags" in configuration else "marks", guard="guard" in configuration)
+        lifecycle.attach("tags" if "tags" in configuration else "marks", guard="guard" in configuration)
     elif configuration.startswith("anomaly"):
         torch.autograd.set_detect_anomaly(True, check_nan=configuration == "anomaly")
 

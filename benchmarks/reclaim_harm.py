@@ -31,12 +31,12 @@ import torch
 import torch._dynamo
 import torch.utils.checkpoint
 
-from outplace.reclaim import probe
-from outplace.reclaim.advice import edited
-from outplace.reclaim.proving import Outcome, Reclaim
-from outplace.reclaim.suggestion import Suggestion
-from outplace.reclaim.trials import Trials
-from outplace.repair.files import Files
+from outplace.reclaim.drive.proving import Outcome, Reclaim
+from outplace.reclaim.drive.trials import Trials
+from outplace.reclaim.observe import probe
+from outplace.reclaim.rules.advice import edited
+from outplace.reclaim.rules.suggestion import Suggestion
+from outplace.repair.syntax.files import Files
 
 CASES = Path(__file__).parent.parent / "tests" / "cases" / "programs"
 MAINS = ("main.py", "case.py", "fixed.py")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outplace.reclaim.recompute import recompute
-    from outplace.runtime.attach import install, watch
-    from outplace.runtime.verdict import WrongGradientError
+    from outplace.runtime.program.lifecycle import install, watch
+    from outplace.runtime.silent.reporting import WrongGradientError
     from outplace.updates import at, blend, functional, to_mask
 
 __all__ = ["WrongGradientError", "__version__", "at", "blend", "functional", "install", "recompute", "to_mask", "watch"]
@@ -34,13 +34,13 @@ def unload_ipython_extension(shell: Any) -> None:
 def __getattr__(name: str) -> Any:
     """Loads the runtime when it is first asked for: the commands that read source have no use for it."""
     if name in ("install", "watch"):
-        from outplace.runtime import attach
+        from outplace.runtime.program import lifecycle
 
-        return getattr(attach, name)
+        return getattr(lifecycle, name)
     if name == "WrongGradientError":
-        from outplace.runtime import verdict
+        from outplace.runtime.silent import reporting
 
-        return verdict.WrongGradientError
+        return reporting.WrongGradientError
     if name in ("at", "blend", "functional", "to_mask"):
         from outplace import updates
 

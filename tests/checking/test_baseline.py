@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outplace.checking import baseline, fingerprint
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.model import Finding, Site
 
 

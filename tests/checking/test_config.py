@@ -6,7 +6,7 @@ import pytest
 
 from outplace.checking import config, ruffs
 from outplace.checking.settings import Overrides, resolve
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.knowledge.kinds import BY_CODE
 
 

@@ -8,7 +8,7 @@ import pytest
 from outplace.checking.discovery import Excluded, discover
 from outplace.checking.outcome import Failure
 from outplace.checking.patterns import Patterns
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 
 @pytest.fixture(autouse=True)

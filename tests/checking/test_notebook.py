@@ -6,9 +6,9 @@ import json
 import pytest
 
 from outplace.checking import notebook
-from outplace.checking.reading import Unreadable
+from outplace.files.reading import Unreadable
 from outplace.model import Finding, Fix, Site
-from outplace.repair.patch import unified
+from outplace.repair.syntax.patch import unified
 
 
 def book(*cells, **metadata):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from outplace.checking import rules
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.knowledge.kinds import BY_CODE
 
 

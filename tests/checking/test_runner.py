@@ -106,7 +106,7 @@ def test_a_file_that_kills_its_process_is_named():
 
 
 def test_files_too_large_for_a_person(monkeypatch):
-    monkeypatch.setattr("outplace.checking.reading.LARGEST", 100)
+    monkeypatch.setattr("outplace.files.reading.LARGEST", 100)
     files = [write("big.py", "import torch\n" + "#" * 100)]
     (outcome,) = runner.check(files, [])
     assert outcome.failure is None

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from outplace.cli.main import main
-from outplace.repair import files, from_source
+from outplace.repair.drive import from_source
+from outplace.repair.syntax import files
 
 BUG = """import torch
 
@@ -124,7 +125,7 @@ def test_a_file_that_is_no_python(file, tmp_path):
 
 def test_a_file_too_large_for_a_person_is_passed_over(file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("outplace.checking.reading.LARGEST", len(BUG) - 1)
+    monkeypatch.setattr("outplace.files.reading.LARGEST", len(BUG) - 1)
     assert main(["fix"]) == 0
     assert file.read_text() == BUG
     assert capsys.readouterr().err.startswith("outplace: train.py: skipped: 0.0 MB is too large for source")

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from outplace.cli.errors import OutplaceError
 from outplace.cli.main import main
 from outplace.cli.repairing import write_all
-from outplace.repair import files, from_run
+from outplace.errors import OutplaceError
+from outplace.repair.drive import from_run
+from outplace.repair.syntax import files
 
 BUG = """import torch
 

@@ -201,8 +201,8 @@ def test_asking_does_not_import_torch(pytester, monkeypatch):
         import sys
 
         def test_recording():
-            from outplace.runtime import attach
-            assert attach.attached()
+            from outplace.runtime.program import lifecycle
+            assert lifecycle.attached()
             assert "torch" not in sys.modules
         """
     )

@@ -13,12 +13,12 @@ from unittest import mock
 
 import torch
 
-from outplace.reclaim.advice import Advice, advise, edited
-from outplace.reclaim.ledger import Ledger
-from outplace.reclaim.recording import Recording
-from outplace.reclaim.suggestion import Suggestion
-from outplace.repair.files import Files
-from outplace.runtime import packing, writes
+from outplace.reclaim.observe.ledger import Ledger
+from outplace.reclaim.observe.recording import Recording
+from outplace.reclaim.rules.advice import Advice, advise, edited
+from outplace.reclaim.rules.suggestion import Suggestion
+from outplace.repair.syntax.files import Files
+from outplace.runtime.patches import saved_tensor_hooks, tensor_writes
 
 
 def record(path: Path, arguments: Sequence[str] = (), source: str | None = None) -> Recording:
@@ -46,11 +46,11 @@ def record(path: Path, arguments: Sequence[str] = (), source: str | None = None)
 def _restored() -> Iterator[None]:
     owners = torch.nn.Module, torch.optim.Optimizer
     made, called, cleared = torch.nn.Module.__init__, torch.nn.Module.__call__, [one.zero_grad for one in owners]
-    packing.install()
+    saved_tensor_hooks.install()
     try:
         yield
     finally:
-        writes.uninstall()
+        tensor_writes.uninstall()
         torch.nn.Module.__init__, torch.nn.Module.__call__ = made, called
         for owner, clear in zip(owners, cleared, strict=True):
             owner.zero_grad = clear

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from outplace.reclaim.ledger import Ledger
-from outplace.reclaim.timeline import Account, Change
-from outplace.reclaim.workspace import OnCuda
+from outplace.reclaim.observe.ledger import Ledger
+from outplace.reclaim.observe.timeline import Account, Change
+from outplace.reclaim.observe.workspace import OnCuda
 
 MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
 

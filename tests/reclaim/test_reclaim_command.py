@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.reclaim.recorded import advised, record
 
-from outplace.cli.errors import OutplaceError
 from outplace.cli.main import main
-from outplace.reclaim.command import Command
-from outplace.reclaim.proving import Outcome, Reclaim
-from outplace.reclaim.trials import Trial, Trials
-from outplace.reclaim.witness import Testimony
+from outplace.errors import OutplaceError
+from outplace.reclaim.drive.command import Command
+from outplace.reclaim.drive.proving import Outcome, Reclaim
+from outplace.reclaim.drive.trials import Trial, Trials
+from outplace.reclaim.observe.witness import Testimony
 
 PROGRAM = """\
 import torch

@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from outplace.reclaim.forms import flagged, in_place
-from outplace.repair.code import Code
-from outplace.repair.edits import apply
+from outplace.reclaim.rules.inplace_forms import flagged, in_place
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import apply
 
 IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\nfrom torch.nn.functional import relu\n"
 

@@ -15,11 +15,11 @@ import pytest
 from tests.reclaim.recorded import advised, record
 
 from outplace.cli.main import main
-from outplace.reclaim import command, proving
-from outplace.reclaim.proving import Outcome, Reclaim
-from outplace.reclaim.trials import Trial, Trials
-from outplace.reclaim.witness import Testimony
-from outplace.repair import files
+from outplace.reclaim.drive import command, proving
+from outplace.reclaim.drive.proving import Outcome, Reclaim
+from outplace.reclaim.drive.trials import Trial, Trials
+from outplace.reclaim.observe.witness import Testimony
+from outplace.repair.syntax import files
 
 PROGRAM = """\
 import os

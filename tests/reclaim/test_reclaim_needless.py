@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.reclaim.recorded import advised, changed, computed, record
 
-from outplace.reclaim.timeline import Account
+from outplace.reclaim.observe.timeline import Account
 
 HEAD = """
 import torch

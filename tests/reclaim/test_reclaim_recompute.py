@@ -15,7 +15,7 @@ from tests.reclaim.recorded import advised, changed, computed, record
 from torch import nn
 
 import outplace
-from outplace.reclaim.timeline import Account
+from outplace.reclaim.observe.timeline import Account
 
 MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outplace.reclaim import witness
-from outplace.reclaim.witness import of_tensors
+from outplace.reclaim.observe import witness
+from outplace.reclaim.observe.witness import of_tensors
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))]
 ODD = {

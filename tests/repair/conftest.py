@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from outplace.repair.from_source import Repaired, repair
+from outplace.repair.drive.from_source import Repaired, repair
 from outplace.source.analysis import check_file
 from outplace.source.project import Project
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import textwrap
 
-from outplace.repair.bug import Moment
-from outplace.repair.code import Code
-from outplace.repair.edits import apply
-from outplace.repair.files import Files
 from outplace.repair.forms.step_order import reorderings
+from outplace.repair.plan.bug import Moment
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import apply
+from outplace.repair.syntax.files import Files
 
 
 def ways(source: str, **known: object) -> dict[str, str]:

@@ -7,10 +7,10 @@ import textwrap
 
 import pytest
 
-from outplace.repair.aliases import may_rebind
-from outplace.repair.code import Code
-from outplace.repair.files import Files
-from outplace.repair.flow import read_later
+from outplace.repair.facts.aliases import may_rebind
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import read_later
 
 
 def marked(source: str) -> tuple[Files, Code, ast.stmt]:

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from outplace.model import Cause, Site
-from outplace.repair.bug import Bug
-from outplace.repair.chooser import propose
-from outplace.repair.files import Files
+from outplace.repair.plan.bug import Bug
+from outplace.repair.plan.chooser import propose
+from outplace.repair.syntax.files import Files
 from outplace.source.rules import silent_other
 
 SOURCE = "import torch\n\ncounts = torch.zeros(3, dtype=torch.long)\ncounts += torch.rand(3)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outplace.repair.edits import Conflict, Edit, apply, parses
+from outplace.repair.syntax.edits import Conflict, Edit, apply, parses
 
 
 def test_edits_are_sorted_and_the_rest_stays():

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from outplace.repair.files import Document, Unwritable, read, write
+from outplace.repair.syntax.files import Document, Unwritable, read, write
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import textwrap
 
 import pytest
 
-from outplace.repair.aliases import may_rebind
-from outplace.repair.files import Files
+from outplace.repair.facts.aliases import may_rebind
+from outplace.repair.syntax.files import Files
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from killing import BUG, MANY, half_written, lay_out, repaired
 
 from outplace.cli.repairing import write_all
-from outplace.repair import files
+from outplace.repair.syntax import files
 
 
 def test_fix_is_killed(tmp_path):

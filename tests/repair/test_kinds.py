@@ -7,9 +7,9 @@ import textwrap
 import pytest
 from differences import verdict
 
-from outplace.repair.code import Code
-from outplace.repair.edits import apply
 from outplace.repair.forms import inplace_flag
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import apply
 
 SGD = """
 import torch

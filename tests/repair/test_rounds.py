@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from outplace.repair.evidence import Evidence
-from outplace.repair.from_run import Repair
+from outplace.repair.drive.evidence import Evidence
+from outplace.repair.drive.from_run import Repair
 
 SWEEPS = """import torch
 

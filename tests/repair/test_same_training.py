@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outplace.repair.evidence import Evidence, read, same_training, trains_as_many
+from outplace.repair.drive.evidence import Evidence, read, same_training, trains_as_many
 
 
 def digest(value: float) -> list[float]:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from outplace.repair.bug import Moment
-from outplace.repair.code import Code
-from outplace.repair.edits import apply
 from outplace.repair.forms import silent
 from outplace.repair.forms.backward_first import backward_first
+from outplace.repair.plan.bug import Moment
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import apply
 
 
 def moved(source: str) -> str | None:

@@ -7,10 +7,10 @@ import textwrap
 import pytest
 from ordering import ways
 
-from outplace.repair.bug import Moment
-from outplace.repair.edits import apply
-from outplace.repair.files import Files
 from outplace.repair.forms.step_order import reorderings
+from outplace.repair.plan.bug import Moment
+from outplace.repair.syntax.edits import apply
+from outplace.repair.syntax.files import Files
 
 RNN = """
 for x in data:

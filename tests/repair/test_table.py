@@ -10,9 +10,9 @@ from differences import Forward, close, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outplace.repair.edits import apply
-from outplace.repair.files import Files
 from outplace.repair.forms.table import Stacked, as_lists
+from outplace.repair.syntax.edits import apply
+from outplace.repair.syntax.files import Files
 
 HEAD = """import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outplace.repair.from_source import Repaired, repair
+from outplace.repair.drive.from_source import Repaired, repair
 from outplace.source.analysis import check_file
 from outplace.source.project import Project
 

@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from outplace.repair.code import Code
-from outplace.repair.edits import apply
 from outplace.repair.forms import no_grad
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import apply
 
 POLICY = """
 import torch

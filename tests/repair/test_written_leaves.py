@@ -7,7 +7,7 @@ import ast
 import pytest
 from differences import verdict
 
-from outplace.repair.aliases import _lie_apart
+from outplace.repair.facts.aliases import _lie_apart
 
 BEGINNING = """import torch
 

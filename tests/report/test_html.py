@@ -17,7 +17,7 @@ from html_samples import DIFF, SOURCE, refused, saved, silent, site, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
 from outplace.report import html
 from outplace.report.html import figure, highlight, memory, sides, story

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outplace import __version__
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
 from outplace.report.json import ReportError, report, write
 

@@ -16,7 +16,9 @@ from side_by_side import plain, write
 torch = pytest.importorskip("torch")
 
 import outplace  # noqa: E402
-from outplace.runtime import attach, diagnose, usercode  # noqa: E402
+from outplace.runtime.errors import dispatch  # noqa: E402
+from outplace.runtime.program import lifecycle  # noqa: E402
+from outplace.runtime.record import user_files  # noqa: E402
 
 
 def step(extra=0):
@@ -31,12 +33,12 @@ LINE = inspect.getsourcelines(step)[1]
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_attached(monkeypatch):
-    usercode.own_files.claim(__file__)
-    assert not attach.attached()
+    user_files.own_files.claim(__file__)
+    assert not lifecycle.attached()
     yield
-    assert not attach.attached()
+    assert not lifecycle.attached()
     assert not torch.is_anomaly_enabled()
-    diagnose.start_afresh()
+    dispatch.start_afresh()
 
 
 def facts(error):
@@ -47,7 +49,7 @@ def facts(error):
 
 def test_a_block():
     with pytest.raises(RuntimeError) as caught, outplace.watch() as watched:
-        assert attach.attached()
+        assert lifecycle.attached()
         step()
     error = caught.value
     assert facts(error) == ("saved", "h", 2, [3])
@@ -138,7 +140,7 @@ def test_generators_and_coroutines():
     @outplace.watch
     def produce():
         got = yield 1
-        assert attach.attached()
+        assert lifecycle.attached()
         yield got
         return "end"
 
@@ -160,17 +162,17 @@ def test_generators_and_coroutines():
 def test_nested_and_recursive():
     @outplace.watch
     def recurse(depth):
-        assert attach.attached()
+        assert lifecycle.attached()
         if depth:
             recurse(depth - 1)
-        assert attach.attached()
+        assert lifecycle.attached()
 
     recurse(3)
-    assert not attach.attached()
+    assert not lifecycle.attached()
     with outplace.watch(), pytest.raises(RuntimeError) as caught:
         with outplace.watch():
             pass
-        assert attach.attached()
+        assert lifecycle.attached()
         step()
     assert facts(caught.value) == ("saved", "h", 2, [3])
 
@@ -228,9 +230,9 @@ def test_install_lasts_for_the_rest_of_the_program(tmp_path):
         import sys, threading
         assert 'torch' not in sys.modules
         import torch
-        from outplace.runtime import attach
+        from outplace.runtime.program import lifecycle
         with outplace.watch(): pass
-        assert attach.attached()
+        assert lifecycle.attached()
         def step():
             w = torch.ones(3, requires_grad=True)
             h = (w * 2).exp()

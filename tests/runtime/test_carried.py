@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import outplace
-from outplace.runtime import carried
+from outplace.runtime.errors import freed_names
 
 LOOP = """
 import torch
@@ -28,8 +28,8 @@ for _ in range(2):
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ast.AST]]:
     statements: list[ast.AST] = []
-    reads = carried.reads
-    monkeypatch.setattr(carried, "reads", lambda statement: [statements.append(statement), reads(statement)][1])
+    reads = freed_names.reads
+    monkeypatch.setattr(freed_names, "reads", lambda statement: [statements.append(statement), reads(statement)][1])
     yield statements
 
 

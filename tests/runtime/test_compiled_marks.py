@@ -8,17 +8,20 @@ import sys
 
 import pytest
 
-from outplace.runtime import fast
+from outplace.runtime.record import native
 
 PROGRAM = """
 import threading
 
 import torch
 
-from outplace.runtime import attach, diagnose, instrument, record
-from outplace.runtime.usercode import own_files
+from outplace.runtime import instrument
+from outplace.runtime.errors import dispatch
+from outplace.runtime.program import lifecycle
+from outplace.runtime.record import log
+from outplace.runtime.record.user_files import own_files
 
-attach.attach("marks")
+lifecycle.attach("marks")
 own_files.claim("<marked>")
 source = '''
 import torch
@@ -82,7 +85,7 @@ def told(place):
     return inside.co_name, next(line for start, end, line in inside.co_lines() if start <= offset < end)
 
 
-for one in record.all_threads():
+for one in log.all_threads():
     print([(number, told(one.place_of(number))) for number in range(60)])
     for write in one.writes:
         print(write.operation, write.moment, write.before, [told(frame) for frame in write.frames])
@@ -91,13 +94,13 @@ for one in record.all_threads():
         print(step.operation, step.moment, [told(frame) for frame in step.frames], versions)
     for backward in one.backwards:
         print("backward", backward.moment, [told(frame) for frame in backward.frames])
-print(record.state.backwards, record.state.steps, record.state.stepping_thread)
-print([(found.kind, [change.site.line for change in found.mutations]) for found in diagnose.untold])
+print(log.state.backwards, log.state.steps, log.state.stepping_thread)
+print([(found.kind, [change.site.line for change in found.mutations]) for found in dispatch.untold])
 record.MARKS_KEPT = 50
-record.connect(torch._C._autograd._get_sequence_nr, lambda: None)
+log.connect(torch._C._autograd._get_sequence_nr, lambda: None)
 for _ in range(200):
     exec(code, {"__name__": "marked"})
-print(len(record.current().starts) <= 51, record.current().place_of(0))
+print(len(log.current().starts) <= 51, log.current().place_of(0))
 """
 
 
@@ -110,7 +113,7 @@ def recorded(**environment: str) -> str:
 
 
 def test_both_record_the_same():
-    if fast.compiled is None:
+    if native.compiled is None:
         pytest.skip("outplace was installed without a C compiler: the marks are in Python here")
     expected = recorded(OUTPLACE_PURE_PYTHON="1")
     for part in ("('forward', ", "('<module>', ", "LBFGS.step", "SGD.step", "silent-other", "\n6 0 0\n", "True None"):

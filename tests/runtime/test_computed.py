@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
-from outplace.runtime import computed
+from outplace.runtime.silent.rules import parametrized_weight_write
 
 
 class Symmetric(nn.Module):
@@ -48,15 +48,15 @@ def made(how, used):
 def test_it_knows_what_is_lost(how, used):
     """The module itself is asked: does it compute the same as one that was not written?"""
     layer, other = made(how, used), made(how, used)
-    told = computed._is_computed(layer, "weight")
+    told = parametrized_weight_write._is_computed(layer, "weight")
     layer.weight.data.fill_(0.5)
     lost = torch.equal(layer(torch.ones(2, 4)), other(torch.ones(2, 4)))
     assert told == lost
-    assert not computed._is_computed(layer, "bias")
+    assert not parametrized_weight_write._is_computed(layer, "bias")
 
 
 def test_what_is_cached_stands():
     layer = made("its own", False)
     with parametrize.cached():
-        assert not computed._is_computed(layer, "weight")
-    assert computed._is_computed(layer, "weight")
+        assert not parametrized_weight_write._is_computed(layer, "weight")
+    assert parametrized_weight_write._is_computed(layer, "weight")

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 import outplace
-from outplace.runtime.memory import fingerprint
+from outplace.runtime.record.snapshots import fingerprint
 
 
 def clobber(tensor: torch.Tensor) -> None:

@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 from instrument_snippets import SNIPPETS
 
-from outplace.runtime import instrument, record
+from outplace.runtime import instrument
 from outplace.runtime.instrument import compile_main, compile_marked
 from outplace.runtime.instrument import marks as hooks
+from outplace.runtime.record import log
 
 
 def result_of(code, name):
@@ -155,7 +156,7 @@ def marked_lines(source):
     try:
         exec(compile_marked(textwrap.dedent(source).lstrip("\n"), "<here>"), {"here": here})
     finally:
-        instrument.put(MARK=record.mark, AT=record.at)
+        instrument.put(MARK=log.mark, AT=log.at)
     return seen
 
 

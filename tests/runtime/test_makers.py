@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from outplace.runtime import sites
-from outplace.runtime.makers import narrow_to_maker
+from outplace.runtime.locate import sites
+from outplace.runtime.locate.node_expressions import narrow_to_maker
 
 CASES = [
     ("y = a.exp() * b.sin()", "ExpBackward0", "a.exp()"),

@@ -8,14 +8,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import outplace
-from outplace.runtime import graph, packing
+from outplace.runtime.locate import graph
+from outplace.runtime.patches import saved_tensor_hooks
 
-TELLS = packing.TELLS
+TELLS = saved_tensor_hooks.TELLS
 
 
 @pytest.fixture(autouse=True)
 def _older_torch(monkeypatch):
-    monkeypatch.setattr(packing, "TELLS", False)
+    monkeypatch.setattr(saved_tensor_hooks, "TELLS", False)
 
 
 class Hooks(saved_tensors_hooks):
@@ -40,12 +41,12 @@ def test_the_hooks_of_each_node():
         nodes = [tensor.grad_fn for tensor in made]
         raw = [next(graph.raw_saved(node)) for node in nodes]
         truth = [one.unpack_hook for one in raw]
-        assert [packing.hook_of(node, one) for node, one in zip(nodes, raw, strict=True)] == truth
+        assert [saved_tensor_hooks.hook_of(node, one) for node, one in zip(nodes, raw, strict=True)] == truth
         assert len(set(truth)) == 3 * 3 + 1 and truth[0] is truth[-1] is None
 
 
 def test_hooks_whose_graph_is_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(packing, "_most", 20)
+    monkeypatch.setattr(saved_tensor_hooks, "_most", 20)
     x = torch.rand(3, requires_grad=True)
     with outplace.watch():
         with Hooks():
@@ -53,8 +54,8 @@ def test_hooks_whose_graph_is_gone_are_forgotten(monkeypatch):
         for _ in range(50):
             with Hooks():
                 x.sin()
-        assert len(packing._spans) <= 22
-        assert packing.hook_of(kept.grad_fn, None) is not None
+        assert len(saved_tensor_hooks._spans) <= 22
+        assert saved_tensor_hooks.hook_of(kept.grad_fn, None) is not None
 
 
 def test_a_block_is_not_run_by_a_look_at_it():

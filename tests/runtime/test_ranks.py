@@ -7,7 +7,7 @@ import os
 import pytest
 
 from outplace.model import Diagnosis, Mutation, Site, Tensor
-from outplace.runtime import ranks
+from outplace.runtime.program import ranks
 
 
 @pytest.mark.parametrize(

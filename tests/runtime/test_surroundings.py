@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from outplace.model import Graph, Mutation, Site  # noqa: E402
-from outplace.runtime import surroundings  # noqa: E402
-from outplace.runtime.surroundings import Surroundings  # noqa: E402
+from outplace.runtime.locate import graph_excerpt  # noqa: E402
+from outplace.runtime.locate.graph_excerpt import Surroundings  # noqa: E402
 
 MOST_NODES = 40
 
@@ -84,7 +84,7 @@ def test_the_node_of_a_write_is_drawn_with_its_way_to_the_saver(monkeypatch):
     z = y + 1
     loss = h.sum() + z.sum()  # the shortest way to h does not lead through z
     here = Site("train.py", 1, 1, 0, 6, "f", "z += 1")
-    monkeypatch.setattr(surroundings, "made_at", lambda place, node: here if node == z.grad_fn.name() else None)
+    monkeypatch.setattr(graph_excerpt, "made_at", lambda place, node: here if node == z.grad_fn.name() else None)
     graph = Surroundings([loss.grad_fn], []).of([h.grad_fn], [Mutation("add_", here, 1, moment=graph_number(z))])
     drawn = {node.number: node for node in graph.nodes}
     (on,) = [graph.nodes[edge.to] for edge in drawn[graph_number(z)].inputs]

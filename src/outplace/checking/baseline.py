@@ -12,9 +12,9 @@ from typing import Any
 from outplace import __version__
 from outplace.checking import fingerprint
 from outplace.checking.notebook import split_cell
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
+from outplace.files.writing import reason, replace_text
 from outplace.model import Finding
-from outplace.writing import reason, replace_text
 
 SCHEMA = 1
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from outplace import __version__
 from outplace.checking.outcome import Failure, Note, Outcome
+from outplace.files.writing import replace_text
 from outplace.model import Finding, Fix, Site
-from outplace.writing import replace_text
 
 FOLDER = ".outplace_cache"
 ABSENT = "-"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outplace.checking import rules, toml
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 FORMATS = ("text", "concise", "json", "sarif", "github")
 SEVERITIES = ("warning", "error")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from outplace.checking.config import upwards
 from outplace.checking.outcome import Failure
 from outplace.checking.patterns import Patterns
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 SUFFIXES = (".py", ".ipynb")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outplace.checking.reading import Unreadable
+from outplace.files.reading import Unreadable
 from outplace.model import Finding, Site
 
 SUFFIX = ".ipynb"

@@ -7,9 +7,10 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from outplace.checking import noqa, notebook, reading, rules
+from outplace.checking import noqa, notebook, rules
 from outplace.checking.cache import digest
 from outplace.checking.outcome import Failure, Note, Outcome
+from outplace.files import reading
 
 if TYPE_CHECKING:
     from outplace.model import Finding
@@ -84,7 +85,7 @@ def _suppressed(finding: Finding) -> bool:
 def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: Project) -> tuple[Finding, ...]:
     if not findings:
         return findings
-    from outplace.repair.from_source import with_fixes
+    from outplace.repair.drive.from_source import with_fixes
     from outplace.source.analysis import check_file
 
     return tuple(with_fixes(path, source, findings, lambda path, text: check_file(path, text, project).findings))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 from outplace.checking import toml
 from outplace.checking.config import upwards
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 CODE = "PLR6104"
 NAME = "non-augmented-assignment"

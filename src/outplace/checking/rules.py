@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.knowledge.kinds import BY_CODE, BY_NAME, KINDS
 
 ALL = "ALL"

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from outplace.checking import one, reading
+from outplace.checking import one
 from outplace.checking.cache import Cache, digest
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note, Outcome
+from outplace.files import reading
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 
 def load(path: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from outplace.checking import config as configs
 from outplace.checking.config import FORMATS, SEVERITIES, Config
 from outplace.checking.outcome import Outcome, Result
 from outplace.checking.settings import Overrides, resolve
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 if TYPE_CHECKING:
     from outplace.checking.baseline import Baseline
@@ -137,7 +137,8 @@ class _Check:
         return self._from_stdin() if self.stdin else self._from_files()
 
     def _from_stdin(self) -> list[Outcome]:
-        from outplace.checking import one, reading
+        from outplace.checking import one
+        from outplace.files import reading
         from outplace.source.project import Project
 
         name = self.options.stdin_filename
@@ -215,7 +216,7 @@ class _Check:
             _echo(self._plain(result), sys.stdout)
 
     def _write(self, path: str, result: Result) -> None:
-        from outplace.writing import reason, replace_text
+        from outplace.files.writing import reason, replace_text
 
         try:
             replace_text(Path(path), _carried(self._plain(result), "utf-8"))

@@ -14,12 +14,12 @@ from outplace.checking import config as configs
 from outplace.checking.config import Config
 from outplace.checking.notebook import SUFFIX
 from outplace.checking.settings import Overrides, Settings, resolve
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.model import Finding
-from outplace.repair.place import STYLES
+from outplace.repair.plan.location import STYLES
 
 if TYPE_CHECKING:
-    from outplace.repair.from_source import Repaired
+    from outplace.repair.drive.from_source import Repaired
 
 STDIN, STDIN_NAME = "-", "<stdin>"
 
@@ -122,8 +122,8 @@ class _Fix:
 
     def _files(self) -> None:
         from outplace.checking import discovery
-        from outplace.checking.reading import WORD, too_large
-        from outplace.repair import files
+        from outplace.files.reading import WORD, too_large
+        from outplace.repair.syntax import files
 
         found = discovery.discover(self.paths, self.settings.excluded)
         for note in found.notes:
@@ -153,7 +153,7 @@ class _Fix:
 
     def _deliver(self, texts: Mapping[str, str]) -> None:
         from outplace.cli.repairing import write_all
-        from outplace.repair import files
+        from outplace.repair.syntax import files
 
         documents = {path: files.read(path) for path in texts}
         if self.options.diff:
@@ -171,7 +171,7 @@ class _Fix:
         return is_excluded(path, self.settings.root, self.settings.excluded)
 
     def _stdin(self) -> None:
-        from outplace.repair.files import Document, Unwritable
+        from outplace.repair.syntax.files import Document, Unwritable
 
         path = os.path.abspath(self.options.stdin_filename) if self.options.stdin_filename else STDIN_NAME
         self._leave_notebooks(int(path.endswith(SUFFIX)))
@@ -192,7 +192,7 @@ class _Fix:
 
     def _repair(self, path: str, text: str) -> None:
         """Fixes a file, and with it the other files that have a part in its bugs, as far as they were given, too."""
-        from outplace.repair.from_source import Repaired
+        from outplace.repair.drive.from_source import Repaired
 
         result = self._repaired(path, text)
         texts = {path: result.text, **result.elsewhere}
@@ -213,9 +213,9 @@ class _Fix:
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.one import internal
-        from outplace.repair.files import Unwritable
-        from outplace.repair.from_source import Repaired, repair
-        from outplace.repair.neighbourhood import surroundings
+        from outplace.repair.drive.from_source import Repaired, repair
+        from outplace.repair.drive.neighbourhood import surroundings
+        from outplace.repair.syntax.files import Unwritable
         from outplace.source.analysis import Checked, check_file
         from outplace.source.project import Project
 
@@ -247,7 +247,7 @@ class _Fix:
 def _suppressed(finding: Finding, texts: Mapping[str, str]) -> bool:
     """Does a comment in its file switch this finding off?"""
     from outplace.checking import noqa
-    from outplace.repair.files import Unwritable, read
+    from outplace.repair.syntax.files import Unwritable, read
 
     file = finding.site.file
     try:
@@ -258,7 +258,7 @@ def _suppressed(finding: Finding, texts: Mapping[str, str]) -> bool:
 
 
 def _print_diff(path: str, old: str, new: str) -> None:
-    from outplace.repair.patch import unified
+    from outplace.repair.syntax.patch import unified
 
     click.echo(unified(_shown(path), old, new), nl=False)
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import click
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 
 @click.command(short_help="Serve an editor: findings, explanations and fixes while you type.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from outplace import __version__
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 _COMMANDS = {
     "check": "Find in-place bugs in source code, before anything runs.",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 from outplace.knowledge import ops
 from outplace.knowledge.examples import Example, examples
 from outplace.knowledge.ops import Op, When

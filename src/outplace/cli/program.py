@@ -6,7 +6,7 @@ import os
 
 import click
 
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
 
 
 class ProgramCommand(click.Command):

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from outplace.cli.errors import OutplaceError
 from outplace.cli.program import ProgramCommand, check_writable
+from outplace.errors import OutplaceError
 
 
 @click.command(
@@ -74,7 +74,7 @@ def reclaim(
             check_writable(path)
 
     def start() -> int:
-        from outplace.reclaim.command import Command
+        from outplace.reclaim.drive.command import Command
 
         command = Command(
             program, steps, timeout, everything, not no_proof, reproducible, recompute, fix, diff, json_path, html_path

@@ -12,12 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from outplace.cli.errors import OutplaceError
-from outplace.repair import files, from_run
-from outplace.repair.patch import unified
-from outplace.repair.place import Style
-from outplace.repair.runs import Runs
-from outplace.writing import replace_text
+from outplace.errors import OutplaceError
+from outplace.files.writing import replace_text
+from outplace.repair.drive import from_run
+from outplace.repair.drive.runs import Runs
+from outplace.repair.plan.location import Style
+from outplace.repair.syntax import files
+from outplace.repair.syntax.patch import unified
 
 
 class Repairing:

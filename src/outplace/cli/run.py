@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outplace.cli.errors import OutplaceError
 from outplace.cli.program import ProgramCommand, check_writable
-from outplace.repair.place import STYLES, Style
+from outplace.errors import OutplaceError
+from outplace.repair.plan.location import STYLES, Style
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
@@ -85,7 +85,7 @@ def run(
 
 def _ask_for(guard: bool, strict: bool) -> None:
     """By the environment, so that child processes hear of it too."""
-    from outplace.runtime.attach import GUARD, STRICT
+    from outplace.runtime.program.lifecycle import GUARD, STRICT
 
     for name, wanted in ((GUARD, guard), (STRICT, strict)):
         if wanted:
@@ -93,13 +93,13 @@ def _ask_for(guard: bool, strict: bool) -> None:
 
 
 def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:
-    from outplace.runtime.launch import Program, execute
-    from outplace.runtime.session import Targets
+    from outplace.runtime.program.launch import Program, execute
+    from outplace.runtime.program.session import Targets
 
     if os.environ.get("OUTPLACE_EVIDENCE"):  # one of the runs of `--fix`
-        from outplace.runtime import proof
+        from outplace.runtime.program import evidence
 
-        proof.start()
+        evidence.start()
     ways = {"-m": "module", "-c": "code"}
     if words[0] in ways:
         if len(words) < 2:
@@ -131,7 +131,7 @@ def _print(heading: str, diagnoses: Sequence[Diagnosis]) -> None:
         return
     from outplace.report.console import for_stream
     from outplace.report.terminal import render
-    from outplace.runtime.usercode import known_sources
+    from outplace.runtime.record.user_files import known_sources
 
     print(f"\n{heading}" if heading else "", file=sys.stderr)
     with known_sources():

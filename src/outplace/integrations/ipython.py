@@ -24,8 +24,10 @@ from outplace.model import Diagnosis
 from outplace.report import words
 from outplace.report.console import for_stream
 from outplace.report.terminal import as_text, render
-from outplace.runtime import attach, diagnose, instrument
-from outplace.runtime.usercode import own_files
+from outplace.runtime import instrument
+from outplace.runtime.errors import dispatch
+from outplace.runtime.program import lifecycle
+from outplace.runtime.record.user_files import own_files
 
 _MAGIC = "outplace"
 _OF_A_MAGIC = "<unknown>"
@@ -77,12 +79,12 @@ class Extension:
 
     def _start(self) -> None:
         seen = _has_unmarked_code(self._shell.user_ns)
-        attach.attach("tags" if seen else "marks")
+        lifecycle.attach("tags" if seen else "marks")
         self._marks.wanted = True
 
     def _stop(self) -> None:
         self._on = self._marks.wanted = False
-        attach.detach()
+        lifecycle.detach()
 
     # -- the magics -------------------------------------------------------------------------------------------
 
@@ -115,8 +117,8 @@ class Extension:
     def _after_cell(self, result: Any) -> None:
         """Tells of the bugs that no traceback has shown: silent ones, and errors that the cell caught itself."""
         asked, self._this_cell_only = self._this_cell_only, False
-        untold = list(diagnose.untold)
-        diagnose.untold.clear()
+        untold = list(dispatch.untold)
+        dispatch.untold.clear()
         silent = [diagnosis for diagnosis in untold if diagnosis.code.startswith("OUT3")]
         caught = [diagnosis for diagnosis in untold if diagnosis not in silent]
         self._display("Caught by the cell itself:", caught)
@@ -131,7 +133,7 @@ class Extension:
     def _show_traceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         """IPython's traceback, and the diagnosis below it instead of inside."""
         error = (exc_tuple or sys.exc_info())[1]
-        diagnoses = diagnose.take_out(error) if isinstance(error, BaseException) and _is_for_us(error) else []
+        diagnoses = dispatch.take_out(error) if isinstance(error, BaseException) and _is_for_us(error) else []
         type(self._shell).showtraceback(self._shell, exc_tuple, *args, **kwargs)
         self._display("", diagnoses)
 
@@ -153,7 +155,7 @@ class Extension:
 
 def _is_for_us(error: BaseException) -> bool:
     """Is outplace on, or does the error carry a diagnosis already (of an `outplace.watch()` in a cell)?"""
-    return attach.attached() or any(diagnose.of(link) for link in diagnose.chain(error))
+    return lifecycle.attached() or any(dispatch.of(link) for link in dispatch.chain(error))
 
 
 def _fragment(diagnoses: Sequence[Diagnosis], plain: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from outplace.model import Diagnosis
-    from outplace.runtime.attach import Watch
+    from outplace.runtime.program.lifecycle import Watch
 
 _WATCHED = pytest.StashKey["Watch"]()
 """What was found while a test was set up, ran and was torn down."""
@@ -60,10 +60,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Starts before anything of the user's is imported."""
     if not _wanted(early_config):
         return
-    from outplace.runtime import attach
+    from outplace.runtime.program import lifecycle
 
-    attach.attach("marks")
-    early_config.add_cleanup(attach.detach)
+    lifecycle.attach("marks")
+    early_config.add_cleanup(lifecycle.detach)
     for hook in [finder for finder in sys.meta_path if isinstance(finder, _rewriting_hook())]:
         hook.exec_module = _Loading(hook).exec_module
 
@@ -86,7 +86,7 @@ class _Loading:
         self._without_marks = hook.exec_module
 
     def exec_module(self, module: ModuleType) -> None:
-        from outplace.runtime.usercode import own_files
+        from outplace.runtime.record.user_files import own_files
 
         path = module.__spec__.origin if module.__spec__ is not None else None
         if path is None or not own_files[path]:
@@ -165,9 +165,9 @@ def pytest_runtest_makereport(
     watched = item.stash.get(_WATCHED, item.stash.get(_GUARDED, None))
     if watched is None:
         return (yield)
-    from outplace.runtime import diagnose
+    from outplace.runtime.errors import dispatch
 
-    diagnoses = diagnose.take_out(call.excinfo.value) if call.excinfo is not None else []
+    diagnoses = dispatch.take_out(call.excinfo.value) if call.excinfo is not None else []
     report = yield
     if diagnoses:
         report.sections.append(("outplace", _as_text(diagnoses, _look(item.config))))

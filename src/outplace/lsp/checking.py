@@ -12,9 +12,9 @@ from outplace.checking import noqa, one
 from outplace.checking.config import Config
 from outplace.checking.discovery import is_excluded
 from outplace.checking.outcome import Outcome
-from outplace.checking.reading import WORD
 from outplace.checking.settings import Overrides, Settings, resolve
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
+from outplace.files.reading import WORD
 from outplace.model import Finding, Fix
 from outplace.source.analysis import check_file
 from outplace.source.project import Project
@@ -78,7 +78,7 @@ def _unknown(findings: Sequence[Finding], settings: Settings) -> Sequence[Findin
 
 def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[Fix, str] | None:
     """What `outplace fix` would do about one finding, and the text with it."""
-    from outplace.repair.from_source import fix_of
+    from outplace.repair.drive.from_source import fix_of
 
     repair = _Repairing(subject, settings)
     before = repair.check(subject.path, subject.text)
@@ -89,7 +89,7 @@ def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[F
 
 def fix_all(subject: Subject, settings: Settings) -> str:
     """The text after all safe fixes; the same where there is nothing to fix, or it does not parse."""
-    from outplace.repair.from_source import repair
+    from outplace.repair.drive.from_source import repair
 
     own = _Repairing(subject, settings)
     try:
@@ -116,7 +116,7 @@ class _Repairing:
         return noqa.unsuppressed(found, noqa.read(text, found))
 
     def importers(self) -> dict[str, str]:
-        from outplace.repair.neighbourhood import importers
+        from outplace.repair.drive.neighbourhood import importers
 
         if not self.subject.is_file:
             return {}

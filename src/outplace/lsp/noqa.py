@@ -6,7 +6,7 @@ import re
 
 from outplace.checking import noqa
 from outplace.model import Finding
-from outplace.repair.edits import parses
+from outplace.repair.syntax.edits import parses
 
 _LISTED = re.compile(r"(#\s*noqa\s*:\s*[\w-]+(?:\s*,\s*[\w-]+)*)", re.IGNORECASE)
 

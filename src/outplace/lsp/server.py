@@ -21,7 +21,7 @@ from outplace.checking.settings import Settings
 from outplace.lsp import checking, texts
 from outplace.lsp.checking import Subject
 from outplace.model import Finding, Site
-from outplace.repair.files import Unwritable, read
+from outplace.repair.syntax.files import Unwritable, read
 
 PAUSE = 0.25
 """Seconds without a keystroke after which a document is checked."""

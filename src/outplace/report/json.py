@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from outplace import __version__
-from outplace.cli.errors import OutplaceError
+from outplace.errors import OutplaceError
+from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis, Fix, Graph, GraphEdge, GraphNode, Mutation, SavedTensor, Site, Tensor
 from outplace.report.excerpts import excerpts
 from outplace.report.words import under_cwd
-from outplace.writing import reason, replace_text
 
 SCHEMA = 1
 

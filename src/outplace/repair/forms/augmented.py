@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
 
 SYMBOLS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

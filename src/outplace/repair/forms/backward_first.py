@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from outplace.repair.bug import Moment
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.flow import targets_of
+from outplace.repair.plan.bug import Moment
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import targets_of
 
 
 @dataclass(frozen=True)

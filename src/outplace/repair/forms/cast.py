@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
 
 _HELD = ast.Name | ast.Attribute | ast.Subscript | ast.Call
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import bindings
-from outplace.repair.origins import class_name, module_made_at
+from outplace.repair.facts.origins import class_name, module_made_at
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import bindings
 
 EXPANDING = {"expand", "expand_as", "broadcast_to"}
 

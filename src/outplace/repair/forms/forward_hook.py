@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
 from outplace.repair.forms import silent
-from outplace.repair.place import Place
+from outplace.repair.plan.location import Place
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
 
 _REGISTERS = "register_forward_hook"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code, is_library
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
+from outplace.repair.facts.origins import POSITION, callee_of, class_name, class_named, module_made_at
 from outplace.repair.forms.out_argument import without_keyword
-from outplace.repair.origins import POSITION, callee_of, class_name, class_named, module_made_at
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
 
 __all__ = ["POSITION", "dropped", "flags_behind"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.twins import twin_of
-from outplace.repair.code import Code, is_library
-from outplace.repair.edits import Edit
-from outplace.repair.flow import read_later
-from outplace.repair.place import start_of_chain
+from outplace.repair.plan.location import start_of_chain
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import read_later
 
 
 def chain_of(code: Code, call: ast.Call) -> ast.Call:

@@ -7,10 +7,10 @@ import io
 import tokenize
 from collections.abc import Iterator
 
-from outplace.repair.code import Code, is_library
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import reads
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import reads
 
 
 def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TypeGuard
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
 
 
 def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
-from outplace.repair import edits as editing
-from outplace.repair.code import same
-from outplace.repair.edits import Edit
 from outplace.repair.forms import augmented, method, subscript
-from outplace.repair.place import Place
+from outplace.repair.plan.location import Place
+from outplace.repair.syntax import edits as editing
+from outplace.repair.syntax.code import same
+from outplace.repair.syntax.edits import Edit
 
 
 def through_data(place: Place) -> ast.Attribute | None:

@@ -9,12 +9,12 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from outplace.repair.code import Code, is_library, root_of
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import binds, earlier_statements
-from outplace.repair.origins import callee_of, class_name, is_inplace_call, module_made_at, origins
-from outplace.repair.place import target_of
+from outplace.repair.facts.origins import callee_of, class_name, is_inplace_call, module_made_at, origins
+from outplace.repair.plan.location import target_of
+from outplace.repair.syntax.code import Code, is_library, root_of
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, earlier_statements
 
 RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
 

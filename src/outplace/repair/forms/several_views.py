@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from outplace.repair.aliases import is_parting, sole_reader
-from outplace.repair.code import Code, is_library
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, read_later, reads
-from outplace.repair.origins import FRESH, origins
+from outplace.repair.facts.aliases import is_parting, sole_reader
+from outplace.repair.facts.origins import FRESH, origins
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import bindings, binds, read_later, reads
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code, root_of
-from outplace.repair.edits import Edit
-from outplace.repair.flow import bindings, binds, reads
 from outplace.repair.forms import augmented, method, subscript
-from outplace.repair.place import Place, start_of_chain
+from outplace.repair.plan.location import Place, start_of_chain
+from outplace.repair.syntax.code import Code, root_of
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import bindings, binds, reads
 
 
 def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt) -> list[Edit] | None:

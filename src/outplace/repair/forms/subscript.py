@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code, Loop, is_library, same
-from outplace.repair.edits import Edit
-from outplace.repair.flow import bindings, binds
 from outplace.repair.forms.augmented import SYMBOLS, strength
-from outplace.repair.place import Place
+from outplace.repair.plan.location import Place
+from outplace.repair.syntax.code import Code, Loop, is_library, same
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import bindings, binds
 
 _METHODS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
 

@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outplace.repair.code import Code, root_of
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import read_later
-from outplace.repair.origins import origins
+from outplace.repair.facts.origins import origins
+from outplace.repair.syntax.code import Code, root_of
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import read_later
 
 _MAKERS = {
     "zeros": True, "ones": True, "full": True, "empty": False,

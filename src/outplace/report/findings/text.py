@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from outplace.checking import notebook, reading
+from outplace.checking import notebook
 from outplace.checking.outcome import Result
+from outplace.files import reading
 from outplace.model import Finding, Site
 from outplace.report.findings import places, summary
 from outplace.report.glyphs import Glyphs, for_encoding

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis
 from outplace.report.excerpts import excerpts
 from outplace.report.html import render
 from outplace.report.html.views import View, short_headline, view
 from outplace.report.json import ReportError, read_diagnosis
-from outplace.writing import reason, replace_text
 
 _FOR_DIAGNOSES = 250_000
 """Bytes; with style, script and index no page of diagnoses has more than 400,000."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from outplace.runtime.instrument import marks
 from outplace.runtime.instrument.marker import Marker
-from outplace.runtime.usercode import own_files
+from outplace.runtime.record.user_files import own_files
 
 _UNCOMPILABLE = (OSError, SyntaxError, ValueError, RecursionError, MemoryError)
 

@@ -8,7 +8,7 @@ import functools
 import gc
 from typing import Any
 
-from outplace.runtime import record
+from outplace.runtime.record import log
 
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
 OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
@@ -39,7 +39,7 @@ _idle: dict[str, Any] = {
 }
 """Hooks that do nothing yet, or no longer."""
 
-_marks: dict[str, Any] = {"MARK": record.mark, "BACK": record.back, "AT": record.at}
+_marks: dict[str, Any] = {"MARK": log.mark, "BACK": log.back, "AT": log.at}
 
 
 def publish() -> None:
@@ -52,7 +52,7 @@ def publish() -> None:
 
 def heed_dynamo() -> None:
     """From now on the marks look whether Dynamo is reading them."""
-    _marks.update(MARK=record.mark_unless_traced, BACK=record.back_unless_traced, AT=record.at_unless_traced)
+    _marks.update(MARK=log.mark_unless_traced, BACK=log.back_unless_traced, AT=log.at_unless_traced)
     if hasattr(builtins, MARK):
         put(**_marks)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from outplace.runtime.usercode import HANDING_ON
+from outplace.runtime.record.user_files import HANDING_ON
 
 
 def is_idle(node: ast.expr | None) -> bool:

@@ -126,7 +126,7 @@ def _may_work() -> bool:
 
 def _is_recorded() -> bool:
     """Under `outplace run` the nodes are Python's, which can be asked for what they have saved."""
-    writes = sys.modules.get("outplace.runtime.writes")
+    writes = sys.modules.get("outplace.runtime.patches.tensor_writes")
     return writes is not None and writes.is_installed()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.repair.code import Loop
-from outplace.repair.edits import Edit
-from outplace.repair.flow import reads
 from outplace.repair.forms.step_order.forward import made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import binds_within, lines_before, names_bound
 from outplace.repair.forms.step_order.order import Order, Reordering, stepping
+from outplace.repair.syntax.code import Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import reads
 
 
 def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:

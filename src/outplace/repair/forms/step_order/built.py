@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from outplace.repair.attributes import is_built_once
-from outplace.repair.code import Code
-from outplace.repair.files import Files
-from outplace.repair.flow import binds
+from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.forms.step_order.forward import is_forward
 from outplace.repair.forms.step_order.lines import lines_before, names_bound_within
 from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds
 
 
 def built_anew(order: Order, files: Files) -> Reordering | None:

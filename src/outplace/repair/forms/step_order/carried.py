@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from outplace.repair.attributes import is_built_once
-from outplace.repair.code import Code, Loop
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import bindings, binds, reads
+from outplace.repair.facts.attributes import is_built_once
+from outplace.repair.facts.origins import callee_of
 from outplace.repair.forms.step_order.lines import lines_after
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
-from outplace.repair.origins import callee_of
+from outplace.repair.syntax.code import Code, Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import bindings, binds, reads
 
 _DETACHED = {
     "tensor": "{0}.detach()",

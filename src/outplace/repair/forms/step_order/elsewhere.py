@@ -6,15 +6,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.repair.aliases import calls_of
-from outplace.repair.code import Code, Function
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
+from outplace.repair.facts.aliases import calls_of
+from outplace.repair.facts.origins import callee_of
 from outplace.repair.forms.step_order.anew import listed, trains_again
 from outplace.repair.forms.step_order.forward import remade
 from outplace.repair.forms.step_order.lines import lines_before
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
-from outplace.repair.origins import callee_of
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
 
 
 def detached_in_methods(order: Order, files: Files) -> Reordering | None:

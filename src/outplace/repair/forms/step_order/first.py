@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.flow import reads
 from outplace.repair.forms.backward_first import clears, needed
 from outplace.repair.forms.step_order.forward import draws, uses
 from outplace.repair.forms.step_order.lines import end_of, names_bound_within, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, stepping
 from outplace.repair.forms.step_order.wiring import Wiring, apart
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import reads
 
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom | ast.Await
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from outplace.repair.code import Code, Function
-from outplace.repair.flow import binds, reads
 from outplace.repair.forms.step_order.lines import binds_within, names_bound
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.flow import binds, reads
 
 _DISTRIBUTIONS = {
     "Bernoulli", "Beta", "Binomial", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Independent",

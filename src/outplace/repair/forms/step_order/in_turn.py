@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.repair.code import Code, Loop
-from outplace.repair.edits import Edit
-from outplace.repair.flow import binds, reads
 from outplace.repair.forms.step_order.lines import names_bound
 from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.syntax.code import Code, Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import binds, reads
 
 
 def others_detached(order: Order, loop: Loop) -> Iterator[Reordering]:

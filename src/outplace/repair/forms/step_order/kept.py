@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from outplace.repair.code import Code, Function
-from outplace.repair.edits import Edit
-from outplace.repair.files import Files
-from outplace.repair.flow import binds, reads
+from outplace.repair.facts.origins import callee_of
 from outplace.repair.forms.step_order.lines import names_bound_within, pasted, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering
-from outplace.repair.origins import callee_of
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, reads
 
 
 def kept_loss(order: Order) -> Reordering | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.repair.code import Function
-from outplace.repair.edits import Edit
-from outplace.repair.flow import reads
 from outplace.repair.forms.step_order.forward import draws, remade
 from outplace.repair.forms.step_order.lines import binds_within, names_bound, pasted, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.syntax.code import Function
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import reads
 
 
 def computed_later(order: Order) -> Iterator[Reordering]:

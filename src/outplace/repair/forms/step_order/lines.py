@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.flow import targets_of
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import targets_of
 
 
 def names_bound(statement: ast.stmt) -> list[str]:

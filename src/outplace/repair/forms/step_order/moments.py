@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outplace.model import Site
-from outplace.repair.aliases import calls_of
-from outplace.repair.bug import Bug, Moment
-from outplace.repair.code import Code, Function
-from outplace.repair.files import Files
+from outplace.repair.facts.aliases import calls_of
 from outplace.repair.forms.step_order.forward import made_last, runs
 from outplace.repair.forms.step_order.order import statement_at
+from outplace.repair.plan.bug import Bug, Moment
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.files import Files
 
 _DEEPEST, _MOST_CALLS = 3, 3
 """How far up a write is looked for in callers, and how many of them one function may have."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Loop
-from outplace.repair.edits import Edit
-from outplace.repair.flow import reads
 from outplace.repair.forms.backward_first import backward_first, needed, takes_gradients
 from outplace.repair.forms.step_order.lines import (
     binds_within,
@@ -17,6 +14,9 @@ from outplace.repair.forms.step_order.lines import (
     whole_lines,
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
+from outplace.repair.syntax.code import Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import reads
 
 
 def before_the_update(order: Order) -> Reordering | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.code import Loop
-from outplace.repair.edits import Edit
-from outplace.repair.flow import reads
 from outplace.repair.forms.step_order.lines import names_bound, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward
+from outplace.repair.syntax.code import Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import reads
 
 
 def backward_once(order: Order, loop: Loop) -> Reordering | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from outplace.repair.code import Code
-from outplace.repair.edits import Edit
-from outplace.repair.flow import binds
 from outplace.repair.forms.step_order.lines import pasted, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering, only_steps, stepping
 from outplace.repair.forms.step_order.wiring import Wiring, apart
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import binds
 
 _REFUSED = ("requires_grad", "DistributedDataParallel", "DDP(", "fully_shard", "GradScaler")
 """Where weights are frozen or spread over devices, a backward may refuse to be told what to train."""

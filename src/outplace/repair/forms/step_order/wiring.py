@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from outplace.repair.bug import Moment
-from outplace.repair.code import Function, is_library
+from outplace.repair.facts.origins import class_name, pairs
 from outplace.repair.forms.backward_first import clears
 from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH, contexts, made_last
 from outplace.repair.forms.step_order.lines import names_bound
 from outplace.repair.forms.step_order.order import Order, stepping
-from outplace.repair.origins import class_name, pairs
+from outplace.repair.plan.bug import Moment
+from outplace.repair.syntax.code import Function, is_library
 
 _OF_A_NETWORK = ("parameters", "named_parameters", "state_dict", "train", "eval", "zero_grad", "modules", "children")
 

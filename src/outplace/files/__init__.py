@@ -1,0 +1,1 @@
+"""Reads and writes files: never half-written, clear errors for what cannot be read."""

@@ -1,0 +1,1 @@
+"""Tries the suggestions and proves them bit for bit."""

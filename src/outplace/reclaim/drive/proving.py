@@ -1,0 +1,191 @@
+"""The whole of `outplace reclaim`: run, think, and let the program itself show that nothing but its memory changes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outplace.reclaim.drive.trials import Trial, Trials
+from outplace.reclaim.observe.timeline import Account
+from outplace.reclaim.rules.advice import Advice, advise, edited, value
+from outplace.reclaim.rules.suggestion import Suggestion
+from outplace.repair.syntax.files import Files, Unwritable, read
+
+MOST_SINGLE_TRIALS = 24
+"""Suggestions that are tried one by one where all of them together do not hold."""
+
+
+@dataclass
+class Outcome:
+    """How it went. `trouble` says why there is nothing to show."""
+
+    first: Trial
+    advice: Advice | None = None
+    after: Trial | None = None
+    """The run with all changes; None where there are none, or none was tried."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """The changed files."""
+    originals: dict[str, str] = field(default_factory=dict)
+    """The program's own files as they were."""
+    rejected: list[Suggestion] = field(default_factory=list)
+    """What looked safe and was not: with it the program computed something else."""
+    unsteady: str = ""
+    """What the unchanged program does otherwise when it is run again, so that nothing can be proved."""
+    exact: bool = False
+    """Were CUDA's algorithms held to those that give the same bits in every run?"""
+    allocator: tuple[int, int | None] | None = None
+    """CUDA's own figures of the peak, before and after, from runs that nothing watched."""
+    seconds: tuple[float, float] | None = None
+    """How long a step took, before and after, in runs that nothing watched."""
+    trouble: str = ""
+
+
+class Reclaim:
+    """One run of the command."""
+
+    def __init__(self, trials: Trials, everything: bool = False, prove: bool = True, recompute: bool = False) -> None:
+        self._trials, self._everything, self._prove, self._recompute = trials, everything, prove, recompute
+        self._again: Trial | None = None
+
+    def run(self) -> Outcome:
+        """Runs the program, finds what can be saved, and tries it."""
+        outcome = Outcome(self._trials.run(shown=True))
+        outcome.trouble = _trouble(outcome.first)
+        recording = outcome.first.recording
+        if outcome.trouble or recording is None:
+            return outcome
+        texts = {path: text for path in recording.files if (text := _text(path)) is not None}
+        outcome.originals = texts
+        files = Files(texts, may_read=False)
+        outcome.advice = advise(recording, files, self._recompute)
+        wanted = [*outcome.advice.paying, *(outcome.advice.others if self._everything else ())]
+        if wanted and self._prove:
+            self._try(outcome, files, wanted)
+        on_cuda = recording.device.startswith("cuda")
+        if self._prove and (on_cuda or (self._recompute and outcome.texts)):
+            before = self._trials.run(ledger=False)
+            changed = self._trials.run(outcome.texts, ledger=False) if outcome.texts else None
+            if on_cuda:
+                outcome.allocator = (before.peak, changed.peak if changed else None)
+            if changed is not None and before.seconds and changed.seconds:
+                outcome.seconds = (before.seconds, changed.seconds)
+        return outcome
+
+    def _try(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> None:
+        assert outcome.advice is not None
+        kept, after = self._kept(outcome, files, wanted)
+        if outcome.unsteady:
+            return
+        outcome.rejected = [one for one in wanted if one not in kept]
+        outcome.advice.paying = [one for one in outcome.advice.paying if one in kept]
+        outcome.advice.others = [one for one in outcome.advice.others if one not in outcome.rejected]
+        if not kept or after is None:
+            return
+        if outcome.rejected:
+            value(outcome.advice.account, outcome.advice.before, outcome.advice.paying)
+        outcome.after, outcome.exact = after, self._trials.exact
+        outcome.texts = _changed(files, kept)
+
+    def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
+        """Those that hold: all of them, or else those that hold together with the ones before."""
+        after = self._trial(outcome, files, wanted)
+        if after is not None:
+            return wanted, after
+        if outcome.unsteady or len(wanted) == 1:
+            return [], None
+        kept: list[Suggestion] = []
+        for one in wanted[:MOST_SINGLE_TRIALS]:
+            trial = self._trial(outcome, files, [*kept, one])
+            if trial is not None:
+                kept, after = [*kept, one], trial
+        return kept, after
+
+    def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:
+        """A run with these changes, if it computes the same."""
+        texts = _changed(files, suggestions)
+        after = self._trials.run(texts)
+        difference = self._difference(outcome.first, after)
+        if difference and self._may_try_again(outcome):
+            after = self._trials.run(texts)
+            difference = self._difference(outcome.first, after)
+        suggestions[-1].refused = difference
+        return None if difference or outcome.unsteady else after
+
+    def _difference(self, first: Trial, after: Trial) -> str:
+        """What the changed program computed or printed that the unchanged one did not; empty where there is nothing."""
+        found = after.differs_from(first)
+        if found or after.output == first.output:
+            return found
+        if self._again is None:
+            self._again = self._trials.run()
+        return "other output" if self._again.output == first.output else ""  # or it prints the time
+
+    def _may_try_again(self, outcome: Outcome) -> bool:
+        """Where two runs differ: does the unchanged program do that by itself?
+
+        On CUDA the bits may depend on addresses. There the program is held to algorithms that always give the same.
+        """
+        assert outcome.first.recording is not None
+        held = outcome.first.recording.device.startswith("cuda") and not self._trials.exact
+        if held:
+            self._trials.exact = True
+            outcome.first = self._trials.run()
+            self._again = None
+        if self._again is None:
+            self._again = self._trials.run()
+            outcome.unsteady = self._again.differs_from(outcome.first)
+        return held and not outcome.unsteady
+
+    def holds_on_disk(self, outcome: Outcome) -> bool:
+        """Runs the files as they are now: do they do what was proved?"""
+        return not self._difference(outcome.first, self._trials.run())
+
+
+def _changed(files: Files, suggestions: Sequence[Suggestion]) -> dict[str, str]:
+    made = edited(files, suggestions)
+    if made is None:
+        return {}
+    return {path: made.text(path) for path in made.paths if made.text(path) != files.text(path)}
+
+
+def _text(path: str) -> str | None:
+    try:
+        return read(path).text
+    except Unwritable:
+        return None
+
+
+def _trouble(trial: Trial) -> str:
+    """Why nothing can be said about a program."""
+    if trial.timed_out:
+        return "the program was still in its first steps when its time was up: give it more with --timeout"
+    if trial.code < 0:
+        return f"the program was killed ({_signal(-trial.code)}): it has to run before it can run in less memory"
+    if trial.code != 0:
+        return f"the program failed (exit code {trial.code}): it has to run before it can run in less memory"
+    if trial.recording is None:
+        return "the program ended in a way that left no account of its memory (os._exit?)"
+    if not trial.recording.operations:
+        return "the program ran no operation on tensors; only its main process and thread are looked at"
+    if not trial.recording.backwards:
+        return "the program never called backward: there was no training step to look at"
+    return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def activations(outcome: Outcome) -> tuple[int, int | None]:
+    """The peak less parameters, their gradients and the optimizer's state, before and after."""
+    assert outcome.first.recording is not None
+    before = Account(outcome.first.recording)
+    after = None
+    if outcome.after is not None and outcome.after.recording is not None:
+        account = Account(outcome.after.recording)
+        after = account.curve().peak - account.standing()
+    return before.curve().peak - before.standing(), after

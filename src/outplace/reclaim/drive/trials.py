@@ -1,0 +1,134 @@
+"""Runs of the program for a few steps, each in a process of its own, with changed source laid over its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from outplace.reclaim.observe import probe, recording, witness
+from outplace.reclaim.observe.recording import Recording
+from outplace.reclaim.observe.timeline import Account
+from outplace.reclaim.observe.witness import Testimony
+
+
+@dataclass
+class Trial:
+    """One run: how it ended, its account and what it computed."""
+
+    code: int
+    timed_out: bool
+    stopped: bool
+    """Was it stopped after enough steps?"""
+    output: bytes
+    errors: str
+    recording: Recording | None
+    testimony: Testimony | None
+
+    @property
+    def good(self) -> bool:
+        """Did it come through?"""
+        return self.code == 0 and not self.timed_out and self.recording is not None
+
+    def differs_from(self, other: Trial) -> str:
+        """What this run did that the other did not, in a few words; empty where both did the same, to the bit."""
+        if self.timed_out:
+            return "it does not come to its end"
+        if not self.good or self.testimony is None or other.testimony is None:
+            lines = self.errors.strip().splitlines()
+            return f"it fails: {lines[-1]}" if lines else f"it fails with exit code {self.code}"
+        for name in ("losses", "gradients", "parameters", "buffers"):
+            mine, theirs = getattr(self.testimony, name), getattr(other.testimony, name)
+            for number, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
+                if one != two:
+                    return f"other {name} (number {number} of {len(theirs)})"
+            if len(mine) != len(theirs):
+                return f"{len(mine)} {name} instead of {len(theirs)}"
+        return "" if self.testimony.says_something else "nothing to compare"
+
+    @property
+    def peak(self) -> int:
+        """By the account, or where there is none by CUDA's allocator."""
+        if self.recording is None:
+            return 0
+        if self.recording.operations:
+            return Account(self.recording).curve().peak
+        return self.recording.allocator_peak or 0
+
+    @property
+    def seconds(self) -> float | None:
+        """From one step to the next, in the shortest case: the first ones have more to do."""
+        clock = self.recording.seconds if self.recording is not None else []
+        return min((later - earlier for earlier, later in pairwise(clock)), default=None)
+
+
+class Trials:
+    """Starts the program as often as it takes."""
+
+    def __init__(self, words: Sequence[str], steps: int, limit: float, exact: bool = False) -> None:
+        self._words, self._steps, self._limit = list(words), steps, limit
+        self._folder = tempfile.TemporaryDirectory(prefix="outplace-reclaim-")
+        self.count = 0
+        self.exact = exact
+        """Are CUDA's algorithms to be those that give the same bits in every run?"""
+
+    def close(self) -> None:
+        """Clears up."""
+        self._folder.cleanup()
+
+    def run(self, texts: Mapping[str, str] | None = None, ledger: bool = True, shown: bool = False) -> Trial:
+        """One run; `shown` passes the program's own output on as it comes."""
+        self.count += 1
+        folder = Path(self._folder.name, str(self.count))
+        folder.mkdir()
+        environment = {**os.environ, probe.FOLDER: str(folder), probe.STEPS: str(self._steps), "PYTHONHASHSEED": "0"}
+        environment.pop(probe.LEDGER, None)
+        if ledger:
+            environment[probe.LEDGER] = "1"
+        if self.exact:
+            environment[probe.EXACT] = "1"
+            environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        if texts:
+            real = {os.path.realpath(path): text for path, text in texts.items()}
+            (folder / "overlay.json").write_text(json.dumps(real), encoding="utf-8")
+            environment[probe.OVERLAY] = str(folder / "overlay.json")
+        command = [sys.executable, "-m", "outplace.reclaim.observe.child", *self._words]
+        code, timed_out = self._wait(command, environment, folder, shown)
+        return Trial(
+            code,
+            timed_out,
+            (folder / probe.STOPPED).exists(),
+            (folder / "stdout").read_bytes(),
+            (folder / "stderr").read_text(encoding="utf-8", errors="replace")[-4000:],
+            recording.read(left) if (left := folder / probe.RECORDING).exists() else None,
+            witness.read(left) if (left := folder / probe.TESTIMONY).exists() else None,
+        )
+
+    def _wait(self, command: list[str], environment: dict[str, str], folder: Path, shown: bool) -> tuple[int, bool]:
+        with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=None if shown else subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=None if shown else stderr,
+            )
+            try:
+                return process.wait(self._limit), False
+            except subprocess.TimeoutExpired:
+                return 0, True
+            except KeyboardInterrupt:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
+                raise
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()

@@ -1,0 +1,1 @@
+"""Runs the program and records its memory."""

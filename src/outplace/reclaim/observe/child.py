@@ -1,0 +1,12 @@
+"""The process in which `outplace reclaim` runs the program: `python -m outplace.reclaim.observe.child train.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from outplace.cli.main import main
+from outplace.reclaim.observe import probe
+
+if __name__ == "__main__":
+    probe.start()
+    sys.exit(main(["run", "--", *sys.argv[1:]]))

@@ -1,0 +1,193 @@
+"""Inside the program's own process: keeps its account and its testimony, and ends it after a few steps.
+
+It is started by the environment that `outplace reclaim` gives to the runs it makes. `FOLDER` is where the account and
+the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts that are compiled in
+place of the program's own; `LEDGER` asks for the account and the testimony (without it nothing watches, and there are
+only the clock and the peak of CUDA's allocator).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import inspect
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from outplace.reclaim.observe.witness import Testimony, of_leaves, of_tensors
+from outplace.runtime.program import evidence, lifecycle
+from outplace.runtime.record.user_files import own_files
+
+FOLDER, STEPS, OVERLAY, LEDGER = "OUTPLACE_RECLAIM", "OUTPLACE_STEPS", "OUTPLACE_OVERLAY", "OUTPLACE_LEDGER"
+EXACT = "OUTPLACE_EXACT"
+"""Asks for CUDA algorithms that give the same bits in every run."""
+RECORDING, TESTIMONY, STOPPED = "recording.json", "testimony.json", "stopped"
+_BACKWARDS_A_STEP = 8
+"""A program that never calls an optimizer is stopped after so many backwards for each step asked for."""
+
+
+def start() -> None:
+    """Does what the environment asks for, and hides it from child processes."""
+    folder, steps = Path(os.environ.pop(FOLDER)), int(os.environ.pop(STEPS, "3"))
+    overlay, ledger = os.environ.pop(OVERLAY, None), os.environ.pop(LEDGER, None)
+    exact = os.environ.pop(EXACT, None)
+    if overlay:
+        evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
+    random.seed(0)
+    probe = _Probe(folder, steps, bool(ledger), bool(exact))
+    connect = lifecycle._connect
+
+    def then_probe() -> None:
+        connect()
+        probe.install()
+
+    lifecycle._connect = then_probe
+    atexit.register(probe.end)
+
+
+class _Probe:
+    def __init__(self, folder: Path, steps: int, ledger: bool, exact: bool) -> None:
+        self._folder, self._steps, self._wanted, self._exact = folder, steps, ledger, exact
+        self._ledger: Any = None
+        self._testimony = Testimony()
+        self._backwards = 0
+        self._optimizers: Counter[int] = Counter()
+        self._seconds: list[float] = []
+        self._pid = os.getpid()
+        self._over = False
+
+    def install(self) -> None:
+        """Puts the hooks into torch, which has just been imported."""
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        torch.manual_seed(0)
+        with contextlib.suppress(ImportError):
+            import numpy
+
+            numpy.random.seed(0)
+        if self._exact:
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.autograd.backward = self._watched(torch.autograd.backward)
+        torch.autograd.grad = self._watched(torch.autograd.grad)
+        register_optimizer_step_post_hook(self._stepped)
+        if self._wanted:
+            from outplace.reclaim.observe.ledger import Ledger
+
+            self._ledger = Ledger()
+            self._ledger.watch_modules()
+            self._ledger.watch_gradients()
+            self._ledger.__enter__()
+
+    def _watched(self, function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if self._ledger is None:
+                result = function(*args, **kwargs)
+            else:
+                given = signature.bind(*args, **kwargs).arguments
+                result = self._witnessed(function, given, sys._getframe(1), args, kwargs)
+            self._backwards += 1
+            if self._backwards >= _BACKWARDS_A_STEP * self._steps and not self._optimizers:
+                self._stop()
+            return result
+
+        return watched
+
+    def _witnessed(self, function: Any, given: dict[str, Any], frame: Any, args: Any, kwargs: Any) -> Any:
+        """The backward, with the losses it starts from and the gradients it ends with."""
+        import torch
+
+        roots = given.get("tensors", given.get("outputs"))
+        roots = [roots] if isinstance(roots, torch.Tensor) else list(roots or ())
+        leaves = evidence.leaves(roots)
+        with self._unseen():
+            self._testimony.losses.append(of_tensors(roots))
+            begun = self._ledger.backward_begins(frame, roots, bool(given.get("retain_graph")))
+        given.clear()  # what the program lets go of meanwhile must not live on here
+        del roots
+        result = function(*args, **kwargs)
+        self._ledger.backward_ends(begun)
+        with self._unseen():
+            returned = [one for one in result or () if isinstance(one, torch.Tensor)]
+            self._testimony.gradients.append(of_leaves(leaves) + of_tensors(returned))
+        return result
+
+    @contextlib.contextmanager
+    def _unseen(self) -> Any:
+        """What is done meanwhile is none of the program's doing."""
+        import torch
+
+        with self._ledger.paused(), torch.no_grad():
+            yield
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        if self._over:
+            return
+        self._seconds.append(_clock())
+        if self._ledger is not None:
+            with self._unseen():
+                self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
+                self._testimony.buffers.append(of_tensors(self._ledger.buffers()))
+            self._ledger.stepped()
+        self._optimizers[id(optimizer)] += 1
+        if self._optimizers[id(optimizer)] >= self._steps:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Ends the program here, whatever it would do at its end: it was run for its memory, not for its results."""
+        if os.getpid() != self._pid:
+            return
+        self._leave(ended=False)
+        (self._folder / STOPPED).touch()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(0)
+
+    def end(self) -> None:
+        """The program has come to its own end."""
+        if not self._over and os.getpid() == self._pid:
+            self._leave(ended=True)
+
+    def _leave(self, ended: bool) -> None:
+        self._over = True
+        loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        files = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
+        self._testimony.write(self._folder / TESTIMONY)
+        if self._ledger is not None:
+            recording = self._ledger.finish(ended)
+        else:
+            from outplace.reclaim.observe.recording import Recording
+
+            recording = Recording(ended=ended)
+        recording.files = [path for path in files if path.endswith(".py")]
+        recording.torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
+        recording.allocator_peak, recording.seconds = _allocator_peak(), self._seconds
+        recording.write(self._folder / RECORDING)
+
+
+def _clock() -> float:
+    """Now, when all that was asked of CUDA has been done."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _allocator_peak() -> int | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return max(int(torch.cuda.max_memory_allocated(device)) for device in range(torch.cuda.device_count()))

@@ -1,0 +1,139 @@
+"""Memory over time, as it was and as it would be: storages with other lives, summed up operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from outplace.reclaim.observe.recording import Recording
+
+Life = tuple[int, int]
+"""From which operation to which a storage is alive, both included."""
+
+
+@dataclass
+class Change:
+    """What a rewrite does to storages: some get another life, some are never made."""
+
+    lives: dict[int, Life] = field(default_factory=dict)
+    merged: dict[int, int] = field(default_factory=dict)
+    """Storages that are never made, and the one that each lies in instead."""
+    keeps: frozenset[int] = frozenset()
+    """Storages that nobody may overwrite now: the rewritten operation needs them for its backward."""
+    gaps: dict[int, Life] = field(default_factory=dict)
+    """Times in which a storage is not there: what it has is computed again after them."""
+    longer: dict[int, int] = field(default_factory=dict)
+    """Storages that live on up to an operation."""
+
+    def goes_with(self, other: Change) -> bool:
+        """Can both be made? Not where one overwrites what the other keeps, or would make it again once more."""
+        if other is not self and not self.gaps.keys().isdisjoint(other.gaps):
+            return False
+        return self.keeps.isdisjoint(other.merged.values()) and other.keeps.isdisjoint(self.merged.values())
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The bytes that were alive during each operation."""
+
+    values: list[int]
+
+    @property
+    def peak(self) -> int:
+        """The most at any time."""
+        return max(self.values, default=0)
+
+    @property
+    def moment(self) -> int:
+        """The operation at which there was most, the first of several."""
+        return self.values.index(self.peak) if self.values else 0
+
+
+class Account:
+    """The memory of the device that a recording is about."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._lives: dict[int, Life] = {}
+        for number, storage in enumerate(recording.storages):
+            if storage.device == recording.device:
+                died = recording.last if storage.died is None else storage.died
+                born = min(storage.born, recording.last)  # an operation that failed counts for nothing
+                self._lives[number] = (born, max(born, min(died, recording.last)))
+
+    def life(self, storage: int) -> Life | None:
+        """A storage's life as it was; None for one on another device."""
+        return self._lives.get(storage)
+
+    def nbytes(self, storage: int) -> int:
+        """What a storage takes."""
+        one = self._recording.storages[storage]
+        return one.nbytes + one.slack
+
+    def curve(self, changes: Iterable[Change] = ()) -> Curve:
+        """Memory over time, with these changes made."""
+        lives, gaps = self._changed(list(changes))
+        steps = [0] * (len(self._recording.operations) + 1)
+        for storage, (born, died) in lives.items():
+            size = self.nbytes(storage)
+            steps[born] += size
+            steps[died + 1] -= size
+            if storage in gaps:
+                gone, back = max(gaps[storage][0], born), min(gaps[storage][1], died)
+                if gone <= back:
+                    steps[gone] -= size
+                    steps[back + 1] += size
+        alive = accumulate(steps[:-1])
+        return Curve([n + op.workspace for n, op in zip(alive, self._recording.operations, strict=True)])
+
+    def _changed(self, changes: Sequence[Change]) -> tuple[Mapping[int, Life], Mapping[int, Life]]:
+        """The lives of all storages, and the gaps in them."""
+        lives = dict(self._lives)
+        merged: dict[int, int] = {}
+        gaps: dict[int, Life] = {}
+        for change in changes:
+            merged.update(change.merged)
+            for storage, gap in change.gaps.items():
+                gaps[storage] = gap
+            for storage, (born, died) in change.lives.items():
+                if storage in lives:
+                    was = lives[storage]
+                    lives[storage] = (max(born, was[0]), min(died, was[1]))
+        for storage, host in sorted(merged.items(), reverse=True):  # the last of a chain first
+            if storage in lives and host in lives:
+                own, life = lives.pop(storage), lives[host]
+                lives[host] = (life[0], max(life[1], own[1]))
+                if storage in gaps and life[1] < gaps[storage][0]:
+                    gaps[host] = gaps[storage]
+        for change in changes:
+            for storage, end in change.longer.items():
+                host = merged.get(storage, storage)
+                if host in lives:
+                    lives[host] = (lives[host][0], max(lives[host][1], end))
+                    # what one block needs as its input is there, whatever makes it again
+        return lives, gaps
+
+    def alive_at(self, moment: int) -> list[int]:
+        """The storages alive during an operation, largest first."""
+        alive = [number for number, (born, died) in self._lives.items() if born <= moment <= died]
+        return sorted(alive, key=self.nbytes, reverse=True)
+
+    def standing(self) -> int:
+        """Bytes at the peak that are no activations: parameters, their gradients, the optimizer's state."""
+        return sum(self.nbytes(number) for number in self._standing())
+
+    def kept(self) -> int:
+        """Bytes at the peak that operations keep for the backward, parameters aside."""
+        standing = self._standing()
+        alive = self.alive_at(self.curve().moment)
+        return sum(self.nbytes(n) for n in alive if n in self._recording.savers and n not in standing)
+
+    def _standing(self) -> set[int]:
+        """What is there at the peak and stays to the end, and gradients; but no graph that is never freed."""
+        last, moment = self._recording.last, self.curve().moment
+        given = (tensor for operation in self._recording.operations for tensor in operation.inputs)
+        made = {tensor.storage for tensor in given if not tensor.leaf and not tensor.view}  # a weight's view is no leaf
+        gradients = {number for clearing in self._recording.clearings for number in clearing.storages}
+        alive = {n: died for n, (born, died) in self._lives.items() if born <= moment <= died}
+        return {n for n, died in alive.items() if n in gradients or (died >= last and n not in made)}

@@ -1,0 +1,1 @@
+"""What could use less memory, one module for each kind of saving."""

@@ -1,0 +1,96 @@
+"""Who else could see a tensor that is to be overwritten: asked of the source, also for paths that did not run."""
+
+from __future__ import annotations
+
+import ast
+from weakref import WeakKeyDictionary
+
+from outplace.model import Site
+from outplace.reclaim.observe.recording import Instruction, Operation, Recording
+from outplace.repair.facts.aliases import sole_reader
+from outplace.repair.facts.origins import origins
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import bindings
+
+PASS_THROUGH = ("Dropout", "Identity", "Flatten", "Unflatten", "AlphaDropout", "StochasticDepth", "DropPath")
+"""Modules that hand out their very input in some mode: overwriting their output may overwrite their input."""
+_SIMPLE = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
+_DEEPEST = 3
+_found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
+"""What has been looked for in a file: a line runs many times."""
+
+
+def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | ast.stmt] | None:
+    """The expression that an instruction stands for."""
+    code = files.code(instruction[0])
+    if code is None:
+        return None
+    known = _found.setdefault(code, {})
+    if instruction not in known:
+        file, line, end_line, column, end_column = instruction
+        known[instruction] = code.at(Site(file, line, end_line, column, end_column, "", ""))
+    node = known[instruction]
+    return (code, node) if node is not None else None
+
+
+def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:
+    """Where a node stands."""
+    function = code.function(node)
+    name = getattr(function, "name", "<lambda>") if function is not None else "<module>"
+    end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    return Site(code.path, node.lineno, end_line, node.col_offset, end_column, name, code.segment(node))
+
+
+def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
+    """Is what this expression hands out nobody else's, on every path?"""
+    if isinstance(operand, ast.BinOp | ast.UnaryOp):
+        return True
+    statement = code.statement(operand)
+    if statement is None:
+        return False
+    if isinstance(operand, ast.Call):
+        return all(origin.kind == "fresh" for origin in origins(files, code, operand))
+    if not isinstance(operand, ast.Name) or not isinstance(statement, _SIMPLE):
+        return False
+    loads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == operand.id and n is not operand]
+    if any(isinstance(load.ctx, ast.Load) for load in loads):
+        return False  # read once more in the very statement
+    return sole_reader(files, code, statement, operand.id)
+
+
+def made_for_good(files: Files, recording: Recording, maker: Operation, user: Operation) -> bool:
+    """Do all functions between the operation that made a tensor and the one that uses it hand out what they made?"""
+    if maker.calls:
+        kind = recording.modules[maker.calls[0].module].kind
+        if kind.startswith(PASS_THROUGH):
+            return False
+    inner, outer = recording.places[maker.place], recording.places[user.place]
+    for instruction in inner[: max(0, len(inner) - len(outer))]:
+        found = node_at(files, instruction)
+        function = found[0].function(found[1]) if found is not None else None
+        if found is None or function is None or isinstance(function, ast.Lambda):
+            return False
+        if not _hands_out_its_own(files, found[0], function):
+            return False
+    return True
+
+
+def _hands_out_its_own(files: Files, code: Code, function: Function) -> bool:
+    returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and code.function(n) is function]
+    return all(one.value is None or _is_own(files, code, one, one.value, 0) for one in returns)
+
+
+def _is_own(files: Files, code: Code, statement: ast.stmt, value: ast.expr, depth: int) -> bool:
+    """Is it made in this function, and no argument, attribute or item of something else?"""
+    for origin in origins(files, code, value):
+        if origin.kind == "held" or depth > _DEEPEST:
+            return False
+        if origin.kind == "name":
+            for binding in bindings(code, statement, origin.path):
+                bound = getattr(binding, "value", None)
+                if not isinstance(binding, ast.Assign | ast.AnnAssign) or bound is None:
+                    return False
+                if not _is_own(files, code, binding, bound, depth + 1):
+                    return False
+    return True

@@ -1,0 +1,1 @@
+"""Repairs whole programs: from source alone, or from the evidence of a run."""

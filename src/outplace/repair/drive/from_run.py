@@ -1,0 +1,410 @@
+"""Repairs from the evidence of a run: the culprits are rewritten, and the program itself has to show that it is right.
+
+Nothing is written before the proof is there. Each round repairs what the last run has shown and runs the result in a
+fresh process; an error that another one hid is the next round's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from outplace.model import Safety
+from outplace.repair.drive.evidence import (
+    Evidence,
+    alike,
+    drew_alike,
+    same_gradients,
+    same_roots,
+    same_training,
+    trains_as_many,
+)
+from outplace.repair.drive.runs import Runs, bug_of, essence
+from outplace.repair.plan.bug import Bug, Candidate, Keeps, Moment
+from outplace.repair.plan.chooser import propose
+from outplace.repair.plan.location import Style
+from outplace.repair.syntax.edits import Conflict, Edit
+from outplace.repair.syntax.files import Files
+
+MOST_ROUNDS = 8
+MOST_TRIES = 8
+"""Runs that one round may take."""
+_CHANGED_VALUES = {"silent-alias", "silent-other"}
+_OF_FREED = "where to cut the graph is for you to say: a detach changes what is trained, and no run can prove it right"
+_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "values", "steps", "gradients", "all")
+_SAVED = ("saved", "stepped", "silent-data", "detached")
+"""Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
+
+
+@dataclass
+class Proof:
+    """What the runs have shown about one round."""
+
+    title: str
+    loss: str
+    gradient: str
+
+
+@dataclass
+class Outcome:
+    """How the repair went."""
+
+    evidence: Evidence
+    output: Path
+    texts: dict[str, str] = field(default_factory=dict)
+    """The repaired files; empty where there is nothing to write."""
+    proofs: list[Proof] = field(default_factory=list)
+    trouble: str = ""
+    """Why nothing was repaired."""
+    left: str = ""
+    """The silent bugs that are left beside an error that is mended."""
+
+
+class Repair:
+    """One `outplace run --fix`."""
+
+    def __init__(self, runs: Runs, style: Style = "auto", unsafe: bool = False) -> None:
+        self._runs, self._style, self._unsafe = runs, style, unsafe
+        self._reference: Evidence | None = None
+        self._earlier: Evidence | None = None
+        """The reference run of this round, and that of the round before."""
+        self._in_part = False
+        """Has the last round mended some of several errors, so that this one's reference has to show it right?"""
+
+    def run(self) -> Outcome:
+        """Runs, repairs, proves."""
+        evidence, output = self._runs.first()
+        outcome = Outcome(evidence, output)
+        files = Files({path: text for path in evidence.files if (text := _text(path)) is not None}, may_read=False)
+        for _ in range(MOST_ROUNDS):
+            if evidence.good or not evidence.diagnoses:
+                break
+            settled = self._round(files, evidence)
+            if settled is None and outcome.proofs and _is_silent(evidence):
+                outcome.left = _left(evidence)
+                break
+            if settled is None:
+                outcome.trouble = self._words_for(evidence, files)
+                outcome.texts, outcome.proofs = {}, []
+                return outcome
+            files, evidence, output, proof = settled
+            outcome.proofs = [*self._seen_again(outcome.proofs), proof]
+        else:
+            outcome.trouble = f"after {MOST_ROUNDS} rounds there is still an in-place error"
+            return outcome
+        if not outcome.proofs:
+            settled = self._silent(files, evidence) if evidence.good else None
+            if settled is None:
+                outcome.trouble = _OF_FREED if evidence.came_into_freed and evidence.code else ""
+                return outcome
+            files, evidence, output, proof = settled
+            outcome.proofs.append(proof)
+        if not evidence.good and not outcome.left:
+            outcome.trouble = "the in-place error is gone, but the program then fails in another way"
+            return outcome
+        outcome.texts = {path: files.text(path) for path in files.paths if files.text(path) != _text(path)}
+        outcome.evidence, outcome.output = evidence, output
+        return outcome
+
+    def _seen_again(self, proofs: list[Proof]) -> list[Proof]:
+        """A round that left another error behind could not be compared to its end. The next reference run can be."""
+        if not proofs or self._earlier is None or self._reference is None:
+            return proofs
+        if not (self._reference.steps and same_training(self._earlier, self._reference)):
+            return proofs
+        return [*proofs[:-1], _of_training(proofs[-1].title, self._reference)]
+
+    def _words_for(self, evidence: Evidence, files: Files) -> str:
+        kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
+        if kinds != {"stepped"}:
+            return "no rewrite that I know could be proved right"
+        if evidence.moment is None:
+            return (
+                "weights are written between a forward and its backward, and neither is seen to be free to move; write "
+                "them after the backward, or let the forward use a copy"
+            )
+        step, backward = evidence.moment["step_line"], evidence.moment["backward_line"]
+        code = files.code(evidence.moment["file"])
+        line = code.lines[backward - 1] if code is not None else ""
+        names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
+        through = f", which needs the weights of before it through {', '.join(names[:4])}" if names else ""
+        meant = "whether to detach, to run the forward again or to step later is meant is not in the evidence"
+        one, following = (" of one round", " of the next") if step >= backward else ("", "")
+        places = f"the step in line {step}{one} comes before the backward in line {backward}{following}"
+        return f"{places}{through}; {meant}"
+
+    def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+        """The first candidate whose run shows less wrong than before, and nothing else changed."""
+        reference, self._reference, self._earlier = None, None, self._reference
+        if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
+            reference = self._reference = self._runs.again(_changed(files), reference=True)[0]
+            if self._in_part and not _same_as_meant(self._earlier, reference):
+                return None
+        self._in_part = False
+        redrawn: tuple[Files, Evidence, Path, Proof] | None = None
+        partly: tuple[Files, Evidence, Path, Proof] | None = None
+        fewer: tuple[Files, Evidence, Path, Proof] | None = None
+        for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
+            if tries >= MOST_TRIES:
+                break
+            tried = files.edited(candidate.checking) if candidate.checking else edited
+            after, output = self._runs.again(_changed(tried or edited))
+            proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
+            if proof is None:
+                proof = _judge_one(candidate, evidence, after, reference)
+                if proof is not None and (fewer is None or len(after.diagnoses) < len(fewer[1].diagnoses)):
+                    fewer = edited, after, output, proof
+                continue
+            settled = edited, after, output, proof
+            if candidate.keeps == "earlier" and not drew_alike(evidence, after):
+                redrawn = redrawn or settled  # it draws again at random: perhaps there is one that need not
+            elif candidate.keeps in ("earlier", "beginning") and not after.good:
+                partly = partly or settled  # a later backward minds a step, too: perhaps there is one for both
+            else:
+                return settled
+        if partly or redrawn:
+            return partly or redrawn
+        self._in_part = fewer is not None
+        return fewer
+
+    def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+        """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
+        from outplace.repair.drive.from_source import repair
+        from outplace.source.analysis import check_file
+        from outplace.source.project import Project
+
+        titles: list[str] = []
+        texts = {path: files.text(path) for path in files.paths}
+        for path in files.paths:
+            rest = {other: text for other, text in texts.items() if other != path}
+            repaired = repair(
+                path,
+                texts[path],
+                lambda path, text: check_file(path, text, Project()).findings,
+                lambda finding: finding.code.startswith("OUT3"),
+                style=self._style,
+                others=rest.copy,
+            )
+            if repaired.done:
+                texts[path] = repaired.text
+                titles += [candidate.title for _, candidate in repaired.done]
+        if not titles:
+            return None
+        edited = Files(texts, may_read=False)
+        after, output = self._runs.again(_changed(edited))
+        if not after.good:
+            return None
+        title = "; ".join(dict.fromkeys(titles))
+        alike = bool(after.roots) and same_roots(evidence, after, 1)
+        loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
+        return edited, after, output, Proof(title, loss, "the source shows that they were wrong; a run cannot")
+
+    def _candidates(self, files: Files, evidence: Evidence) -> Iterator[tuple[Candidate, Files]]:
+        """All diagnoses mended together first, then each candidate by itself."""
+        moment = Moment(**evidence.moment) if evidence.moment is not None else None
+        bugs = [replace(bug_of(diagnosis), moment=moment) for diagnosis in evidence.diagnoses]
+        seen: list[dict[str, str]] = []
+        lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
+        firsts = [found[0] for found in lists if found]
+        plainest = [next((one for one in found if not one.checking), found[0]) for found in lists if found]
+        together = [one for given in (firsts, plainest) if len(given) > 1 and (one := _joined(given)) is not None]
+        wanted = together + [c for found in lists for c in found]
+        for candidate in wanted:
+            try:
+                edited = files.edited(candidate.edits)
+            except (Conflict, KeyError):
+                continue
+            if edited is not None and _changed(edited) not in seen:
+                seen.append(_changed(edited))
+                yield candidate, edited
+
+    def _allowed(self, files: Files, bug: Bug, bugs: list[Bug]) -> Iterator[Candidate]:
+        neighbours = tuple(other for other in bugs if other is not bug)
+        for candidate in propose(files, bug, self._style, neighbours):
+            if candidate.safety == "safe" or candidate.provable or (self._unsafe and candidate.safety == "unsafe"):
+                yield candidate
+
+
+def _is_silent(evidence: Evidence) -> bool:
+    """Is there nothing left that raises?"""
+    silent = all(diagnosis["kind"].startswith("silent") for diagnosis in evidence.diagnoses)
+    return silent and (evidence.code == 0 or evidence.stopped)
+
+
+def _left(evidence: Evidence) -> str:
+    lines = [mutation["site"]["line"] for diagnosis in evidence.diagnoses for mutation in diagnosis["mutations"][:1]]
+    places = " and ".join(f"line {line}" for line in dict.fromkeys(lines))
+    return f"what is told of {places} above raises nothing, and no rewrite that I know could be proved right"
+
+
+def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
+    if not candidates:
+        return None
+    edits = _united(candidate.edits for candidate in candidates)
+    checking = _united(candidate.checking or candidate.edits for candidate in candidates)
+    titles = list(dict.fromkeys(candidate.title for candidate in candidates))
+    provable = any(candidate.safety != "safe" for candidate in candidates)
+    keeps = min((candidate.keeps for candidate in candidates), key=_LEAST_FIRST.index)
+    safety: Safety = "unsafe" if provable else "safe"
+    return Candidate("; ".join(titles), safety, edits, provable, keeps, checking if checking != edits else None)
+
+
+def _united(given: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
+    edits: dict[str, tuple[Edit, ...]] = {}
+    for one in given:
+        for path, changes in one.items():
+            edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
+    return edits
+
+
+def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Is the bug gone, with nothing else changed? What could be shown for it?"""
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    if not after.good and (not new or not _less(old, new) or len(after.roots) < len(before.roots)):
+        return None
+    if candidate.keeps in ("steps", "earlier", "beginning"):
+        as_meant = _as_meant(candidate, before, after, reference)
+        return (
+            as_meant
+            if as_meant is not None or candidate.keeps == "steps"
+            else _up_to_the_error(candidate, before, after, reference)
+        )
+    if candidate.keeps == "values":
+        return _now_recorded(candidate, before, after)
+    kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
+    if kinds <= _CHANGED_VALUES:
+        return _first_only(candidate, before, after)
+    first = 1 if all(kind.startswith("silent") for kind in kinds) else None
+    steady = reference is None or same_roots(before, reference, first)
+    if not steady:
+        if candidate.safety != "safe":
+            return None
+        return Proof(candidate.title, "the program gives other values in every run: not compared", "not compared")
+    if not same_roots(before, after, first):
+        return None
+    if reference is None or not reference.roots:
+        if candidate.safety != "safe":
+            return None
+        count = min(len(before.roots), len(after.roots))
+        loss = f"as it was in {_times(count)} up to the error" if count else "there was no backward before the error"
+        return Proof(candidate.title, loss, "no reference: the program never got past the error before")
+    if not same_roots(reference, after):
+        return None
+    equal, count = same_gradients(reference, after, candidate.keeps == "all")
+    if not equal or (candidate.safety != "safe" and count < len(before.roots)):
+        return None
+    roots = min(len(reference.roots), len(after.roots))
+    gradient = f"those of the original program, whose saved values were kept, in {_times(count)}"
+    return Proof(
+        candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
+    )
+
+
+def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """Is it one of several silent bugs that is mended? The gradients can be compared with those that were meant only
+    when the last of them is: that round's proof is for all.
+    """
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    silent = all(one[0].startswith("silent") for one in (*old, *new))
+    if not (silent and new and len(new) < len(old) and all(one in old for one in new)):
+        return None
+    if after.code or candidate.keeps not in ("all", "values") or not same_roots(before, after, 1):
+        return None
+    return Proof(candidate.title, "as it was in the first backward", "compared when all are mended: see the last one")
+
+
+def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Is it one of several errors that is mended, with the others as they were? They are for the next rounds."""
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    if not new or len(new) >= len(old) or any(one not in old for one in new) or candidate.keeps != "all":
+        return None
+    if reference is None or not (same_roots(before, reference) and same_roots(before, after)):
+        return None
+    if len(after.roots) < len(before.roots):
+        return None
+    loss = f"as it was in {_times(len(after.roots))} up to the error"
+    return Proof(candidate.title, loss, "compared when all are mended: see the last one")
+
+
+def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
+    """Does the program, mended in part, do what it would have done before, had it kept what was saved?"""
+    if earlier is None or len(earlier.roots) != len(reference.roots):
+        return False
+    return same_roots(earlier, reference) and same_gradients(earlier, reference)[0]
+
+
+def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
+    """Is all that was wrong mended? Silent bugs beside an error are for the next round, which has only them."""
+    left = [one for one in new if one in old]
+    silent = [one for one in old if one[0].startswith("silent")]
+    return not left or (len(silent) < len(old) and all(one in silent for one in left))
+
+
+def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
+    """Another order of steps, or a detach, that changes no step: each takes what it would have taken in the original
+    program, had that kept what was saved."""
+    if reference is None or not (after.good and reference.good and reference.steps):
+        return None
+    if not same_roots(before, reference) or not same_training(reference, after):
+        return None
+    return _of_training(candidate.title, after)
+
+
+def _of_training(title: str, run: Evidence) -> Proof:
+    count = sum(map(len, run.steps.values()))
+    steps = "1 step" if count == 1 else f"{count} steps"
+    gradient = f"each step takes those of the original program, whose saved values were kept, in {steps}"
+    return Proof(title, f"as it was, in {_times(len(run.roots))}", gradient)
+
+
+def _up_to_the_error(
+    candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None
+) -> Proof | None:
+    """Another order of steps: what came before the error is as it was; from there on it is another training. A
+    state that is cut off from the rounds before must not have been all that trains some weight."""
+    needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
+    count = alike(before, after)
+    if len(after.roots) < len(before.roots) or count < needed:
+        return None
+    if candidate.keeps == "beginning" and reference is not None and not trains_as_many(reference, after):
+        return None
+    gradient = "those of the new order, in which each backward finds the weights it was computed with"
+    return Proof(candidate.title, f"as it was in {_times(count)}; from there on it is another training", gradient)
+
+
+def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """A bug that changes the very values, or the training: there is little that may be the same afterwards."""
+    if not after.good or candidate.safety != "safe":
+        return None
+    alike = bool(after.roots) and same_roots(before, after, 1)
+    loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
+    return Proof(candidate.title, loss, "no reference: the bug had changed them, and no error showed it")
+
+
+def _now_recorded(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    """A write that is recorded now: the same values, and a gradient that the original program did not have."""
+    if not after.good or not after.roots or not same_roots(before, after, 1):
+        return None
+    return Proof(candidate.title, "as it was in the first backward", "now with the derivative of what was not recorded")
+
+
+def _times(count: int) -> str:
+    return "1 backward" if count == 1 else f"{count} backwards"
+
+
+def _text(path: str) -> str | None:
+    from outplace.repair.syntax.files import Unwritable, read
+
+    try:
+        return read(path).text
+    except Unwritable:
+        return None
+
+
+def _changed(files: Files) -> dict[str, str]:
+    return {path: files.text(path) for path in files.paths if files.text(path) != _text(path)}

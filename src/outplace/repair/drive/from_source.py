@@ -1,0 +1,298 @@
+"""Repairs from the source alone: the best candidate after which the analysis finds less, and nothing new."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from outplace.model import Finding, Fix
+from outplace.repair.plan.bug import Candidate, of_finding
+from outplace.repair.plan.chooser import propose
+from outplace.repair.plan.location import Style
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.edits import Conflict, Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.patch import unified
+
+_LEAST_ROUNDS = 60
+_MOST_FIXES = 30
+"""Findings in one file beyond which their fixes are not worked out for a report."""
+_DEEPEST = 6
+
+_Texts = dict[str, str]
+_Pairs = list[tuple[Finding, Candidate]]
+_Settled = tuple[_Texts, list[Finding], _Pairs]
+"""New texts, what is found in them, and what was done about which finding."""
+Check = Callable[..., Sequence[Finding]]
+"""Analyses a file, given its path and text, and the texts of other files of the project where they were changed."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A file's new text, what was done to it, and what is left."""
+
+    text: str
+    done: tuple[tuple[Finding, Candidate], ...]
+    left: tuple[Finding, ...]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Other files that had to be changed, and their new texts."""
+
+
+def repair(
+    path: str,
+    text: str,
+    check: Check,
+    wanted: Callable[[Finding], bool],
+    unsafe: bool = False,
+    style: Style = "auto",
+    others: Callable[[], dict[str, str]] = dict,
+    editable: Collection[str] = (),
+) -> Repaired:
+    """Fixes finding after finding until nothing changes. `others` gives the texts of files that use this one or are
+    used by it; those that are `editable` may be changed, too."""
+    return _Repair(path, check, wanted, unsafe, style, others, editable).run(text)
+
+
+class _Repair:
+    """The repair of one file."""
+
+    def __init__(
+        self,
+        path: str,
+        check: Check,
+        wanted: Callable[[Finding], bool],
+        unsafe: bool,
+        style: Style,
+        others: Callable[[], dict[str, str]],
+        editable: Collection[str] = (),
+    ) -> None:
+        self.path, self.wanted, self.unsafe, self.style = path, wanted, unsafe, style
+        self._check, self._others, self._editable = check, others, {path, *editable}
+        self._files: Files | None = None
+        self._by_itself: set[tuple[str, str]] = set()
+        """Findings that were tried alone, and not mended."""
+
+    @cached_property
+    def others(self) -> dict[str, str]:
+        """The files that use this one, read when something is to be fixed."""
+        return self._others()
+
+    def check(self, texts: _Texts) -> list[Finding]:
+        """What is found with these texts."""
+        elsewhere = {path: text for path, text in texts.items() if path != self.path}
+        return list(self._check(self.path, texts[self.path], *([elsewhere] if elsewhere else [])))
+
+    def run(self, text: str) -> Repaired:
+        """Fixes what can be fixed."""
+        done: _Pairs = []
+        texts = {self.path: text}
+        findings = self.check(texts)
+        given_up: set[tuple[str, str]] = set()
+        unsound: set[str] = set()
+        """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
+        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each ends with one less, or one given up
+            waiting = [one for one in findings if self._to_do(one) and one.site.function not in unsound]
+            if any(not _silent(one) for one in waiting):
+                waiting += [one for one in findings if self.wanted(one) and _doubtful(one)]
+            refused = {_line(one) for one in findings if one.code.startswith("OUT1") and one.severity == "error"}
+            waiting = [one for one in waiting if _key(one) not in given_up and not _is_idle(one, refused)]
+            finding = min(waiting, key=lambda one: not _silent(one), default=None)
+            if finding is None:
+                break
+            together = None if _silent(finding) else self._settle_together(texts, waiting, findings)
+            settled = together or self._settle(texts, finding, findings, 0)
+            if settled is None:
+                given_up.add(_key(finding))
+                self._by_itself.add(_key(finding))
+                if _silent(finding) and not self.unsafe:
+                    unsound |= {one.site.function for one in findings if finding.severity == "error"}
+                    unsound.add(finding.site.function)
+                continue
+            new, after, pairs = settled
+            mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
+            done += [(one, _done_about(one, pairs)) for one in findings if _taken(mended, one)]
+            texts, findings = new, after
+            given_up.clear()  # what could not be fixed before this edit perhaps can be now
+        left = tuple(one for one in findings if self.wanted(one))
+        return Repaired(texts.pop(self.path), tuple(done), left, texts)
+
+    def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
+        """The best fix for a finding, and the text with it; None where there is none."""
+        try:
+            settled = self._settle({self.path: text}, finding, findings, 0)
+        except Exception:  # an analysis must not fail for want of a remedy
+            return None
+        if settled is None:
+            return None
+        new, candidate = settled[0][self.path], settled[2][0][1]
+        return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
+
+    def _to_do(self, finding: Finding) -> bool:
+        return self.wanted(finding) and (self.unsafe or finding.severity == "error")
+
+    def _settle_together(self, texts: _Texts, waiting: list[Finding], before: list[Finding]) -> _Settled | None:
+        """Bugs of separate functions at once, by the first remedy of each: one look at the file for all of them."""
+        files = self._with(texts)
+        code = files.code(self.path)
+        if code is None:
+            return None
+        chosen: dict[ast.AST, tuple[Finding, Candidate]] = {}
+        for finding in waiting:
+            function = _own_function(code, finding)
+            if function is None or function in chosen or _key(finding) in self._by_itself:
+                continue
+            candidate = next(self._candidates(files, finding, before), None)
+            if candidate is not None and _lies_in(code, function, candidate):
+                chosen[function] = finding, candidate
+        together = list(chosen.values())
+        while len(together) > 1:
+            edits = tuple(edit for _, candidate in together for edit in candidate.edits[self.path])
+            new = _edited(files, texts, {self.path: edits})
+            after = before if new is None else self.check(new)
+            mended = Counter(map(_essence, before)) - Counter(map(_essence, after))
+            if new is not None and _fewer(before, after) and all(_taken(mended, finding) for finding, _ in together):
+                return new, after, together
+            together = together[: len(together) // 2]
+        return None
+
+    def _settle(self, texts: _Texts, finding: Finding, before: list[Finding], depth: int) -> _Settled | None:
+        """The text without this finding and with no new one. A tensor that many operations keep takes several edits."""
+        partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
+        for candidate, new in self._tries(texts, finding, before):
+            after = self.check(new)
+            if _fewer(before, after):
+                return new, after, [(finding, candidate)]
+            moved = [other for other in after if _same_write(finding, other)]
+            if candidate.safety == "safe" and moved and len(after) == len(before):
+                partly.append((new, after, candidate, moved[0]))
+        for new, after, candidate, rest in partly if depth < _DEEPEST else ():
+            settled = self._settle(new, rest, after, depth + 1)
+            if settled is not None:
+                return settled[0], settled[1], [(finding, candidate)]
+        return None
+
+    def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
+        files = self._with(texts)
+        for candidate in self._candidates(files, finding, before):
+            new = _edited(files, texts, candidate.edits)
+            if new is not None:
+                yield candidate, new
+
+    def _with(self, texts: _Texts) -> Files:
+        self._files = Files({**self.others, **texts}, may_read=False, like=self._files)
+        return self._files
+
+    def _candidates(self, files: Files, finding: Finding, before: list[Finding]) -> Iterator[Candidate]:
+        neighbours = tuple(of_finding(other) for other in before if other is not finding)
+        for candidate in propose(files, of_finding(finding), self.style, neighbours):
+            allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
+            if allowed and not candidate.checking and set(candidate.edits) <= self._editable:
+                yield candidate
+
+
+def _edited(files: Files, texts: _Texts, edits: Mapping[str, tuple[Edit, ...]]) -> _Texts | None:
+    """The texts with these edits, if they can be made and leave Python."""
+    try:
+        edited = files.edited(edits)
+    except Conflict:
+        return None
+    return None if edited is None else texts | {path: edited.text(path) for path in edits}
+
+
+def _own_function(code: Code, finding: Finding) -> Function | None:
+    """The outermost function that a bug has all to itself; None where a step, or another function, has a part in it."""
+    saver = finding.saved_by or finding.site
+    node = code.at(finding.site) if finding.site.file == saver.file == code.path else None
+    if node is None or finding.kind == "stepped":
+        return None
+    around = [one for one in code.above(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return around[-1] if around and around[-1].lineno <= saver.line <= (around[-1].end_lineno or 0) else None
+
+
+def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
+    """Does it edit nothing but this function?"""
+    start, end = code.span(function)
+    edits = candidate.edits.get(code.path, ())
+    return len(candidate.edits) == 1 and bool(edits) and all(start <= one.start <= one.end <= end for one in edits)
+
+
+def _doubtful(finding: Finding) -> bool:
+    """A write past autograd, or to what a list keeps views of, that may be a bug: without the errors nothing tells."""
+    return finding.severity == "warning" and (finding.kind == "silent-data" or finding.cause == "kept view")
+
+
+def _silent(finding: Finding) -> bool:
+    return finding.code.startswith("OUT3")
+
+
+def _line(finding: Finding) -> tuple[str, int]:
+    return finding.site.file, finding.site.line
+
+
+def _is_idle(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
+    """Would it overwrite something if PyTorch did not refuse it? First it has to be a write that runs."""
+    return finding.code.startswith("OUT2") and _line(finding) in refused
+
+
+def _same_write(finding: Finding, other: Finding) -> bool:
+    """The same write, which now hurts another operation."""
+    if _essence(other) != _essence(finding) or not other.saved_by or not finding.saved_by:
+        return False
+    return other.saved_by.text != finding.saved_by.text
+
+
+def _essence(finding: Finding) -> tuple[str, str]:
+    """What makes two findings the same, whatever was cloned in the line."""
+    return finding.kind, finding.site.text.replace(".clone()", "")
+
+
+def _taken(mended: Counter[tuple[str, str]], finding: Finding) -> bool:
+    """Takes one finding off the count of those that are gone."""
+    if mended[_essence(finding)] <= 0:
+        return False
+    mended[_essence(finding)] -= 1
+    return True
+
+
+def _done_about(finding: Finding, pairs: _Pairs) -> Candidate:
+    """What mended a finding: what was done about it, or about another one of the same saver, or function."""
+    own = [candidate for other, candidate in pairs if other is finding]
+    alike = [candidate for other, candidate in pairs if finding.saved_by and other.saved_by == finding.saved_by]
+    beside = [candidate for other, candidate in pairs if other.site.function == finding.site.function]
+    return [*own, *alike, *beside, pairs[0][1]][0]
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.kind, f"{finding.site.line} {finding.site.text}"
+
+
+def _fewer(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    """Are there fewer findings now, and none that is new?"""
+    old, new = Counter(map(_essence, before)), Counter(map(_essence, after))
+    return len(after) < len(before) and not new - old
+
+
+def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) -> list[Finding]:
+    """The findings, each with what `outplace fix` would do about it, in a few words."""
+    if len(findings) > _MOST_FIXES:
+        return list(findings)
+    made: list[Finding] = []
+    for finding in findings:
+        fixed = None if finding.fix else fix_of(path, text, finding, findings, check)
+        made.append(replace(finding, fix=fixed[0]) if fixed else finding)
+    return made
+
+
+def fix_of(
+    path: str,
+    text: str,
+    finding: Finding,
+    findings: Sequence[Finding],
+    check: Check,
+    others: Callable[[], dict[str, str]] = dict,
+) -> tuple[Fix, str] | None:
+    """The best fix for one of a file's findings, and the text with it; None where there is none."""
+    return _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings))

@@ -1,0 +1,49 @@
+"""Who else uses a file: the modules of the project that import it, whose calls decide what a rewrite may change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from outplace.checking import discovery
+from outplace.checking.settings import Settings
+from outplace.repair.syntax.files import Unwritable, read
+from outplace.source.analysis import Checked
+
+_MOST = 5_000
+
+
+def surroundings(path: str, checked: Checked, settings: Settings) -> dict[str, str]:
+    """The texts of the files that have to do with a file's findings: what it imports, and who else imports those that
+    a finding leads to."""
+    texts: dict[str, str] = {}
+    for other in checked.dependencies:
+        with contextlib.suppress(Unwritable):
+            texts[other] = read(other).text
+    sites = [site for found in checked.findings for site in (found.site, found.saved_by) if site is not None]
+    for one in dict.fromkeys([path, *(site.file for site in sites)]):
+        texts.update(importers(one, settings))
+    texts.pop(path, None)
+    return texts
+
+
+def importers(path: str, settings: Settings) -> dict[str, str]:
+    """The texts of the project's files that import this one."""
+    name = os.path.basename(os.path.dirname(path) if path.endswith("__init__.py") else path).removesuffix(".py")
+    pattern = re.compile(rf"^\s*(?:from|import)\b[^\n]*\b{re.escape(name)}\b", re.MULTILINE)
+    root = settings.root if os.path.commonpath([settings.root, path]) == settings.root else os.path.dirname(path)
+    found: dict[str, str] = {}
+    for other in discovery.discover([root], settings.excluded).files[:_MOST]:
+        if other == path or not other.endswith(".py"):
+            continue
+        try:
+            with open(other, "rb") as stream:
+                if name.encode() not in stream.read():
+                    continue
+            text = read(other).text
+        except (OSError, Unwritable):
+            continue
+        if pattern.search(text):
+            found[other] = text
+    return found

@@ -1,0 +1,133 @@
+"""Runs of the user's program for a repair: each in a process of its own, with repaired source laid over its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outplace.knowledge.nodes import keeps_result
+from outplace.model import Site
+from outplace.repair.drive.evidence import Evidence, read
+from outplace.repair.plan.bug import Bug
+
+
+class Runs:
+    """Starts the program as often as it takes."""
+
+    def __init__(self, words: Sequence[str], limit: float) -> None:
+        self._words, self._limit = list(words), limit
+        self._folder = tempfile.TemporaryDirectory(prefix="outplace-fix-")
+        self._count = 0
+
+    def close(self) -> None:
+        """Clears up."""
+        self._folder.cleanup()
+
+    def report(self) -> Path:
+        """The report of the first run."""
+        return Path(self._folder.name, "1", "report")
+
+    def first(self) -> tuple[Evidence, Path]:
+        """The program as it is; its errors and its report are shown as they come. Its output is kept."""
+        return self._run({}, False, shown=True)
+
+    def again(self, texts: Mapping[str, str], reference: bool = False) -> tuple[Evidence, Path]:
+        """The program with these texts in place of its files; `reference` keeps copies of all that backward needs."""
+        return self._run(texts, reference, shown=False)
+
+    def _run(self, texts: Mapping[str, str], reference: bool, shown: bool) -> tuple[Evidence, Path]:
+        self._count += 1
+        folder = Path(self._folder.name, str(self._count))
+        folder.mkdir()
+        environment = {**os.environ, "OUTPLACE_EVIDENCE": str(folder / "evidence")}
+        if texts:
+            real = {os.path.realpath(path): text for path, text in texts.items()}
+            (folder / "overlay").write_text(json.dumps(real), encoding="utf-8")
+            environment["OUTPLACE_OVERLAY"] = str(folder / "overlay")
+        if reference:
+            environment["OUTPLACE_REFERENCE"] = "1"
+        command = [sys.executable, "-m", "outplace", "run", "--json", str(folder / "report"), "--", *self._words]
+        output = folder / "stdout"
+        stopped, code = False, 0
+        with open(output, "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdout=stdout,
+                stdin=None if shown else subprocess.DEVNULL,
+                stderr=None if shown else stderr,
+            )
+            try:
+                code = process.wait(None if shown else self._limit)
+            except subprocess.TimeoutExpired:
+                stopped = True
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        found = _diagnoses(folder / "report")
+        mendable = [diagnosis for diagnosis in found if diagnosis["kind"] != "freed"]
+        evidence = Evidence(code, mendable, stopped=stopped, came_into_freed=mendable != found)
+        return read(str(folder / "evidence"), evidence), output
+
+
+def _diagnoses(report: Path) -> list[dict[str, Any]]:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["diagnoses"]
+        return found
+    return []
+
+
+def bug_of(diagnosis: dict[str, Any]) -> Bug:
+    """The bug of a diagnosis in a report."""
+    writes = [site for mutation in diagnosis["mutations"] if (site := _site(mutation["site"])) is not None]
+    savers: list[tuple[Site, str]] = []
+    for saved in [diagnosis["saved_by"], *diagnosis.get("also_saved_by", [])]:
+        site = _site(saved["site"]) if saved else None
+        if site is not None and (site, saved["saved_as"]) not in savers:
+            savers.append((site, saved["saved_as"] or ""))
+    made = _site(diagnosis.get("made_at"))
+    optimizer = _site(diagnosis["optimizer_at"])
+    return Bug(
+        diagnosis["kind"],
+        tuple(dict.fromkeys(writes)),
+        tuple(savers),
+        diagnosis["tensor"]["name"],
+        made,
+        error=diagnosis["error"],
+        cause=diagnosis["cause"] or _cause(diagnosis["saved_by"]),
+        optimizer_line=optimizer.line if optimizer is not None else None,
+        from_run=True,
+        raised_at=_site(diagnosis["raised_at"]),
+    )
+
+
+def _cause(saved: dict[str, Any] | None) -> str:
+    return "result" if saved and keeps_result(saved["node"], saved["saved_as"] or "") else ""
+
+
+def _site(data: dict[str, Any] | None) -> Site | None:
+    if not data:
+        return None
+    names = ("file", "line", "end_line", "column", "end_column", "function", "text")
+    values = {name: data[name] for name in names}
+    values["file"] = os.path.realpath(values["file"])
+    return Site(**values)
+
+
+def essence(diagnosis: dict[str, Any]) -> tuple[Any, ...]:
+    """What makes two diagnoses the same bug, wherever their lines have moved to, and whatever was cloned in them."""
+    saved = (diagnosis["saved_by"] or {}).get("site") or {}
+    texts = tuple(_as_written(mutation["site"]["text"]) for mutation in diagnosis["mutations"] if mutation["site"])
+    return diagnosis["kind"], texts, _as_written(saved.get("text", ""))
+
+
+def _as_written(text: str) -> str:
+    return text.replace(".clone()", "")

@@ -1,0 +1,305 @@
+"""What a write on a leaf is meant to be: an update of the leaf itself, or a step of the computation."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Literal
+
+from outplace.repair.facts.aliases import calls_of, holders
+from outplace.repair.facts.origins import VIEWS, argument_of, class_name, module_made_at
+from outplace.repair.plan.location import Place
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
+
+Intent = Literal["update", "value", "unknown"]
+
+_CUT = {"detach", "item", "tolist", "numpy", "size", "numel", "dim"}
+_UPDATES = (
+    "init",
+    "reset",
+    "fill",
+    "load",
+    "update",
+    "project",
+    "clip",
+    "set",
+    "constrain",
+    "normalize_weight",
+    "step",
+)
+_DEEPEST = 6
+
+
+def intent_of(place: Place) -> Intent:
+    """By what is written, where it comes from, and what is done with the tensor afterwards."""
+    values = _written(place.node)
+    if any(_mentions_gradient(place, value) for value in values) or _ends_a_round(place):
+        return "update"
+    dependent = [in_graph(place, value, place.statement) for value in values]
+    if any(answer is True for answer in dependent):
+        return "value"
+    path = place.path
+    if isinstance(place.holder, ast.Subscript):
+        return "value"
+    if path is None:
+        return "unknown" if _may_be_a_step(place, values) else "update"
+    if "." in path:
+        return "update"
+    if _trained(place, path):
+        return "update"
+    found = list(bindings(place.code, place.statement, path))
+    if any(isinstance(binding, ast.For | ast.AsyncFor) for binding in found):
+        return "update"
+    function = place.code.function(place.statement)
+    name = getattr(function, "name", "")
+    if name.lstrip("_").startswith(_UPDATES) and not _handed_on(place, path):
+        return "update"
+    if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
+        return "value"  # it is what a module computes that counts
+    if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
+        return "unknown" if _may_be_a_step(place, values) else "update"
+    return "unknown" if name == "__init__" else "value"
+
+
+def _ends_a_round(place: Place) -> bool:
+    """`target.copy_(w)` below the backward of a loop, and not read until the next round: a graph has just ended."""
+    loops = place.code.loops(place.statement)
+    if not loops or place.path is None:
+        return False
+    inside = [node for node in ast.walk(loops[0]) if isinstance(node, ast.stmt) and node is not loops[0]]
+    below = [node for node in inside if node.lineno > place.statement.lineno]
+    before = [node for node in inside if node.lineno < place.statement.lineno]
+    return any(map(_goes_backward, before)) and not any(reads(node, place.path) for node in below)
+
+
+def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
+    """Nothing but the place tells of an update: what is written depends on a leaf, or one graph has it of two times."""
+    given = any(in_graph(place, value, place.statement, leaves=True) for value in values)
+    return given or _between_uses(place, place.target or place.node)
+
+
+def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
+    """Is the leaf computed with before and after, and no backward in between? Then one graph has the values of both
+    times, and an update would give it the gradient of neither."""
+    code, statement = place.code, place.statement
+    own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    callers = [one for name in own if None in bindings(code, statement, name) for one in _callers(place, name)]
+    if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
+        return True
+    names = set().union(*(set().union(*holders(place.files, code, statement, one)) for one in own))
+    earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
+    passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
+    before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]
+    used = {name for name in names if any(_computes_with(part, name) for part in before)}
+    return bool(used) and any(read_later(code, statement, name) for name in names)
+
+
+def _callers(place: Place, name: str) -> list[tuple[Place, ast.expr]]:
+    return _arguments(place, name, place.statement) or []
+
+
+def _goes_backward(statement: ast.stmt) -> bool:
+    parts = (node for part in own_parts(statement) for node in ast.walk(part))
+    return any(isinstance(node, ast.Call) and class_name(node) in ("backward", "grad", "step") for node in parts)
+
+
+def _computes_with(part: ast.AST, name: str) -> bool:
+    """`h = x * w`, `h = w.exp()`, `h = torch.sigmoid(w)`; not `h = w[0]`, nor `n = w.size(0)`."""
+    for node in ast.walk(part):
+        computing = isinstance(node, ast.BinOp)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method, of = node.func.attr, node.func.value
+            made = method[0].islower() and not method.endswith("_") and method not in VIEWS | _CUT
+            computing = made and (is_library(of) or reads(of, name))
+        if computing and reads(node, name):
+            return True
+    return False
+
+
+def is_parameter(place: Place, name: str) -> bool:
+    """Is the name a parameter of some module, by where it comes from, or since it is given to `nn.init`?"""
+    for node in ast.walk(place.code.scope(place.statement)):
+        given = node.args if isinstance(node, ast.Call) and "init." in ast.unparse(node.func) else []
+        if given and class_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
+            return True
+    found = list(bindings(place.code, place.statement, name))
+    return bool(found) and all(_binds_a_parameter(place, binding) for binding in found)
+
+
+def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
+    if isinstance(binding, ast.For | ast.AsyncFor):
+        return ast.unparse(binding.iter).endswith((".parameters()", ".named_parameters()"))
+    value = getattr(binding, "value", None)
+    if not isinstance(value, ast.Attribute):
+        return False
+    made = module_made_at(place.files, place.code, value)
+    return value.attr in ("weight", "bias") or (made is not None and class_name(made[1]) == "Parameter")
+
+
+def _handed_on(place: Place, name: str) -> bool:
+    """`def set_velocity(self, v): v[2] = 0; self.v = v`: it is the written value that is kept, to be computed with."""
+    function = place.code.function(place.statement)
+    later = [node for node in ast.walk(function) if isinstance(node, ast.Assign)] if function is not None else []
+    return any(
+        ast.unparse(node.value) == name and any(isinstance(target, ast.Attribute) for target in node.targets)
+        for node in later
+        if node.lineno > place.statement.lineno
+    )
+
+
+def _written(node: ast.expr | ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.Expr):
+        node = node.value
+    if isinstance(node, ast.AugAssign | ast.Assign):
+        return [node.value]
+    if isinstance(node, ast.Call):
+        return [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "out")]
+    return []
+
+
+def _mentions_gradient(place: Place, value: ast.expr) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and not is_library(node.value):
+            return True
+        if isinstance(node, ast.Name):
+            for binding in bindings(place.code, place.statement, node.id):
+                source = (
+                    binding.iter if isinstance(binding, ast.For | ast.AsyncFor) else getattr(binding, "value", None)
+                )
+                if isinstance(source, ast.AST) and _is_gradient(place, source):
+                    return True
+    return False
+
+
+def _is_gradient(place: Place, source: ast.AST) -> bool:
+    for node in ast.walk(source):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("autograd.grad"):
+            return not any(k.arg == "create_graph" and ast.unparse(k.value) == "True" for k in node.keywords)
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            return True
+        if isinstance(node, ast.Name) and "grad" in node.id.lower():
+            return True
+    return False
+
+
+def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0, leaves: bool = False) -> bool | None:
+    """Does the value depend on something that is trained? None where that cannot be known.
+
+    `leaves` counts those that are no parameters of a module, too: they may be data for which a gradient is asked.
+    """
+    code: Code = place.code
+    unknown = False
+    waiting: list[ast.AST] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            if leaves and makes_leaf(node):
+                return True
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _CUT:
+                continue
+            if not (isinstance(node.func, ast.Attribute) and is_library(node.func.value)):
+                made = module_made_at(place.files, code, node.func)
+                if made is not None and class_name(made[1])[:1].isupper():
+                    return True
+                unknown = unknown or not isinstance(node.func, ast.Attribute)
+        elif isinstance(node, ast.Attribute):
+            if node.attr in ("shape", "dtype", "device", "data", "grad"):
+                continue
+            made = module_made_at(place.files, code, node)
+            if made is not None and class_name(made[1]) == "Parameter":
+                return True
+            if made is None:
+                unknown = True
+            continue
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            answer = _name_in_graph(place, node.id, statement, depth, leaves)
+            if answer:
+                return True
+            unknown = unknown or answer is None
+        waiting.extend(ast.iter_child_nodes(node))
+    return None if unknown else False
+
+
+def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: int = 0) -> bool:
+    """Is it known to be something that is trained itself, not computed?"""
+    statement = statement or place.statement
+    if "." in path:
+        made = module_made_at(place.files, place.code, ast.parse(path, mode="eval").body)
+        return made is not None and makes_leaf(made[1])
+    for binding in bindings(place.code, statement, path):
+        value = getattr(binding, "value", None)
+        if isinstance(value, ast.Call) and makes_leaf(value):
+            return True
+        if binding is None and depth < _DEEPEST:
+            given = _arguments(place, path, statement) or ()
+            if any(isinstance(one, ast.Name) and is_leaf(caller, one.id, None, depth + 1) for caller, one in given):
+                return True
+    return False
+
+
+def makes_leaf(call: ast.Call) -> bool:
+    """`torch.zeros(3, requires_grad=True)`, `x.requires_grad_()`, `nn.Parameter(x)`: something that is trained."""
+    if class_name(call) == "Parameter":
+        return True
+    asked = [word.value for word in call.keywords if word.arg == "requires_grad"]
+    if class_name(call) == "requires_grad_":
+        asked = asked or call.args or [ast.Constant(True)]
+    return any(isinstance(one, ast.Constant) and one.value is True for one in asked)
+
+
+def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
+    if name == place.path or name == "self" or is_library(ast.Name(name)):
+        return False
+    if depth >= _DEEPEST:
+        return None
+    unknown = False
+    for binding in bindings(place.code, statement, name):
+        value = getattr(binding, "value", None)
+        if binding is None and (given := _given(place, name, statement, depth, leaves)) is not None:
+            if given:
+                return True
+            continue
+        if binding is None or not isinstance(value, ast.expr) or not isinstance(binding, ast.stmt):
+            unknown = True
+            continue
+        answer = in_graph(place, value, binding, depth + 1, leaves)
+        if answer:
+            return True
+        unknown = unknown or answer is None
+    return None if unknown else False
+
+
+def _given(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
+    """Of an argument: does what a caller gives depend on something that is trained? None where no caller is known."""
+    given = _arguments(place, name, statement)
+    if given is None:
+        return None
+    answers = [in_graph(caller, argument, caller.statement, depth + 1, leaves) for caller, argument in given]
+    return True if True in answers else None if None in answers or not answers else False
+
+
+def _arguments(place: Place, name: str, statement: ast.stmt) -> list[tuple[Place, ast.expr]] | None:
+    """What the callers of this function give for an argument, and where; None where that is not known."""
+    function = place.code.function(statement)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    found: list[tuple[Place, ast.expr]] = []
+    for home, call, bound in calls_of(place.files, place.code, function) or ():
+        argument, own = argument_of(function, call, name, bound), home.statement(call)
+        if argument is None or own is None:
+            return None
+        found.append((replace(place, code=home, node=call, statement=own), argument))
+    return found
+
+
+def _trained(place: Place, name: str) -> bool:
+    """Is the name itself given to an optimizer, or is its gradient read?"""
+    for node in ast.walk(place.code.scope(place.statement)):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == name:
+            return True
+        optimizer = isinstance(node, ast.Call) and "optim" in ast.unparse(node.func).lower()
+        given = node.args if optimizer else []  # type: ignore[attr-defined]
+        if any(isinstance(part, ast.Name) and part.id == name for arg in given for part in ast.walk(arg)):
+            return True
+    return False

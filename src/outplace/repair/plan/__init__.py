@@ -1,0 +1,1 @@
+"""From a bug to a choice of edits."""

@@ -1,0 +1,86 @@
+"""One bug as repairs see it, whether it was found in the source or by running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outplace.model import Finding, Safety, Site
+from outplace.repair.syntax.edits import Edit
+
+Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
+"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses, and
+the gradients that each step takes; the losses before the one that failed; the losses of the first rounds; what is
+computed up to the first backward, whose gradients were wrong."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A backward that comes after an optimizer's step: both lines, in the innermost function that runs both."""
+
+    file: str
+    step_line: int
+    backward_line: int
+    held: Mapping[str, str] = field(default_factory=dict)
+    """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
+    stale: Sequence[str] = ()
+    """Those of them whose backward needs weights of before the step."""
+    for_the_step: Sequence[str] = ()
+    """Those of them whose backward would reach nothing but the weights that have just been stepped."""
+    optimizers: Mapping[str, bool] = field(default_factory=dict)
+    """The optimizers that the function can name: do they hold some of the weights that have just been stepped?"""
+    root_is_older: bool | None = None
+    """Was what goes backward computed before the step?"""
+    stepped_at: tuple[str, int] | None = None
+    """The file and line of the step itself, which may stand in a function that was called."""
+    by_optimizer: bool = True
+    """Else it is an update by hand: weights that are averaged, clipped, reset."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is known: the lines that write, the line that saved (the nearest first), the tensor's name."""
+
+    kind: str
+    writes: tuple[Site, ...]
+    savers: tuple[tuple[Site, str], ...] = ()
+    """Each with what the tensor is to the node: `self`, `result`, `weight`; empty where that is not known."""
+    tensor: str | None = None
+    made_at: Site | None = None
+    error: str = ""
+    """PyTorch's own words, where a run has shown them."""
+    cause: str = ""
+    """Which of several causes of its kind: a `Cause` of a silent bug, or what a rule tells them apart by."""
+    optimizer_line: int | None = None
+    """Where the optimizer was made that does not step this parameter, in the same file."""
+    from_run: bool = False
+    """Has a run shown it? Else it was found in the source."""
+    raised_at: Site | None = None
+    """The backward that failed."""
+    moment: Moment | None = None
+    """Where an optimizer has stepped before the backward: the two. It need not be the step that wrote."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to repair a bug: edits by file.
+
+    `provable` marks an unsafe one that a run can make sure of, by what it `keeps`.
+    """
+
+    title: str
+    safety: Safety
+    edits: dict[str, tuple[Edit, ...]]
+    provable: bool = False
+    keeps: Keeps = "all"
+    checking: dict[str, tuple[Edit, ...]] | None = None
+    """The edits with checks of what only a run can show: they are run, the others are written."""
+
+
+def of_finding(finding: Finding) -> Bug:
+    """The bug of a finding of `outplace check`."""
+    savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
+    order = finding.order
+    moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
+    return Bug(finding.kind, (finding.site,), savers, cause=finding.cause, moment=moment)

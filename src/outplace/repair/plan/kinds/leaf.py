@@ -1,0 +1,111 @@
+"""A leaf that requires grad, or a view of one, is written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.repair.facts.aliases import calls_of, only_name, read_by_another_name
+from outplace.repair.facts.intent import intent_of
+from outplace.repair.facts.origins import argument_of, has_flag
+from outplace.repair.forms import no_grad
+from outplace.repair.plan.bug import Bug, Candidate
+from outplace.repair.plan.location import Place, place_at, target_of
+from outplace.repair.plan.out_of_place import is_whole, out_of_place, plain, rebinding
+from outplace.repair.syntax.flow import binds, read_later, used_later
+
+
+def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """An update goes under no_grad, a step of the computation makes a new tensor."""
+    if _flagged_for_its_result(place):
+        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        return
+    if place.target is None:  # a module that was built to write
+        yield from out_of_place(place, trusting=True)
+        return
+    intent = intent_of(place)
+    if intent != "update":
+        safety = "safe" if intent == "value" else "unsafe"
+        for title, edits in plain(place):
+            if rebinding(place) != "no" or _only_leaf_elsewhere(place):
+                yield Candidate(title, safety, edits)  # type: ignore[arg-type]
+    own = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
+    if isinstance(own, ast.Call) and target_of(own) is None:
+        return  # the write is only a part of the statement
+    edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
+    if edits_under is not None:
+        safety = "safe" if intent == "update" and not _may_be_no_leaf(place, neighbours) else "unsafe"
+        yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
+
+
+def _flagged_for_its_result(place: Place) -> bool:
+    """`w = F.relu(self.w, inplace=True)`: a flag saves memory, it is not there to change a parameter.
+
+    But where the parameter is read again below, one would expect it changed.
+    """
+    call = place.node
+    if not isinstance(call, ast.Call) or is_whole(place.statement, call):
+        return False
+    subject = call.args[0] if call.args and (place.target is None or has_flag(call)) else None
+    return isinstance(subject, ast.Attribute) and not read_later(place.code, place.statement, ast.unparse(subject))
+
+
+def _only_leaf_elsewhere(place: Place) -> bool:
+    """A local name for a parameter that lives elsewhere: the parameter must not change, the name may."""
+    if not isinstance(place.holder, ast.Name):
+        return False
+    name = place.holder.id
+    goes_on = binds(place.statement, name) or used_later(place.code, place.statement, name)
+    here = goes_on and only_name(place.files, place.code, place.statement, name)
+    return here and not _awaited_by_a_caller(place, name)
+
+
+def _awaited_by_a_caller(place: Place, name: str) -> bool:
+    """`scale(w)` for the sake of `w`: its result is not used, or `w` is read below the call."""
+    function = place.code.function(place.statement)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    for home, call, bound in calls_of(place.files, place.code, function) or ():
+        argument, own = argument_of(function, call, name, bound), home.statement(call)
+        if argument is None or own is None:
+            continue
+        if is_whole(own, call):
+            return True
+        if isinstance(argument, ast.Name) and (
+            read_later(home, own, argument.id) or read_by_another_name(place.files, home, own, argument.id)
+        ):
+            return True
+    return False
+
+
+def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
+    """Of an argument: is another leaf written as a step of the computation? What mends that makes it a leaf no longer,
+    and it may be the one that is given here."""
+    function = place.code.function(place.statement)
+    given = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)] if function is not None else []
+    if place.path not in given:
+        return False
+    others = [one for one in _other_leaves(place, neighbours) if one.code.function(one.statement) is not function]
+    return any(intent_of(other) == "value" for other in others)
+
+
+def _other_leaves(place: Place, neighbours: tuple[Bug, ...]) -> list[Place]:
+    found = [place_at(place.files, bug, bug.writes[0]) for bug in neighbours if _is_of_leaf(bug)]
+    return [other for other in found if other is not None]
+
+
+def _is_of_leaf(bug: Bug) -> bool:
+    return bug.kind in ("leaf", "leaf-view") and bool(bug.writes)
+
+
+def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:
+    """The statement with those right behind it that have the same trouble."""
+    block = place.code.block(place.statement)
+    others = _other_leaves(place, neighbours)
+    troubled = {other.statement for other in others if other.code is place.code and intent_of(other) == "update"}
+    found = [place.statement]
+    for later in block[block.index(place.statement) + 1 :]:
+        if later not in troubled:
+            break
+        found.append(later)
+    return found

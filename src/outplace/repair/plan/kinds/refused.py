@@ -1,0 +1,170 @@
+"""Other writes that PyTorch refuses where they stand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from outplace.model import Safety
+from outplace.repair.facts.intent import intent_of, is_parameter
+from outplace.repair.facts.origins import class_name
+from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
+from outplace.repair.plan.bug import Bug, Candidate
+from outplace.repair.plan.copies import short
+from outplace.repair.plan.location import Place
+from outplace.repair.plan.out_of_place import out_of_place, plain
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import bindings
+
+
+def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """One of several views at once: it may be taken by itself, or left as it is."""
+    name = place.path
+    if name is not None and "." not in name:
+        if is_parameter(place, name) and intent_of(place) == "update":
+            under = no_grad.wrapped(place.code, [place.statement])
+            if under is not None:
+                yield place.candidate("Update the parameter outside the graph", "safe", under)
+            return
+        edits = several_views.by_index(place.code, place.statement, name)
+        if edits is not None:
+            yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)
+        if several_views.handed_out_here(place.files, place.code, place.statement, name):
+            yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+            return
+    if several_views.kept_here(place.code, place.statement):
+        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        return
+    yield from out_of_place(place, trusting=True)
+
+
+def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """A new tensor, or a copy where the memory is shared."""
+    if place.bug.kind == "nograd-view":
+        yield from _view_with_grad(place)
+    runs_forward = place.bug.kind == "expanded" and _writes_one_value(place) and not _refused_at_once(place)
+    for candidate in out_of_place(place, trusting=True):
+        # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
+        yield replace(candidate, safety="unsafe") if runs_forward else candidate
+    if place.bug.kind == "expanded":
+        held = place.holder
+        copied = expanded.copied(place.files, place.code, place.statement, held) if held is not None else None
+        copied = expanded.parameter(place.files) if copied is None else copied
+        if copied is not None:
+            safety: Safety = "unsafe" if runs_forward else "safe"
+            yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
+    made = place.bug.made_at if place.bug.kind != "inference" else None  # a copy made there would be one, too
+    code = place.files.code(made.file) if made is not None else None
+    node = code.at(made) if code is not None and made is not None else None
+    if code is None or node is None or made is None:
+        return
+    of = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and class_name(call) == "Parameter"), None)
+    if place.bug.kind == "expanded" and of is not None and of.args:
+        end = code.span(of.args[0])[1]
+        yield Candidate("Make the parameter of a copy", "safe", {made.file: (Edit(end, end, ".clone()"),)})
+        return
+    edits = saver.result_clone(code, node)
+    if edits is not None:
+        yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
+
+
+_FILLS = ("fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_")
+
+
+def _refused_at_once(place: Place) -> bool:
+    """Did a run end at the write itself, rather than in a backward?"""
+    raised = place.bug.raised_at
+    return raised is not None and any((raised.file, raised.line) == (one.file, one.line) for one in place.bug.writes)
+
+
+def _writes_one_value(place: Place) -> bool:
+    """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
+    call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
+    if isinstance(call, ast.Call):
+        return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS
+    index = place.target.slice if isinstance(place.target, ast.Subscript) else None
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    one_by_one = ast.Slice | ast.Constant | ast.UnaryOp
+    return any(not (isinstance(part, one_by_one) or saver.is_number(place.code, part)) for part in parts if part)
+
+
+def _view_with_grad(place: Place) -> Iterator[Candidate]:
+    """The view is made outside of `no_grad`, so that what is written through it belongs to the graph; or, by an
+    optimizer, it is written under it, too."""
+    code = place.code
+    stepped = no_grad.decorated_step(code, place.statement)
+    if stepped is not None:
+        yield place.candidate("Step under `no_grad`", "safe", stepped)
+    for made in bindings(code, place.statement, place.path) if place.path else ():
+        block = code.parents.get(made) if made is not None else None
+        if isinstance(made, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
+            edits = no_grad.moved_out(code, block, made)
+            if edits is not None:
+                yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
+
+
+def out_arg(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """The result gets a name instead of being written into `out=`."""
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    named = None
+    if isinstance(call, ast.Call):
+        named = out_argument.into_a_name(place.files, place.code, call, place.statement)
+    if named is not None:
+        yield place.candidate(f"Bind the result to `{named[0]}` instead of writing into `out=`", "safe", named[1])
+    yield from refused(place, neighbours)
+
+
+def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """The operand that shares the target's memory gets a copy, or the index that does."""
+    names = [place.path] if place.path else []
+    index = place.target.slice if isinstance(place.target, ast.Subscript) else None
+    if index is not None and ast.unparse(index) == place.path:
+        end = place.code.span(index)[1]
+        yield place.candidate(f"Index by a copy of `{place.path}`", "safe", [Edit(end, end, ".clone()")])
+    for one in saver.operand_clones(place.code, place.node, names):
+        if one.named:
+            yield place.candidate(f"Read a copy of `{short(one.text)}`", "safe", [one.edit])
+
+
+def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """A sum or a quotient may become a float; what is only bounded is to stay what it is."""
+    bounds = _is_bounding(place.node)
+    if place.bug.cause == "shape of data":  # who is given it may want the shape that it has
+        yield from (replace(candidate, safety="unsafe") for candidate in out_of_place(place))
+        return
+    if not bounds:
+        yield from out_of_place(place)
+    to_lower = "can't be cast" in place.bug.error and "Complex" not in place.bug.error  # half of a number would be lost
+    if place.target is not None and (place.bug.cause == "dtype" or to_lower):
+        edits = cast.to_target(place.code, place.node, place.target)
+        if edits is not None:
+            yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
+    if bounds:
+        yield from out_of_place(place)
+
+
+def _is_bounding(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else node
+    name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+    return name.startswith(("clamp", "clip"))
+
+
+def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """A clone is a normal tensor; where several are needed, or none can be made, it is the mode that is changed."""
+    instead = list(no_grad.instead_of_inference(place.files))
+    several = any(bug.kind == "inference" for bug in neighbours)
+    title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"
+    modes = [Candidate(title, "safe", {path: tuple(edits)}) for path, edits in instead if edits and len(instead) == 1]
+    clones = list(_clones(place, neighbours))
+    yield from [*modes, *clones] if several else clones or modes
+
+
+def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    names = [name for name in (place.bug.tensor, place.path) if name]
+    if place.bug.cause == "saved" or "saved for backward" in place.bug.error or place.target is None:
+        clones = saver.operand_clones(place.code, place.node, names)
+        for one in [clone for clone in clones if clone.named][:1] or clones[:3]:
+            yield place.candidate(f"Clone `{short(one.text)}`, which was made under inference_mode", "safe", [one.edit])
+        return
+    yield from refused(place, neighbours)

@@ -1,0 +1,85 @@
+"""Parameters are updated between a forward and its backward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from outplace.model import Safety
+from outplace.repair.forms import backward_first, step_order
+from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH
+from outplace.repair.plan.bug import Bug, Candidate, Moment
+from outplace.repair.plan.copies import copies_for_backward
+from outplace.repair.plan.location import Place, place_at
+from outplace.repair.syntax.files import Files
+
+_FILLS = {"normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}
+_DRAWS = {"randn", "rand", "randn_like", "rand_like", "normal", "new_empty", "empty"}
+
+
+def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
+
+    Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
+    update that takes no gradient until the backward that is next.
+    """
+    alike = [bug, *(other for other in neighbours if other.kind == "stepped")]
+    all_of_them = [one for other in alike for one in step_order.moments(files, other)]
+    for moment in step_order.moments(files, bug):
+        if any(_goes_before(other, moment) for other in all_of_them):
+            continue  # weights that are swapped in and back: the first of the two is what must wait
+        code = files.code(moment.file)
+        ways = list(step_order.reorderings(code, moment, files)) if code is not None else []
+        provable = bug.raised_at is not None
+        for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
+            safety: Safety = "safe" if way.plain and not provable else "unsafe"
+            yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+
+
+def _goes_before(other: Moment, moment: Moment) -> bool:
+    """Is the other an earlier update by hand before the same backward?"""
+    both_by_hand = not moment.by_optimizer and not other.by_optimizer
+    same = (other.file, other.backward_line) == (moment.file, moment.backward_line)
+    return both_by_hand and same and other.step_line < moment.step_line < moment.backward_line
+
+
+def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
+    """Weights that are averaged, scaled or swapped by hand: backward may keep copies of the old ones.
+
+    An update by gradients is a step of a training, whose order is what is wrong. And rows that are given away to
+    something else must not get the gradients of what they held before.
+    """
+    places = [place_at(files, bug, site) for site in bug.writes]
+    by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
+    if bug.raised_at is None or not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
+        return
+    for candidate in copies_for_backward(by_hand[0]):
+        yield replace(candidate, safety="unsafe", provable=True)
+
+
+def _takes_gradients(place: Place) -> bool:
+    function = place.code.function(place.statement)
+    return backward_first.takes_gradients(place.code, function if isinstance(function, ast.stmt) else place.statement)
+
+
+def _gives_away(place: Place) -> bool:
+    """`table[rows] = torch.randn(...)`: are rows begun anew, with nothing of their old values?"""
+    write, target = place.statement, place.target
+    if isinstance(write, ast.Assign):
+        parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
+        called = {one.func.attr for one in ast.walk(write.value) if _is_method(one)}  # type: ignore[attr-defined]
+        begun_anew = bool(called & _DRAWS)
+        return begun_anew and any(not _takes(write.value, ast.unparse(one.value)) for one in parts)
+    filled = {one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)} & _FILLS
+    return isinstance(target, ast.Subscript) and bool(filled)
+
+
+def _is_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+
+
+def _takes(value: ast.expr, path: str) -> bool:
+    """Is it made from this tensor, not only from its shape?"""
+    about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and one.attr in WITHOUT_GRAPH]
+    return any(ast.unparse(one) == path and one not in about for one in ast.walk(value) if isinstance(one, ast.expr))

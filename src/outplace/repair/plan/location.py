@@ -1,0 +1,211 @@
+"""A place where something is written in place: its node, its statement, and the tensor it writes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from outplace.model import Safety, Site
+from outplace.repair.facts.aliases import holds_alone, is_parting, may_rebind
+from outplace.repair.facts.attributes import Answer, holds_items, makes_items
+from outplace.repair.facts.origins import VIEWS, assigned, has_flag, is_inplace_call
+from outplace.repair.plan.bug import Bug, Candidate
+from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import bindings, binds, read_later
+
+Style = Literal["auto", "blend", "at"]
+STYLES: tuple[Style, ...] = ("auto", "blend", "at")
+
+
+_PARTS = {"data", "T", "mT", "H", "mH", "real", "imag"}
+_EXPANDING = {"expand", "expand_as", "broadcast_to", "broadcast_tensors", "as_strided", "unfold"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One writing operation of a bug."""
+
+    files: Files
+    code: Code
+    bug: Bug
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    style: Style = "auto"
+
+    @cached_property
+    def target(self) -> ast.expr | None:
+        """The expression for the tensor that is written, as it stands in the operation."""
+        return target_of(self.node)
+
+    @cached_property
+    def holder(self) -> ast.expr | None:
+        """What holds the written tensor: `x` of `x[i, :2]`, of `x[0].data`, of `x.view(-1)`; `d["k"]` of a dict."""
+        node = self.target
+        while node is not None:
+            part = isinstance(node, ast.Subscript) and not self.in_container(node)
+            if part or (isinstance(node, ast.Attribute) and node.attr in self._parts):
+                node = node.value  # type: ignore[attr-defined]
+            elif isinstance(node, ast.Call) and _is_view(node):
+                node = node.func.value  # type: ignore[attr-defined]
+            else:
+                break
+        return node if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
+
+    @property
+    def _parts(self) -> set[str]:
+        """Attributes that are the tensor itself in another guise. A write through a tensor's `.data` saves and breaks
+        nothing that autograd sees: where it does, that is the data of a PackedSequence."""
+        return _PARTS - {"data"} if self.bug.kind == "saved" else _PARTS
+
+    def in_container(self, node: ast.Subscript) -> bool:
+        """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return True
+        if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name | ast.Attribute):
+            return False
+        if self._is_key(node):
+            return True
+        if isinstance(node.value, ast.Attribute):
+            return holds_items(self.files, self.code, node.value)
+        kinds = self._kinds(node.value.id)
+        return bool(kinds) and None not in kinds
+
+    def _is_key(self, node: ast.Subscript) -> bool:
+        """`d[key]` in `for key in d`, `for key, value in d.items()`: the keys of a dict."""
+        for loop in self.code.loops(self.statement):
+            if isinstance(loop, ast.For) and isinstance(node.slice, ast.Name) and binds(loop, node.slice.id):
+                keys = [ast.unparse(node.value), f"{ast.unparse(node.value)}.keys()"]
+                first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+                pairs = isinstance(first, ast.Name) and first.id == node.slice.id
+                items = pairs and ast.unparse(loop.iter) == f"{ast.unparse(node.value)}.items()"
+                return items or (isinstance(loop.target, ast.Name) and ast.unparse(loop.iter) in keys)
+        return False
+
+    def _kinds(self, name: str) -> set[str | None]:
+        """The containers a name may stand for: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
+        return {_kind(binding, name) for binding in bindings(self.code, self.statement, name)}
+
+    @cached_property
+    def path(self) -> str | None:
+        """The holder as a name or a dotted name."""
+        return ast.unparse(self.holder) if isinstance(self.holder, ast.Name | ast.Attribute) else None
+
+    @cached_property
+    def whole(self) -> bool:
+        """Is the whole tensor written, not a part or a view of it?"""
+        made_here = isinstance(self.target, ast.Call) and not _is_view(self.target) and self.holder is None
+        return self.target is not None and (self.target is self.holder or made_here)
+
+    @cached_property
+    def rebinding(self) -> Answer:
+        """May the holder be bound anew?"""
+        if isinstance(self.holder, ast.Subscript):
+            return self._element()
+        if self.path is None or (not self.whole and self.bug.kind != "expanded" and self._is_expanded(self.path)):
+            return "no"
+        return may_rebind(self.files, self.code, self.statement, self.path)
+
+    def _is_expanded(self, path: str) -> bool:
+        """May several of its elements lie in one place? A write of one is then seen in the others, in a copy not."""
+        values = [getattr(one, "value", None) for one in bindings(self.code, self.statement, path)]
+        inside = [node for value in values if isinstance(value, ast.AST) for node in ast.walk(value)]
+        return any(isinstance(node, ast.Attribute) and node.attr in _EXPANDING for node in inside)
+
+    def _element(self) -> Answer:
+        """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""
+        text = ast.unparse(self.holder) if self.holder is not None else ""
+        container = self.holder.value if isinstance(self.holder, ast.Subscript) else None
+        if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
+            used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # its value, that is
+            return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
+        scope = self.code.scope(self.statement)
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:
+                return "no"
+        named = ast.unparse(container) if container is not None else ""
+        return "yes" if holds_alone(self.files, self.code, self.statement, named) else "no"
+
+    def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
+        """A candidate that changes this file."""
+        return Candidate(title, safety, {self.code.path: tuple(edits)}, provable)
+
+
+def _is_view(call: ast.Call) -> bool:
+    """`x.view(-1)`, `x.add_(1)`; not `self.fc(x)`, nor `x.exp()`, which have memory of their own."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or is_library(function.value):
+        return False
+    return function.attr in VIEWS or is_inplace_call(call)
+
+
+def _kind(binding: ast.AST | None, name: str) -> str | None:
+    if not isinstance(binding, ast.Assign):
+        return None
+    for target, value in assigned(binding):
+        if isinstance(target, ast.Name) and target.id == name and makes_items(value):
+            return "list"
+    for target in binding.targets:
+        if isinstance(target, ast.Tuple | ast.List):
+            rest = [one for one in target.elts if isinstance(one, ast.Starred) and ast.unparse(one.value) == name]
+            return None if not rest else "list" if is_parting(binding.value) else "rest"
+    return "tuple" if isinstance(binding.value, ast.Tuple) or is_parting(binding.value) else None
+
+
+def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:
+    """The place of a site; None where the file is not ours or the site is not in it."""
+    code = files.code(site.file)
+    node = code.at(site) if code is not None else None
+    if code is None or node is None:
+        return None
+    statement = code.statement(node)
+    if statement is None:
+        return None
+    if isinstance(statement, ast.AugAssign) or (isinstance(node, ast.expr) and target_of(node) is None):
+        node = statement if target_of(statement) is not None else node
+    return Place(files, code, bug, node, statement, style)
+
+
+def target_of(node: ast.AST) -> ast.expr | None:
+    """The tensor that an operation writes."""
+    if isinstance(node, ast.Expr):
+        return target_of(node.value)
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    if isinstance(node, ast.Assign):
+        written = [target for target in _flat(node.targets) if isinstance(target, ast.Subscript)]
+        if len({ast.unparse(target.value) for target in written}) == 1:  # `x[0], x[1] = a, b` too
+            return written[0]
+        data = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr == "data"]
+        return data[0] if len(data) == 1 else None
+    if not isinstance(node, ast.Call):
+        return None
+    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+    if out is not None:
+        return out
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else ""
+    if name.endswith("_") and not name.endswith("__") and isinstance(function, ast.Attribute):
+        if is_library(function.value):
+            return start_of_chain(node.args[0]) if node.args else None  # `torch.clamp_(x.sigmoid_(), 0)`
+        return start_of_chain(function.value)
+    return node.args[0] if has_flag(node) and node.args else None
+
+
+def _flat(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """The targets of an assignment, also those inside a tuple."""
+    for target in targets:
+        yield from _flat(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def start_of_chain(node: ast.expr) -> ast.expr:
+    """`y` of `y.mul_(2).add_(1)`: a writing method hands out the tensor it wrote."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):
+        if not node.func.attr.endswith("_") or node.func.attr.endswith("__"):
+            break
+        node = node.func.value
+    return node

@@ -1,0 +1,127 @@
+"""A new tensor instead of a written one: the plain rewrites, and whether nobody misses the write."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.repair.facts.aliases import may_rebind
+from outplace.repair.facts.origins import has_flag, origins
+from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
+from outplace.repair.plan.bug import Candidate
+from outplace.repair.plan.location import Place
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import read_later, used_later
+
+Title = str
+
+
+def plain(place: Place) -> Iterator[tuple[Title, dict[str, tuple[Edit, ...]]]]:
+    """The writes out of place, whatever others may think of it."""
+    here = place.code.path
+    for title, edits in _plain_here(place):
+        yield title, {here: tuple(edits)}
+    call = place.node if isinstance(place.node, ast.Call) else None
+    if call is not None and place.target is None:
+        for home, constructor in inplace_flag.flags_behind(place.files, place.code, call):
+            changes = {home.path: tuple(inplace_flag.dropped(home, constructor))}
+            if is_whole(place.statement, call) and call.args:
+                start = place.code.span(call)[0]
+                bound = Edit(start, start, f"{place.code.segment(call.args[0])} = ")
+                changes[here] = (*changes.get(here, ()), bound)
+            yield "Build the module without `inplace=True`", changes
+
+
+def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
+    code, node, statement = place.code, place.node, place.statement
+    call = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(call, ast.Call) and (flag := inplace_flag.dropped(code, call)):
+        if isinstance(statement, ast.Expr) and statement.value is call and place.target is not None:
+            start = code.span(statement)[0]
+            flag = [Edit(start, start, f"{code.segment(place.target)} = "), *flag]
+        yield "Drop `inplace=True`", flag
+        return
+    if not place.whole:
+        expression = subscript.as_expression(place)
+        if expression is not None:
+            yield expression
+            if place.style != "auto":
+                return
+        for hoist in (True, False) if _saved_before_loops(place) else (False,):
+            copy = subscript.into_a_copy(place, hoist)
+            if copy is not None:
+                yield f"Write into a copy of `{place.path}`", copy
+    elif isinstance(statement, ast.AugAssign):
+        symbol = augmented.SYMBOLS[type(statement.op)]
+        yield f"Write `{symbol}` out of place", augmented.out_of_place(code, statement)
+    elif isinstance(call, ast.Call) and any(keyword.arg == "out" for keyword in call.keywords):
+        edits = out_argument.out_of_place(code, call, statement)
+        if edits is not None:
+            yield "Bind the result instead of writing into `out=`", edits
+    elif isinstance(call, ast.Call):
+        edits = method.out_of_place(code, call, statement)
+        if edits is not None:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
+
+
+def is_whole(statement: ast.stmt, call: ast.Call) -> bool:
+    """Is the call a statement by itself, its result not used?"""
+    return isinstance(statement, ast.Expr) and statement.value is call
+
+
+def _saved_before_loops(place: Place) -> bool:
+    """Is one copy before the loops enough? Not where the loops themselves save what they write."""
+    if place.bug.kind != "saved":
+        return True
+    loops = place.code.loops(place.statement)
+    inside = set(ast.walk(loops[-1])) if loops else set()
+    scope = place.code.scope(place.statement)
+    nodes = [place.code.at(site) if site.file == place.code.path else None for site, _ in place.bug.savers]
+    return bool(nodes) and all(node and place.code.scope(node) is scope and node not in inside for node in nodes)
+
+
+def rebinding(place: Place) -> str:
+    """May what is written be left as it is, and a new tensor be used from here on?"""
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    if isinstance(call, ast.Call) and place.target is None:  # a module that was built to write
+        return _argument(place, call)
+    if isinstance(call, ast.Call) and has_flag(call):
+        return _argument(place, call)
+    if place.holder is None:  # `f(x).mul_(2)`: nobody has it but the expression itself, or somebody who is to see it
+        found = origins(place.files, place.code, place.target) if place.target is not None else None
+        return "yes" if found and all(one.kind == "fresh" for one in found) else "no"
+    return place.rebinding
+
+
+def _argument(place: Place, call: ast.Call) -> str:
+    subject = call.args[0] if call.args else None
+    if isinstance(subject, ast.Name):
+        if not is_whole(place.statement, call) and read_later(place.code, place.statement, subject.id):
+            return "no"
+        return may_rebind(place.files, place.code, place.statement, subject.id)
+    return "yes" if isinstance(subject, ast.Call | ast.BinOp) else "no"
+
+
+def _goes_on(place: Place) -> bool:
+    """Is what is written used here? Else it is for the caller to see."""
+    if place.path is not None:
+        return used_later(place.code, place.statement, place.path)
+    return isinstance(place.node, ast.Call) and not is_whole(place.statement, place.node)
+
+
+def out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
+    """Plain rewrites: safe where nobody else sees the write; else for a proof to decide, or not at all.
+
+    `trusting` is for operations that PyTorch refuses wherever they are reached: nobody can rely on what they write.
+    """
+    answer = rebinding(place)
+    if answer == "unknown" and trusting and _goes_on(place):
+        answer = "yes"
+    if answer == "no":
+        return
+    for title, edits in plain(place):
+        if answer == "yes":
+            yield Candidate(title, "safe", edits)
+        else:
+            yield Candidate(title, "unsafe", edits, provable=True)

@@ -1,0 +1,1 @@
+"""Source text: syntax trees, edits, files, patches."""

@@ -1,0 +1,254 @@
+"""A source file as repairs see it: its text, its syntax tree, and the way from one to the other."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TypeVar
+
+from outplace.model import Site
+from outplace.repair.syntax.edits import Edit
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor | ast.While
+_N = TypeVar("_N", bound=ast.AST)
+
+
+class Code:
+    """One source file. Lines end in `\\n`, whatever they end in on disk."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path, self.text = path, text
+        self.lines = text.split("\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.tree = ast.parse(text)
+        self._starts = [0]
+        for line in self.lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Each node's parent."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def every(self, kind: type[_N]) -> list[_N]:
+        """All nodes of a kind. Repairs ask this so often that the tree is gone through only once."""
+        return self._nodes.get(kind, [])  # type: ignore[return-value]
+
+    @property
+    def functions(self) -> list[Function]:
+        """All functions, wherever they stand."""
+        return [*self.every(ast.FunctionDef), *self.every(ast.AsyncFunctionDef)]
+
+    # -- positions ----------------------------------------------------------------------------------------------------
+
+    def offset(self, line: int, column: int) -> int:
+        """The position in the text, by a column in UTF-8 bytes as the syntax tree has it."""
+        text = self.lines[line - 1]
+        return self._starts[line - 1] + (column if text.isascii() else len(text.encode()[:column].decode()))
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node begins and ends in the text."""
+        end = self.offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+        return self.offset(node.lineno, node.col_offset), end
+
+    def segment(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
+        """An edit that puts a text in a node's place."""
+        return Edit(*self.span(node), text)
+
+    def indent(self, statement: ast.stmt) -> str:
+        """The blanks before a statement."""
+        line = self.lines[statement.lineno - 1]
+        return line[: len(line) - len(line.lstrip())]
+
+    def before(self, statement: ast.stmt, text: str) -> Edit | None:
+        """An edit that puts a line before a statement; None where the statement does not begin its line."""
+        if not self.begins_line(statement):
+            return None
+        start = self._starts[_first_line(statement) - 1]
+        return Edit(start, start, f"{self.indent(statement)}{text}\n")
+
+    def begins_line(self, statement: ast.stmt) -> bool:
+        """Is it the first thing in its line, and not behind another statement or an `if x:`?"""
+        return not self.lines[statement.lineno - 1][: self._characters(statement)].strip()
+
+    def _characters(self, statement: ast.stmt) -> int:
+        return self.offset(statement.lineno, statement.col_offset) - self._starts[statement.lineno - 1]
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def at(self, site: Site) -> ast.expr | ast.stmt | None:
+        """The node that a site stands for: the one with just its columns, else the innermost that holds its start."""
+        best: ast.expr | ast.stmt | None = None
+        for node in self._by_line.get(site.line, ()):
+            start = (node.lineno, self._column(node.lineno, node.col_offset))
+            end = (node.end_lineno or 0, self._column(node.end_lineno or 0, node.end_col_offset or 0))
+            if (start, end) == ((site.line, site.column), (site.end_line, site.end_column)):
+                return node if not isinstance(node, ast.Expr) else node.value
+            if start <= (site.line, site.column) and end >= (site.end_line, site.end_column):
+                best = node
+        if isinstance(best, ast.Attribute):  # a chain over several lines stands at its last method
+            parent = self.parents.get(best)
+            best = parent if isinstance(parent, ast.Call) and parent.func is best else best
+        return best
+
+    @cached_property
+    def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
+        """The nodes that each line has a part of, outer ones first."""
+        found: dict[int, list[ast.expr | ast.stmt]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.expr | ast.stmt):
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    found.setdefault(line, []).append(node)
+        return found
+
+    def _column(self, line: int, column: int) -> int:
+        if not 0 < line <= len(self.lines) or self.lines[line - 1].isascii():
+            return column
+        return len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, innermost first."""
+        around = self.parents.get(node)
+        while around is not None:
+            yield around
+            around = self.parents.get(around)
+
+    def nearest(self, node: ast.AST, *kinds: type[_N]) -> _N | None:
+        """The innermost node of these kinds that holds the node, or the node itself."""
+        if isinstance(node, kinds):
+            return node
+        return next((above for above in self.above(node) if isinstance(above, kinds)), None)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The statement a node is part of."""
+        return self.nearest(node, ast.stmt)
+
+    def function(self, node: ast.AST) -> Function | ast.Lambda | None:
+        """The function a node stands in; None at the top level of the file."""
+        for above in self.above(node):
+            if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return above
+        return None
+
+    def scope(self, node: ast.AST) -> Function | ast.Module:
+        """The function, or the module, whose names the node sees as its own."""
+        found = self.function(node)
+        while isinstance(found, ast.Lambda):
+            found = self.function(found)
+        return found or self.tree
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class whose method the node stands in."""
+        return next((above for above in self.above(node) if isinstance(above, ast.ClassDef)), None)
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements it stands among."""
+        parent = self.parents[statement]
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return [statement]
+
+    def loops(self, node: ast.AST) -> list[Loop]:
+        """The loops of its own function that it is repeated by, innermost first."""
+        found: list[Loop] = []
+        child = node
+        for above in self.above(node):
+            if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                break
+            if isinstance(above, ast.For | ast.AsyncFor | ast.While) and child in above.body:
+                found.append(above)
+            child = above
+        return found
+
+    def names(self, scope: ast.AST) -> set[str]:
+        """All names that occur in a scope: a new one must be none of them."""
+        found = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
+        return found | {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+
+    def module_name(self, module: str) -> str | None:
+        """The name under which this file has a module (`torch`), None where it has not imported it."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Import):
+                for item in node.names:
+                    if item.name == module:
+                        return item.asname or item.name
+                    if item.asname is None and item.name.startswith(module + "."):
+                        return module
+        return None
+
+    def importing(self, module: str) -> list[Edit]:
+        """What brings a module in: nothing where the file has it, else an import at the place where imports stand."""
+        return [] if self.module_name(module) else [self._new_import(f"import {module}")]
+
+    def _new_import(self, text: str) -> Edit:
+        imports = [node for node in self.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        regular = [node for node in imports if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
+        if regular and self.begins_line(regular[0]):
+            first = regular[0]
+            stands_alone = isinstance(first, ast.Import) and _is_standard(first.names[0].name)
+            start = self._starts[first.lineno - 1]
+            return Edit(start, start, f"{text}\n" if stands_alone or not _is_standard(text[7:]) else f"{text}\n\n")
+        after = (imports[-1].end_lineno or 0) if imports else self._docstring_end()
+        start = self._starts[min(after, len(self.lines))] if after else 0
+        return Edit(start, start, f"\n{text}\n" if after else f"{text}\n")
+
+    def _docstring_end(self) -> int:
+        body = self.tree.body
+        if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            return body[0].end_lineno or 0
+        return next((i for i, line in enumerate(self.lines) if not line.startswith("#")), 0)
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", None)
+    return min([statement.lineno, *(int(node.lineno) for node in decorators or ())])
+
+
+def _is_standard(module: str) -> bool:
+    import sys
+
+    return module.split(".")[0] in sys.stdlib_module_names
+
+
+def same(one: ast.AST, other: ast.AST) -> bool:
+    """Do two expressions read the same, whatever they are used for?"""
+    return ast.unparse(one) == ast.unparse(other)
+
+
+def root_of(node: ast.expr) -> ast.expr:
+    """`x` of `x[i].data.view(-1)[0]`: what stays when items, `.data` and method calls on it are taken away."""
+    while True:
+        part = isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT", "H", "mH", "real", "imag")
+        if isinstance(node, ast.Subscript) or part:
+            node = node.value  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):
+            node = node.func.value
+        else:
+            return node
+
+
+LIBRARIES = {"torch", "F", "functional", "nn", "np", "numpy", "math", "init", "linalg", "special", "fft"}
+
+
+def is_library(node: ast.expr) -> bool:
+    """Is it `torch`, `F`, `torch.nn.functional`: something that functions belong to, no tensor?"""
+    parts = ast.unparse(node).split(".") if isinstance(node, ast.Name | ast.Attribute) else []
+    return bool(parts) and parts[0] != "self" and (parts[0] in LIBRARIES or parts[-1] in LIBRARIES)

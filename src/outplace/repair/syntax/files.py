@@ -1,0 +1,152 @@
+"""The files a repair may look at and change: read as Python reads them, written as they were written."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import difflib
+import io
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from outplace.files import reading
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.edits import Edit, apply, parses
+
+
+class Unwritable(Exception):
+    """A file cannot be read or written as it is; `line` where that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Document:
+    """A file's text with `\\n` line ends, and how to turn a new text into bytes of the same make."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        try:
+            raw, encoding = reading.decode_raw(data)
+        except reading.Unreadable as error:
+            raise Unwritable(str(error), error.line) from error
+        self.bom = data.startswith(codecs.BOM_UTF8)
+        self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        self.text = reading.with_plain_ends(raw)
+        self._raw_lines = _lines(raw)
+        self.newline = "\r\n" if raw.count("\r\n") * 2 > raw.count("\n") else "\n"
+        if "\r" in raw.replace("\r\n", ""):
+            self.newline = "\r"
+        self._same_ends = self.text.replace("\n", self.newline) == raw
+
+    def encode(self, text: str) -> bytes:
+        """A new text as bytes: the same encoding, mark and line ends; lines that did not change stay to the byte."""
+        raw = text.replace("\n", self.newline) if self._same_ends else self._with_ends(text)
+        return (codecs.BOM_UTF8 if self.bom else b"") + raw.encode(self.encoding)
+
+    def _with_ends(self, text: str) -> str:
+        """A new text with the line ends of the old one, which has several."""
+        old, new = _lines(self.text), _lines(text)
+        made: list[str] = []
+        for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag == "equal" and len(self._raw_lines) == len(old):
+                made += self._raw_lines[start:end]
+            else:
+                made += [line.replace("\n", self.newline) for line in new[first:last]]
+        return "".join(made)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, split at line ends only (not at form feeds, as str.splitlines does)."""
+    return io.StringIO(text, newline="").readlines() if text else []
+
+
+def read(path: str) -> Document:
+    """A file from disk."""
+    try:
+        with open(path, "rb") as stream:
+            return Document(stream.read())
+    except OSError as error:
+        raise Unwritable(f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+
+
+def write(path: str, data: bytes) -> None:
+    """Replaces a file in one step, its mode kept: whoever looks sees the old file or the new one, never half of one."""
+    real = os.path.realpath(path)
+    try:
+        mode = stat.S_IMODE(os.stat(real).st_mode)
+        if not os.access(real, os.W_OK):
+            raise Unwritable("cannot be written: it is read-only")
+        handle, temporary = tempfile.mkstemp(prefix=".outplace-", dir=os.path.dirname(real) or ".")
+    except OSError as error:
+        raise Unwritable(f"cannot be written: {(error.strerror or str(error)).lower()}") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, real)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise Unwritable(f"cannot be written: {(error.strerror or str(error)).lower()}") from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+class Files:
+    """Sources by path: those on disk, with the texts of repairs in progress over them."""
+
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, may_read: bool = True, like: Files | None = None
+    ) -> None:
+        """`like`: others, whose trees serve for the files that are the same there."""
+        self._texts = dict(texts or {})
+        self._codes: dict[str, Code | None] = {}
+        self._may_read = may_read
+        self.found_out: dict[Any, Any] = {}
+        """Answers to questions that are asked again and again, by the question."""
+        if like is not None:
+            self._codes = {
+                path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)
+            }
+
+    @property
+    def paths(self) -> list[str]:
+        """The files whose text is known."""
+        return list(self._texts)
+
+    def text(self, path: str) -> str:
+        """The present text."""
+        if path not in self._texts and self._may_read:
+            self._texts[path] = read(path).text
+        return self._texts[path]
+
+    def code(self, path: str) -> Code | None:
+        """The file's tree; None where it cannot be read or parsed."""
+        if path not in self._codes:
+            try:
+                self._codes[path] = Code(path, self.text(path))
+            except (Unwritable, KeyError, SyntaxError, ValueError, RecursionError):
+                self._codes[path] = None
+        return self._codes[path]
+
+    def codes(self, word: str) -> list[Code]:
+        """The files that hold this word, and parse."""
+        return [code for path in self.paths if word in self._texts[path] and (code := self.code(path)) is not None]
+
+    def edited(self, edits: Mapping[str, tuple[Edit, ...]]) -> Files | None:
+        """The files with these edits; None where that changes nothing, or leaves something that does not parse."""
+        texts = {path: apply(self.text(path), changes) for path, changes in edits.items()}
+        if any(not parses(text) for text in texts.values()) or all(self.text(p) == text for p, text in texts.items()):
+            return None
+        made = Files({**self._texts, **texts}, self._may_read)
+        made._codes = {path: code for path, code in self._codes.items() if path not in texts}
+        return made

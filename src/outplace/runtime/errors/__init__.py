@@ -1,0 +1,1 @@
+"""Diagnoses the errors that PyTorch raises."""

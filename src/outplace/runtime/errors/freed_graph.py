@@ -1,0 +1,328 @@
+"""Diagnoses a backward that comes into a part of the graph which an earlier backward has freed.
+
+Nothing is noted for it while the program runs: the failed graph shows which nodes are freed, their numbers say how old
+they are, and the record has the moments of the backwards. The edge from a node of this step to one of an earlier step
+is where something was kept: what lies behind it was freed when that step went backward.
+
+Backward runs the nodes of a thread from the newest to the oldest and frees each as it goes, so freed nodes may also be
+those that have just run. Freed before are surely the oldest of them, and all that are older than one that is intact.
+"""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from outplace.knowledge.errors import Match
+from outplace.knowledge.kinds import BY_NAME
+from outplace.knowledge.nodes import describe_saved
+from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
+from outplace.report import words
+from outplace.runtime.errors import freed_fixes, freed_names, saved_error
+from outplace.runtime.errors.freed_fixes import Story
+from outplace.runtime.errors.freed_names import Kept
+from outplace.runtime.locate import graph, names, opaque_nodes, sites, writers
+from outplace.runtime.locate.graph_excerpt import Surroundings
+from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Backward
+
+_FREED = "a second time"
+_MOST = 3
+"""So many kept tensors are told apart; a model may keep hundreds of them in one list."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """An edge from this step into what is freed: `user` has used the result of `kept`; `freed` is at or below it."""
+
+    user: Any
+    kept: Any
+    freed: Any
+    saved_as: str
+
+
+def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
+    """One diagnosis for each tensor that was kept; `frame` is torch's own, with the roots in its arguments."""
+    outputs, inputs = saved_error.arguments(frame)
+    roots = graph.roots_of(outputs)
+    needed = graph.needed_for(roots, inputs)
+    nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
+    stack = names.own_frames(error.__traceback__, frame)
+    raised = log.frames_to_own_code(frame.f_back)
+    failure = _Failure(error, match, raised, stack, Surroundings(roots, stack), nodes)
+    earlier = _earlier(raised)
+    freed = _freed(nodes, str(error))
+    if not freed or not earlier or any(writers.is_ambiguous(node) for node in freed):
+        return [failure.unexplained()]
+    below = _newest_freed_below(nodes, freed)
+    certain = _surely_before(nodes, freed, keeps_graph=_keeps_graph(frame))
+    since = [backward for backward in earlier if backward.moment > _number(min(freed, key=_number))]
+    same = [backward for backward in since if backward.frames == raised]
+    newest = max(map(_number, nodes))
+    for moment in dict.fromkeys(backward.moment for backward in (*same[-1:], *reversed(since))):
+        if moment > newest:
+            continue  # nothing was computed since
+        edges = _crossings(nodes, below, moment, set(freed))
+        found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges]
+        surely = set(_crossings(nodes, below, moment, certain))
+        if surely:
+            before = [one for one in found if (one.user, one.kept) in surely]
+            return failure.crossed(before, [one for one in found if one not in before])
+    return failure.from_one_forward(roots, since, freed)
+
+
+# -- reading the graph -------------------------------------------------------------------------------------------------
+
+
+def _number(node: Any) -> int:
+    """Leaves count as the oldest."""
+    number = graph.number_of(node)
+    return -1 if number is None else number
+
+
+def _earlier(raised: tuple[log.Instruction, ...]) -> list[Backward]:
+    """The backwards before the one that has just failed, of this thread; those inside it come after it."""
+    backwards = log.current().backwards
+    own = next((index for index in reversed(range(len(backwards))) if backwards[index].frames == raised), None)
+    return [backward for backward in backwards[: -1 if own is None else own] if not _says_to_keep(backward)]
+
+
+def _says_to_keep(backward: Backward) -> bool:
+    """Does the call say `retain_graph=True`, or `create_graph=True`, which means the same?"""
+    call = sites.at_instruction(backward.frames[-1]).node if backward.frames else None
+    said = call.keywords if isinstance(call, ast.Call) else []
+    values = {keyword.arg: keyword.value.value for keyword in said if isinstance(keyword.value, ast.Constant)}
+    return bool(values.get("retain_graph", values.get("create_graph")))
+
+
+def _keeps_graph(frame: FrameType) -> bool:
+    args = frame.f_locals.get("args", ())
+    return len(args) > 1 and bool(args[1])
+
+
+def _freed(nodes: list[Any], message: str) -> dict[Any, str]:
+    """The nodes whose saved tensors are gone, each with what one of them was to it."""
+    found = {node: saved_as for node in nodes for saved_as in graph.freed_slots(node)[:1]}
+    if not found:  # nodes that hide what they save can only be run
+        found = dict.fromkeys(opaque_nodes.failing_alone(nodes, message), "")
+    return found
+
+
+def _newest_freed_below(nodes: list[Any], freed: dict[Any, str]) -> dict[Any, Any]:
+    """For each node the newest freed one among itself and all that its gradient goes on to."""
+    below: dict[Any, Any] = {}
+    for node in sorted(nodes, key=_number):  # what a node goes on to is older than it
+        ways = [below[following] for following, _ in node.next_functions if following in below]
+        if node in freed:
+            below[node] = node
+        elif ways:
+            below[node] = max(ways, key=_number)
+    return below
+
+
+def _surely_before(nodes: list[Any], freed: dict[Any, str], keeps_graph: bool) -> set[Any]:
+    """The nodes that were freed before this backward, not by it."""
+    if keeps_graph:
+        return set(freed)
+    oldest = min(freed, key=_number)
+    intact = max((_number(node) for node in nodes if node not in freed and any(graph.held(node))), default=-1)
+    return {oldest, *(node for node in freed if _number(node) < intact)}
+
+
+def _crossings(nodes: list[Any], below: dict[Any, Any], moment: int, certain: set[Any]) -> list[tuple[Any, Any]]:
+    """The edges from nodes made since a moment to older ones that lead to what was freed before, newest first."""
+    found = []
+    leads: dict[Any, bool] = {}
+    for node in sorted(nodes, key=_number):
+        following = [following for following, _ in node.next_functions if following is not None]
+        leads[node] = node in certain or any(leads.get(one, False) for one in following)
+        if _number(node) >= moment:
+            found += [(node, one) for one in following if leads.get(one) and one in below and _number(one) < moment]
+    return found[::-1]
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One thing that led into the freed graph: the story, the node whose result was kept, what is freed below it."""
+
+    story: Story
+    tensor: Tensor
+    node: Any
+    freed: dict[Any, str]
+    freed_by: list[Backward]
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """One failed backward; `raised` are the frames from torch's function to the user's line."""
+
+    error: BaseException
+    match: Match
+    raised: tuple[log.Instruction, ...]
+    stack: list[FrameType]
+    around: Surroundings
+    nodes: list[Any]
+
+    def crossed(self, crossings: list[Crossing], perhaps: list[Crossing]) -> list[Diagnosis]:
+        """What earlier steps have left and this one has used; `perhaps` are edges to what may have been freed now."""
+        groups = self._groups(crossings)
+        others = [members[0][1] for key, members in self._groups(perhaps).items() if key not in groups]
+        found = [self._diagnosis(self._case(members)) for members in list(groups.values())[:_MOST]]
+        also = ", ".join(dict.fromkeys(kept.tensor.name for kept in others if kept.tensor.name))
+        note = f"Also from an earlier step, and freed with it unless that step's loss left it out: {also}."
+        return [replace(found[0], notes=(*found[0].notes, note)), *found[1:]] if also else found
+
+    def _groups(self, crossings: list[Crossing]) -> dict[Any, list[tuple[Crossing, Kept]]]:
+        """The edges by what was kept; of the many that a loop makes at one pair of lines only the first counts."""
+        groups: dict[Any, list[tuple[Crossing, Kept]]] = {}
+        pairs = {(writers.place_of(one.kept), writers.place_of(one.user)): one for one in reversed(crossings)}
+        for crossing in reversed(pairs.values()):
+            kept = freed_names.find(crossing.kept, crossing.user, set(self.nodes), self.stack)
+            groups.setdefault(kept.key, []).append((crossing, kept))
+        return groups
+
+    def _case(self, members: list[tuple[Crossing, Kept]]) -> _Case:
+        crossing, kept = members[0]
+        since = {one.frames: one for one in _earlier(self.raised) if one.moment > _number(crossing.kept)}
+        freed_by = list(since.values())
+        if kept.cached:
+            story: Story = "cached"
+        elif self._ran_again(kept, min(backward.moment for backward in freed_by)):
+            story = "carried"
+        else:
+            story = "once" if self.raised in since else "shared"
+        freed = {one.freed: one.saved_as for one, _ in members}
+        return _Case(story, kept.tensor, crossing.kept, freed, freed_by, kept)
+
+    def _ran_again(self, kept: Kept, moment: int) -> bool:
+        """Has the statement that computed it run again since the first backward that may have freed it?"""
+        if kept.computed is None or kept.computed.statement is None:
+            return False
+        places = {writers.place_of(node) for node in self.nodes if _number(node) >= moment}
+        marks = log.current()
+        places.update(marks.places[bisect_left(marks.starts, moment) :])
+        located = (sites.at_place(place) for place in places)
+        return any(one is not None and one.statement is kept.computed.statement for one in located)
+
+    def from_one_forward(self, roots: list[Any], since: list[Backward], freed: dict[Any, str]) -> list[Diagnosis]:
+        """All of the graph is older than the backward that freed it: two losses of one forward, or one loss twice."""
+        freed_by = list({backward.frames: backward for backward in since}.values())
+        gone = freed_names.graph_of_earlier(freed_by, self.stack)
+        same = any(root in gone for root in roots)
+        edges = [
+            (node, following)
+            for node in self.nodes
+            for following, _ in node.next_functions
+            if node not in gone and following in gone and graph.number_of(following) is not None
+        ]
+        below = _newest_freed_below(list(gone), {node: name for node, name in freed.items() if node in gone})
+        found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges if kept in below]
+        if found and not same:
+            return self.crossed(found, [])
+        oldest = min(freed, key=_number)  # of the freed ones it is the one that was surely freed before
+        tensor = Tensor(freed_names.receiver(self.raised), *freed_names.form(roots[0])) if same else Tensor(None)
+        return [self._diagnosis(_Case("same" if same else "shared", tensor, oldest, {oldest: freed[oldest]}, freed_by))]
+
+    def _diagnosis(self, case: _Case) -> Diagnosis:
+        saved_by, *also = dict.fromkeys(_saver(node, saved_as) for node, saved_as in case.freed.items())
+        freed_at = [sites.at_instruction(one.frames[-1]).site for one in case.freed_by if one.frames]
+        known = len(freed_at) == 1 == len(case.freed_by)
+        stepped, stepped_below = _steps_since(case.node)
+        cut = freed_fixes.for_kept(case.kept) if case.kept and case.story == "carried" else ()
+        return replace(
+            self.unexplained(),
+            tensor=case.tensor,
+            why=_why(case.story, case.tensor.name, saved_by),
+            saved_by=saved_by,
+            also_saved_by=tuple(also),
+            mutations=(Mutation("backward", freed_at[0], moment=case.freed_by[0].moment),) if known else (),
+            kept_at=case.kept.kept_at if case.kept and case.story != "shared" else None,
+            used_at=case.kept.used_at if case.kept else None,
+            fixes=(*cut, *freed_fixes.advice(case.story, case.tensor.name, cut, bool(stepped), bool(stepped_below))),
+            notes=tuple(_notes(case.story, freed_at if not known else [], stepped_below)),
+            graph=self.around.of(case.freed, ()),
+        )
+
+    def unexplained(self) -> Diagnosis:
+        """What the message alone tells."""
+        kind = BY_NAME[self.match.entry.kind]
+        return Diagnosis(
+            kind=kind.name,
+            code=kind.code,
+            error=str(self.error),
+            tensor=Tensor(None),
+            why=self.match.cause,
+            raised_at=sites.at_instruction(self.raised[-1]).site if self.raised else None,
+            fixes=tuple(Fix(remedy, "suggestion") for remedy in self.match.entry.remedies),
+        )
+
+
+def _why(story: Story, name: str | None, saved_by: SavedTensor) -> str:
+    keeps = describe_saved(saved_by.node, saved_by.saved_as) if saved_by.saved_as else "Its graph keeps values"
+    freed = f"{keeps} for its backward, and a backward frees what it has used."
+    if story == "carried":
+        return (
+            f"{freed} {name or 'Its result'} outlived the step it was computed in, with its graph; the next step has "
+            "used it, so this backward goes on into the graph of the step before, which is freed."
+        )
+    if story == "once":
+        return (
+            f"{freed} {name or 'Its result'} was computed once and is used in every round: an earlier round's backward "
+            "has freed its graph, and this one needs it again."
+        )
+    if story == "cached":
+        return (
+            f"{freed} `parametrize.cached()` keeps {name or 'a weight'} as it was first computed: an earlier round's "
+            "backward has freed its graph, and this one needs it again."
+        )
+    if story == "same":
+        return f"{freed} {name or 'This loss'} has gone backward before, and nothing was computed anew since."
+    if name is None:
+        return f"{freed} This loss shares a part of its graph with one that has gone backward before."
+    return f"{freed} {name} is part of two losses: the first one's backward has freed what both need."
+
+
+def _notes(story: Story, freed_at: list[Site], stepped_below: str | None) -> Iterable[str]:
+    if freed_at:
+        spots = ", ".join(dict.fromkeys(words.place(site.file, site.line) for site in freed_at))
+        yield f"Which backward freed it is not known: it was one of those at {spots}."
+    if stepped_below is not None:
+        yield (
+            f"retain_graph=True is no way out: {stepped_below} has since changed, in place, weights that it was "
+            "computed with, and a backward that needs their old values fails with the version error of OUT202."
+        )
+    elif story == "carried":
+        yield (
+            "retain_graph=True is no way out: each backward would go through all earlier steps again, slower and "
+            "larger every time, and with an optimizer step between it would fail with the version error of OUT202."
+        )
+
+
+def _steps_since(node: Any) -> tuple[str | None, str | None]:
+    """The last optimizer step since a node was made, and the last that changed what it was computed with."""
+    leaves = {id(leaf.variable) for leaf in graph.walk([node]) if hasattr(leaf, "variable")}
+    last: str | None = None
+    for step in reversed(log.current().steps):
+        if step.moment <= _number(node):
+            break
+        if step.frames:
+            site = sites.at_instruction(step.frames[-1]).site
+            place = f"{step.operation} at {words.place(site.file, site.line)}"
+            last = last or place
+            if any(before != after and id(parameter()) in leaves for parameter, before, after in step.versions()):
+                return last, place
+    return last, None
+
+
+def _saver(node: Any, saved_as: str) -> SavedTensor:
+    name = node.name().removeprefix("torch::autograd::")
+    return SavedTensor(name, saved_as, None, made_at(writers.place_of(node), name), graph.number_of(node))

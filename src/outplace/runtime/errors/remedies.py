@@ -1,0 +1,183 @@
+"""What to write instead: a diff where the form is plain, advice where it is not."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from types import ModuleType
+from typing import Any
+
+from outplace.knowledge.errors import recognise
+from outplace.knowledge.nodes import keeps_result
+from outplace.model import Diagnosis, Fix
+from outplace.repair.plan.bug import Bug
+from outplace.repair.plan.chooser import propose
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.patch import unified
+from outplace.report.words import under_cwd
+from outplace.runtime.locate.sites import Located, full_path, source_tree
+from outplace.runtime.record.user_files import own_files
+
+_ADVICE: dict[str, tuple[str, ...]] = {
+    "saved": ("Keep what was saved: write into a copy (`y = x.clone()`), or compute the new value out of place.",),
+    "stepped": (
+        "Run every backward that needs the old parameters before the optimizer steps.",
+        "Or run the forward again after the step, or detach what must not be trained by this loss.",
+    ),
+    "leaf": (
+        "For a value in the graph: compute a new tensor and use it from here on.",
+        "For an update or initialisation: do it under `with torch.no_grad():`.",
+    ),
+    "leaf-view": (
+        "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
+        "For an update or initialisation: do it under `with torch.no_grad():`.",
+    ),
+    "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write by an index of the base.",),
+    "nograd-view": ("Make the view and write it in the same mode: both inside the no_grad block or both outside.",),
+    "custom-view": ("Write out of place after the Function, or return a clone from its forward.",),
+    "inference": ("Clone the tensor outside inference_mode, or use torch.no_grad() instead.",),
+    "out-arg": ("Bind the result to a name instead of passing `out=`.",),
+    "expanded": ("Write out of place, or clone() the expanded tensor first.",),
+    "shape-dtype": ("Write out of place: a new tensor may have another shape or dtype.",),
+    "overlap": ("clone() the operand that shares the target's memory.",),
+    "detached": ("Use `y = y.detach()`, which leaves the graph's own tensor alone.",),
+}
+
+SENT = "DDP sends its buffers"
+"""What DDP does at the begin of its forward, as an operation."""
+SENT_ADVICE = "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`."
+
+_MOST_FILES = 200
+_MOST_REWRITES = 3
+_ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
+_STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the end."
+_FLAG_ADVICE = "Build the module with `inplace=False`."
+_CALL_ADVICE = "Call it without `inplace=True`, and use what it returns."
+_WRITTEN_ADVICE = (
+    "Write the parameters after the backward that needs their old values.",
+    "Or let the forward use a copy of them: `weight.clone()`.",
+)
+"""For parameters that no optimizer has stepped."""
+
+
+def fixes_for(
+    kind: str,
+    writes: Iterable[tuple[str, Located | None]],
+    apart: bool,
+    through_view: bool = False,
+    tensor: str | None = None,
+    error: str = "",
+) -> tuple[Fix, ...]:
+    """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
+    bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
+    fixes: dict[Any, Fix] = {}
+    program = _Program()
+    writes = list(writes)
+    operations = [operation for operation, _ in writes]
+    sent = (Fix(SENT_ADVICE, "suggestion"),) if SENT in operations else ()
+    writes = [(operation, located) for operation, located in writes if operation != SENT]
+    if sent and not writes:
+        return sent
+    if apart:
+        fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
+    for operation, located in _once(writes):
+        for fix in _fixes_at(bug, operation, located, through_view, program):
+            # One copy at the first of a function's writes is enough.
+            once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
+            fixes.setdefault(once or fix.diff or fix.title, fix)
+    shown = list(fixes.values())
+    by_hand = kind == "stepped" and operations and not any(name.endswith(".step") for name in operations)
+    for advice in _WRITTEN_ADVICE if by_hand else _ADVICE.get(kind, ()):
+        if not _is_said(advice, shown):
+            fixes.setdefault(advice, Fix(advice, "suggestion"))
+    match = recognise(error) if not fixes else None
+    if match is not None:
+        return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies)
+    return (*fixes.values(), *sent)
+
+
+def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
+    """What `--fix` would try first about a bug that no error tells of, if that is safe."""
+    writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
+    saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
+    of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
+    bug = Bug(
+        diagnosis.kind,
+        writes,
+        tuple((saved.site, saved.saved_as) for saved in saved_by if saved.site),
+        diagnosis.tensor.name,
+        cause=diagnosis.cause or ("result" if of_result else ""),
+        optimizer_line=diagnosis.optimizer_at.line if diagnosis.optimizer_at else None,
+        from_run=True,
+    )
+    sources = {site.file: site.file for site in (*writes, *(site for site, _ in bug.savers))}
+    found = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
+    return tuple(fix for fix in found if fix.safety == "safe")
+
+
+def _is_said(advice: str, fixes: list[Fix]) -> bool:
+    """Does one of the fixes show already what the advice tells? Of the two ways with a leaf each counts by itself."""
+    if not advice.startswith(("For a value", "For an update")):
+        return bool(fixes)
+    rewrites = [fix.diff for fix in fixes if fix.diff]
+    return any(("no_grad" in diff) is advice.startswith("For an update") for diff in rewrites)
+
+
+def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Located]]:
+    return list({(located.filename, located.site): (op, located) for op, located in writes if located}.values())
+
+
+class _Program:
+    """The program's own source, read when the first rewrite asks for it: other files say what a module returns."""
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The files of the modules that are loaded."""
+        loaded = [vars(one).get("__file__") for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+        own = {full_path(path) for path in loaded if isinstance(path, str) and own_files[path]}
+        paths = sorted(path for path in own if path.endswith(".py"))
+        return {path: "".join(linecache.getlines(path)) for path in paths[:_MOST_FILES]}
+
+    def files(self, compiled: dict[str, str]) -> Files:
+        """All of them, and some as they were compiled: those of these paths, each with the name that it has there."""
+        here = {path: "".join(source_tree(filename).lines) for path, filename in compiled.items()}
+        return Files({**self.sources, **here}, may_read=False)
+
+
+def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, program: _Program) -> list[Fix]:
+    if located.statement is None or bug.kind == "stepped":
+        return []
+    files = program.files({located.site.file: located.filename})
+    found = _rewrites(replace(bug, writes=(located.site,)), files, through_view)
+    if not found and operation == "__setitem__" and bug.kind == "saved":
+        found.append(Fix(_ITEM_ADVICE, "suggestion"))
+    if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
+        advice = _CALL_ADVICE if any(keyword.arg == "inplace" for keyword in located.node.keywords) else _FLAG_ADVICE
+        found.append(Fix(advice, "suggestion"))
+    return found
+
+
+def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWRITES) -> list[Fix]:
+    """What `--fix` would try first, as diffs."""
+    found: dict[str, Fix] = {}
+    try:
+        for candidate in islice(propose(files, bug), most):
+            edited = files.edited(candidate.edits)
+            if edited is not None and candidate.title not in found:
+                diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
+                safety = "unsafe" if through_view else candidate.safety
+                found[candidate.title] = Fix(candidate.title, safety, "".join(diffs))
+    except Exception:  # the diagnosis counts for more than its remedy
+        return []
+    return list(found.values())
+
+
+_ACTIVATIONS = {
+    "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
+    "rrelu", "rrelu_with_noise", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+}  # fmt: skip

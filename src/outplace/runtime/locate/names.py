@@ -1,0 +1,163 @@
+"""What the user calls a tensor: `net.fc2.weight`, `self.queue`, `outs[3]`.
+
+Looks through the local names of the user's own frames, and from there into modules, containers and attributes; it never
+runs the user's code (no properties, no `__getattr__`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.nn.utils import parametrize
+
+from outplace.model import Tensor
+from outplace.runtime.locate.graph import unwrapped
+from outplace.runtime.record.user_files import fields_of, own_files
+
+_LOOKED_AT = 20_000
+_DEPTH = 4
+
+
+def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list[FrameType]:
+    """The user's own frames, innermost first: those the exception passed through, then those still running."""
+    passed = []
+    while traceback is not None:
+        passed.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    running = []
+    while frame is not None:
+        running.append(frame)
+        frame = frame.f_back
+    unique = dict.fromkeys([*reversed(passed), *running])
+    return [one for one in unique if own_files[one.f_code.co_filename]]
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """The storage's identity, None where the tensor has none."""
+    try:
+        return int(unwrapped(tensor).untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The `.grad` of a leaf; None where it has none."""
+    try:
+        return tensor.grad if tensor.is_leaf else None
+    except RuntimeError:  # a view made under no_grad, whose base was written since: it may not be asked
+        return None
+
+
+def described(tensor: torch.Tensor, name: str | None) -> Tensor:
+    """A tensor as the model has it."""
+    try:
+        shape = tuple(tensor.shape)
+    except RuntimeError:  # a nested one
+        shape = None
+    return Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
+
+
+def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:
+    """The shortest path from a name in these frames to the tensor itself, else (unless `itself`) to one that shares
+    its storage."""
+    storage = storage_of(wanted)
+    alias: str | None = None
+    for frame in frames:
+        for path, tensor in tensors(frame):
+            if tensor is wanted:
+                return path
+            if (
+                not itself
+                and alias is None
+                and storage is not None
+                and storage_of(tensor) == storage
+                and _whole(tensor)
+            ):
+                alias = path
+    return alias
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    return tensor._base is None
+
+
+def tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that can be reached from a frame's names, nearest first."""
+    names = dict(frame.f_globals) if frame.f_code.co_name == "<module>" else {**frame.f_locals}
+    level = [(name, value) for name, value in names.items() if not name.startswith("__")]
+    level.sort(key=lambda named: named[0].startswith("_"))  # a notebook calls its last results `_` and `_3`
+    if frame.f_code.co_name != "<module>":
+        level += [(name, value) for name, value in frame.f_globals.items() if isinstance(value, torch.nn.Module)]
+    seen: set[int] = set()
+    for _ in range(_DEPTH):
+        deeper: list[tuple[str, Any]] = []
+        for path, value in level:
+            if id(value) in seen or len(seen) > _LOOKED_AT:
+                continue
+            seen.add(id(value))
+            if isinstance(value, torch.Tensor):
+                yield path, value
+                yield from _gradient(path, value)
+            elif isinstance(value, torch.nn.Module):
+                yield from _module_tensors(path, value)
+                deeper.extend(children(path, value))
+            else:
+                deeper.extend(children(path, value))
+        level = deeper
+
+
+def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for prefix, child in module.named_modules():
+        cached = [(name, tensor) for (owner, name), tensor in cached_weights().items() if owner == id(child)]
+        for name, tensor in (*child._parameters.items(), *child._buffers.items(), *cached):
+            if tensor is not None:
+                full = path + _dotted(f"{prefix}.{name}" if prefix else name)
+                yield full, tensor
+                yield from _gradient(full, tensor)
+
+
+def cached_weights() -> dict[tuple[int, str], torch.Tensor | None]:
+    """What `parametrize.cached()` keeps of weights that are computed, by the identity of the module and the name."""
+    return getattr(parametrize, "_cache", {})
+
+
+def _gradient(path: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    gradient = gradient_of(tensor)
+    if gradient is not None:
+        yield f"{path}.grad", gradient
+
+
+def _dotted(name: str) -> str:
+    """`layers.0.weight` as it is written: `.layers[0].weight`."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
+
+
+def children(path: str, value: Any) -> list[tuple[str, Any]]:
+    """What a container, or an object of a class of the user's, holds, each with its path."""
+    if isinstance(value, list | tuple):
+        return [(f"{path}[{index}]", item) for index, item in enumerate(value[:200])]
+    if type(value) is dict:
+        return [(f"{path}[{key!r}]", item) for key, item in list(value.items())[:200] if isinstance(key, str | int)]
+    if isinstance(value, type) or type(value).__module__ in ("builtins", "types") or isinstance(value, FrameType):
+        return []
+    if not _is_own(type(value)):
+        return []
+    return [(f"{path}.{name}", item) for name, item in fields_of(value).items() if not name.startswith("__")]
+
+
+def _is_own(kind: type) -> bool:
+    """Is it an object of a class that the user wrote (or a module, whose attributes are the user's)?"""
+    module = __import__("sys").modules.get(kind.__module__)
+    filename = getattr(module, "__file__", None) or ""
+    return kind.__module__ == "__main__" or (bool(filename) and own_files[filename])
+
+
+def live_tensors() -> Iterator[torch.Tensor]:
+    """All plain tensors that Python knows of."""
+    for thing in gc.get_objects():
+        if type(thing) is torch.Tensor or type(thing) is torch.nn.Parameter:
+            yield thing

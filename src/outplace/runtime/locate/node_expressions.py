@@ -1,0 +1,137 @@
+"""Which expression of a statement made a node: `self.act(x) * y.exp()` with `ExpBackward0` means `y.exp()`."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+from outplace.knowledge import ops
+from outplace.knowledge.nodes import by_node
+from outplace.model import Site
+from outplace.runtime.locate.sites import Located, at_place, narrowed
+from outplace.runtime.record.log import Place
+
+_OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Add: ("add",),
+    ast.Sub: ("sub", "rsub"),
+    ast.Mult: ("mul",),
+    ast.Div: ("div", "reciprocal", "mul"),
+    ast.Pow: ("pow", "pow_tensor_scalar"),
+    ast.MatMult: ("mm", "bmm", "mv", "dot", "matmul"),
+    ast.Mod: ("remainder",),
+    ast.USub: ("neg",),
+}
+
+# Functions whose node carries another name than they do.
+_MADE_BY: dict[str, tuple[str, ...]] = {
+    "linalg.vector_norm": ("norm", "vector_norm", "normalize"),
+    "addmm": ("linear", "addmm", "bilinear"),
+    "mm": ("matmul", "mm", "linear", "einsum", "tensordot"),
+    "bmm": ("matmul", "bmm", "einsum", "baddbmm"),
+    "mv": ("matmul", "mv"),
+    "dot": ("matmul", "dot", "inner"),
+    "conv": ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    "pow": ("square",),
+    "nll_loss": ("cross_entropy",),
+    "max_pool2d_with_indices": ("max_pool2d",),
+    "scaled_dot_product_flash_attention_for_cpu": ("scaled_dot_product_attention",),
+    "index": ("__getitem__",),
+}
+
+
+@lru_cache(maxsize=4096)
+def made_at(place: Place, node: str) -> Site | None:
+    """The expression that made a node (a loop makes thousands of them at one place)."""
+    located = at_place(place)
+    return None if located is None else narrow_to_maker(located, node).site
+
+
+def narrow_to_maker(located: Located, node: str) -> Located:
+    """Narrows a statement to the expression that must have made the node; of several, to the one around all of them."""
+    if located.statement is None:
+        return located
+    operation = by_node(node)
+    names = {operation.op.removesuffix("_"), operation.label, *_MADE_BY.get(operation.op, ())}
+    if operation.origin == "function":
+        names = {"apply"}
+    root = located.node if isinstance(located.node, ast.expr) else located.statement
+    makers = [expression for expression in _expressions(root) if _makes(expression, names)]
+    if isinstance(located.node, ast.AugAssign) and not names.isdisjoint(_OPERATORS.get(type(located.node.op), ())):
+        return located  # `h *= gate(x)` itself
+    if not makers and isinstance(located.node, ast.Call):
+        makers = _around(located.node, located.statement, names)
+    if not makers:
+        calls = [call for call in _expressions(root) if isinstance(call, ast.Call) and _may_be_module(call)]
+        makers = [call for call in calls if operation.op not in _OF_LAYERS or not _is_operation(call)]
+    return narrowed(located, _holding_all(located.statement, makers))
+
+
+_OF_LAYERS = {"addmm", "conv", "layer_norm", "batch_norm", "group_norm", "embedding", "prelu"}
+"""Nodes of modules, which no function makes that is not named after them."""
+
+
+def _is_operation(call: ast.Call) -> bool:
+    """Is it `torch.tanh(x)`, `F.relu(x)`, or a method of a result, as in `net(x).mean(0)`?"""
+    function = call.func
+    if not isinstance(function, ast.Attribute):
+        return False
+    if not isinstance(function.value, ast.Name | ast.Attribute | ast.Subscript):
+        return ops.lookup(f"Tensor.{function.attr}") is not None
+    holder = ast.unparse(function.value)
+    if holder == "torch":
+        return function.attr in _MAKING_NO_NODES or ops.lookup(f"torch.{function.attr}") is not None
+    return holder in ("F", "nn.functional") and ops.lookup(f"F.{function.attr}") is not None
+
+
+_MAKING_NO_NODES = {"tensor", "as_tensor", "rand", "randint", "from_numpy"}
+
+
+def _holding_all(statement: ast.stmt, makers: list[ast.expr]) -> list[ast.expr]:
+    """The innermost expression with all of those in it that may have made a node."""
+    if len(makers) < 2:
+        return makers
+    parts = [(node, set(ast.walk(node))) for node in _expressions(statement)]
+    holding = [(len(inside), node) for node, inside in parts if inside.issuperset(makers)]
+    return [min(holding, key=lambda one: one[0])[1]] if holding else []
+
+
+def _around(call: ast.Call, statement: ast.stmt, names: set[str]) -> list[ast.expr]:
+    """After a function of the user's has returned, its caller's line goes on: `f(x) @ w`.
+
+    The call itself may go on, too, if there is a library in between. The innermost expression that holds both is right.
+    """
+    inside = set(ast.walk(call))
+    makers = [node for node in _expressions(statement) if node not in inside and _makes(node, names)]
+    return _holding_all(statement, [*makers, call]) if makers else []
+
+
+def _expressions(root: ast.AST) -> list[ast.expr]:
+    """The expressions of a statement itself, not those of the blocks inside it; or those of an expression."""
+    found: list[ast.expr] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.stmt | ast.Lambda):
+                stack.append(child)
+        if isinstance(node, ast.expr):
+            found.append(node)
+    return found
+
+
+def _makes(expression: ast.expr, names: set[str]) -> bool:
+    if isinstance(expression, ast.BinOp | ast.UnaryOp):
+        return not names.isdisjoint(_OPERATORS.get(type(expression.op), ()))
+    if isinstance(expression, ast.Call):
+        return _called(expression).removesuffix("_") in names
+    return isinstance(expression, ast.Subscript) and "__getitem__" in names
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _may_be_module(call: ast.Call) -> bool:
+    """Could this call run a module or a helper, rather than a mere `range` or `len`?"""
+    given = bool(call.args or call.keywords)
+    return given and _called(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}

@@ -1,0 +1,304 @@
+"""From recorded places to places in the source: the file, the line, and the very expression.
+
+A mark knows its statement; an instruction knows, through the positions that Python 3.11 and later keep, the expression
+it belongs to. The syntax tree of the file then tells the whole operation (`x.add_(1)`, `x[i] = v`, `h += y`) and its
+target.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from types import FrameType
+from typing import Any, NamedTuple, TypeGuard
+
+from outplace.model import Site
+from outplace.repair.syntax.code import Code
+from outplace.runtime.instrument import STATEMENTS
+from outplace.runtime.record.log import Instruction, Place
+
+
+class Span(NamedTuple):
+    """Lines from 1, columns in UTF-8 bytes from 0, as the syntax tree has them."""
+
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class Located:
+    """A site together with the syntax tree around it: the operation's own node, where it could be found."""
+
+    site: Site
+    filename: str
+    node: ast.AST | None
+    statement: ast.stmt | None
+
+
+class SourceTree:
+    """The syntax tree of one file."""
+
+    def __init__(self, filename: str) -> None:
+        self.lines = linecache.getlines(filename)
+        try:
+            self.tree: ast.Module | None = ast.parse("".join(self.lines))
+        except (SyntaxError, ValueError, RecursionError):
+            self.tree = None
+
+    def enclosing(self, span: Span) -> Iterator[ast.expr | ast.stmt]:
+        """The nodes around a span, outermost first."""
+        body: Iterable[ast.AST] = self.tree.body if self.tree else ()
+        while True:
+            inside = next((node for node in body if _contains(node, span)), None)
+            if inside is None:
+                return
+            if isinstance(inside, ast.expr | ast.stmt):
+                yield inside
+            body = _children(inside)
+
+    def text(self, span: Span) -> str:
+        """The source between two positions."""
+        lines = [line.rstrip("\n") for line in self.lines[span.line - 1 : span.end_line]]
+        if not lines:
+            return ""
+        lines[-1] = lines[-1].encode()[: span.end_column].decode(errors="replace")
+        lines[0] = lines[0].encode()[span.column :].decode(errors="replace")
+        return "\n".join(lines).strip()
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Child nodes; those without a position of their own are passed through."""
+    children: list[ast.AST] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr | ast.stmt | ast.excepthandler):
+            children.append(child)
+        else:
+            children.extend(_children(child))
+    return children
+
+
+def _contains(node: Any, span: Span) -> bool:
+    starts = (node.lineno, node.col_offset) <= (span.line, span.column)
+    return starts and (node.end_lineno, node.end_col_offset) >= (span.end_line, span.end_column)
+
+
+@lru_cache(maxsize=64)
+def source_tree(filename: str) -> SourceTree:
+    """The tree of a file, read once."""
+    return SourceTree(filename)
+
+
+def full_path(filename: str) -> str:
+    """The file's absolute path: the program may have changed its working folder by the time somebody reads it."""
+    return filename if filename.startswith("<") else os.path.abspath(filename)
+
+
+def span_of(node: ast.AST) -> Span:
+    """The lines and columns of a node."""
+    where: Any = node
+    return Span(where.lineno, where.end_lineno, where.col_offset, where.end_col_offset)
+
+
+def _characters(tree: SourceTree, line: int, column: int) -> int:
+    """A column in characters: what people and reports count."""
+    if not 0 < line <= len(tree.lines):
+        return column
+    return len(tree.lines[line - 1].encode()[:column].decode(errors="replace"))
+
+
+def _site(filename: str, span: Span, function: str) -> Site:
+    tree = source_tree(filename)
+    column = _characters(tree, span.line, span.column)
+    end_column = _characters(tree, span.end_line, span.end_column)
+    return Site(full_path(filename), span.line, span.end_line, column, end_column, function, tree.text(span))
+
+
+def site_of(filename: str, node: ast.AST, function: str) -> Site:
+    """The site of a node of the syntax tree (of a block: its first line)."""
+    span = span_of(node)
+    if isinstance(node, ast.stmt) and hasattr(node, "body"):
+        first = source_tree(filename).lines[span.line - 1].rstrip()
+        span = Span(span.line, span.line, span.column, len(first.encode()))
+    return _site(filename, span, function)
+
+
+def at_statement(number: int) -> Located:
+    """Where a mark stands."""
+    marked = STATEMENTS[number]
+    span = Span(marked.line, marked.end_line, marked.column, marked.end_column)
+    around = list(source_tree(marked.file).enclosing(span))
+    statement = next((node for node in reversed(around) if isinstance(node, ast.stmt)), None)
+    site = _site(marked.file, span, marked.function)
+    return Located(site, marked.file, around[-1] if around else None, statement)
+
+
+def at_instruction(place: Instruction, operation: str | None = None) -> Located:
+    """Where an instruction stands, widened to the operation it is part of."""
+    code, offset = place
+    function = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
+    span = _position(code, offset)
+    if span is None:
+        line = _line_of(code, offset)
+        return at_line(code.co_filename, line, function, operation)
+    around = list(source_tree(code.co_filename).enclosing(span))
+    statement = next((node for node in reversed(around) if isinstance(node, ast.stmt)), None)
+    node = _operation_around(around, operation)
+    site = _site(code.co_filename, span if node is None else _own_span(node), function)
+    return Located(site, code.co_filename, node, statement)
+
+
+def _own_span(node: ast.AST) -> Span:
+    """A call chain over several lines is at the line of its own method, as in Python's tracebacks."""
+    whole = span_of(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        own = node.func.end_lineno or whole.line
+        if own > whole.line:
+            column = (node.func.end_col_offset or 0) - len(node.func.attr.encode())
+            return Span(own, whole.end_line, column, whole.end_column)
+    return whole
+
+
+def _operation_around(around: list[ast.expr | ast.stmt], operation: str | None) -> ast.AST | None:
+    """The innermost call or assignment; for `x.add_` that is looked up, the call of it; for `a * b`, just that."""
+    if around and isinstance(around[-1], ast.BinOp | ast.UnaryOp | ast.Compare):
+        return around[-1]
+    for node in reversed(around):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Call | ast.Delete):
+            return node
+        if isinstance(node, ast.stmt):
+            return around[-1] if isinstance(around[-1], ast.expr) else None
+    return None
+
+
+def _position(code: Any, offset: int) -> Span | None:
+    if not hasattr(code, "co_positions"):
+        return None
+    line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return Span(line, end_line, column, end_column)
+
+
+def _line_of(code: Any, offset: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return int(line)
+    return int(code.co_firstlineno)
+
+
+def at_line(filename: str, line: int, function: str, operation: str | None = None) -> Located:
+    """Where only a line is known (Python 3.10, texts of torch.compile): its statement, or the call in it."""
+    tree = source_tree(filename)
+    text = tree.lines[line - 1] if 0 < line <= len(tree.lines) else ""
+    start = len(text.encode()) - len(text.lstrip().encode())
+    around = list(tree.enclosing(Span(line, line, start, start)))
+    statement = next((node for node in reversed(around) if isinstance(node, ast.stmt)), None)
+    if statement is None:
+        site = _site(filename, Span(line, line, start, len(text.rstrip().encode())), function)
+        return Located(site, filename, None, None)
+    calls = [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == operation
+    ]
+    node: ast.AST = calls[0] if len(calls) == 1 else statement
+    return Located(_site(filename, _own_span(node), function), filename, node, statement)
+
+
+def at_place(place: Place) -> Located | None:
+    """Where nodes were made."""
+    if place is None:
+        return None
+    return at_statement(place) if isinstance(place, int) else at_instruction(place)
+
+
+def code_of(filename: str) -> Code | None:
+    """The file as repairs see it, if it can be read."""
+    try:
+        return Code(full_path(filename), "".join(source_tree(filename).lines))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def statement_of(frame: FrameType) -> tuple[Code, ast.stmt] | None:
+    """The statement that a function is at, with the file as repairs see it."""
+    code = code_of(frame.f_code.co_filename)
+    if code is None:
+        return None
+    found = code.at(at_instruction((frame.f_code, frame.f_lasti)).site)
+    statement = code.statement(found) if found is not None else None
+    return (code, statement) if statement is not None else None
+
+
+def narrowed(located: Located, candidates: list[ast.expr]) -> Located:
+    """The same site, narrowed to the one expression that can be meant; as it was where there are several."""
+    if len(candidates) != 1 or located.statement is None:
+        return located
+    site = _site(located.filename, _own_span(candidates[0]), located.site.function)
+    return Located(site, located.filename, candidates[0], located.statement)
+
+
+def target_node(located: Located, operation: str) -> ast.expr | None:
+    """The expression for the tensor that this operation writes."""
+    node = located.node
+    if isinstance(node, ast.AugAssign):
+        if operation == "__setitem__" and isinstance(node.target, ast.Subscript):
+            return node.target.value
+        return node.target
+    if isinstance(node, ast.Assign):
+        written = [target for target in node.targets if _is_written(target)]
+        return written[0].value if len(written) == 1 else None
+    if isinstance(node, ast.Call):
+        out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+        if out is not None:
+            return out
+        if isinstance(node.func, ast.Attribute) and node.func.attr == operation and not _is_module(node.func.value):
+            return _start_of_chain(node.func.value)
+        if node.args and not isinstance(node.args[0], ast.Starred) and not _hands_on(node.func):
+            return node.args[0]
+    return None
+
+
+def _is_written(target: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
+    """Does assigning to it write a tensor: `x[i] = v`, `z.real = v`?"""
+    return isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr in ("real", "imag"))
+
+
+def _start_of_chain(node: ast.expr) -> ast.expr:
+    """`y` in `y.mul_(2).add_(1)`: writing methods hand out the tensor they wrote."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if not node.func.attr.endswith("_") or node.func.attr.endswith("__") or _is_module(node.func.value):
+            break
+        node = node.func.value
+    return node
+
+
+def plainness(node: ast.expr | None) -> int | None:
+    """How plain a name this expression is: 0 for `a.b`, 1 for `a[i]` and the like, None where it computes something."""
+    if isinstance(node, ast.Name):
+        return 0
+    if isinstance(node, ast.Attribute):
+        return plainness(node.value)
+    if isinstance(node, ast.Subscript):
+        return None if plainness(node.value) is None else 1
+    return None
+
+
+def _hands_on(function: ast.expr) -> bool:
+    """Is it `map` or the like, whose first argument is a function?"""
+    return ast.unparse(function).split(".")[-1] in ("map", "reduce", "partial", "submit", "Thread")
+
+
+def _is_module(node: ast.expr) -> bool:
+    """Is this `torch`, `F`, `nn.functional`, the receiver of a function rather than of a method?"""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
+    names = ast.unparse(node).split(".")
+    return names[0] in ("torch", "nn", "F") or names[-1] in ("functional", "init")

@@ -1,0 +1,225 @@
+"""Who wrote a storage since it was saved: writes of the record, optimizer steps, backward itself, or graph nodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.knowledge.names import spellings
+from outplace.knowledge.nodes import by_node
+from outplace.runtime.locate import graph, names
+from outplace.runtime.locate.graph import Slot
+from outplace.runtime.patches import anomaly_tags, saved_tensor_hooks
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.record.user_files import HANDING_ON
+
+
+class NodeWrite(NamedTuple):
+    """A write that only the graph shows: the node it left in the tensor's history."""
+
+    operation: str
+    place: Place
+
+
+AnyWrite = Write | Step | Backward | NodeWrite
+
+
+@dataclass
+class Hurt:
+    """One storage that was written after it was saved: its stale slots and the writes that made them so."""
+
+    slots: list[Slot]
+    writes: list[tuple[AnyWrite, int]] = field(default_factory=list)
+    """Each write with the version it left behind."""
+    unseen: int = 0
+
+    @functools.cached_property
+    def base(self) -> torch.Tensor | None:
+        """The tensor itself rather than a view of it."""
+        alias = self.slots[0].alias
+        if alias is None or alias._base is not None:
+            return None if alias is None else alias._base
+        if saved_tensor_hooks.TELLS:
+            return alias
+        # Before torch 2.10 the alias has no history: what it is may be seen from others in the same memory.
+        return next((tensor for tensor in _whole_tensors(self.storage) if tensor.requires_grad), alias)
+
+    @property
+    def storage(self) -> int | None:
+        """The storage that was written."""
+        return self.slots[0].storage
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest node that saved it."""
+        return min((number for slot in self.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
+
+
+def hurt_by_writes(slots: list[Slot]) -> Hurt:
+    """The writes between the oldest save and now."""
+    hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
+    versions = [slot.error for slot in slots if slot.error is not None]
+    if not versions:  # detached in place: no version step, the call itself is in the record
+        calls = {id(write): write for slot in slots for write in detaching(slot)}
+        hurt.writes = [(write, write.before or 0) for write in calls.values()]
+        return hurt
+    first, now = min(error.expected for error in versions), max(error.version for error in versions)
+    hurt.writes = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
+    covered = {left for _, left in hurt.writes}
+    for step, before, after in _steps_of(hurt, first, now):
+        hurt.writes.append((step, after))
+        covered.update(range(before + 1, after + 1))
+    missing = [version for version in range(first + 1, now + 1) if version not in covered]
+    for look in (_gradient_writes, _marked_dirty, _counted_before, _node_writes):
+        found = look(hurt, missing) if missing else []
+        missing = [version for version in missing if version not in {left for _, left in found}]
+        hurt.writes.extend(found)
+    hurt.unseen = len(missing)
+    hurt.writes.sort(key=lambda entry: entry[1])
+    return hurt
+
+
+def writes_between(storage: int | None, first: int, now: int) -> list[Write]:
+    """The writes that led a storage, which has been alive since, from one version to another."""
+    writes = [write for thread in log.all_threads() for write in thread.writes if write.storage == storage]
+    return _once_a_version([write for write in writes if write.frames and first <= (write.before or 0) < now])
+
+
+def detaching(slot: Slot) -> list[Write]:
+    """The calls of `detach_` on what this slot holds."""
+    return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
+
+
+def _writes_to(hurt: Hurt) -> list[Write]:
+    """The writes to this storage since it was saved. Until then another storage may have had the same address.
+
+    Other threads count their moments for themselves. There the last write at each version is taken, and only where this
+    thread has none and just one other has: the others may be of a storage that is gone.
+    """
+    mine, *others = log.all_threads()
+    writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
+    found = [write for write in writes if write.moment > hurt.oldest or _saves_itself(write, hurt)]
+    found = _once_a_version(found)
+    seen = {write.before for write in found}
+    elsewhere: dict[int | None, list[Write]] = {}
+    for other in others:
+        last = {write.before: write for write in other.writes if write.storage == hurt.storage}
+        for before, write in last.items():
+            elsewhere.setdefault(before, []).append(write)
+    return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
+
+
+def _once_a_version(writes: list[Write]) -> list[Write]:
+    """Each write leaves another version: of two that found the same one, the first has come to nothing.
+
+    Or both are one: an assignment that a `__torch_function__` carries out is seen where it is written and again there.
+    """
+    kept: dict[int | None, Write] = {}
+    for write in writes:
+        if write.before not in kept or not _hands_on(write):
+            kept[write.before] = write
+    return list(kept.values())
+
+
+def _hands_on(write: Write) -> bool:
+    """Was it carried out for somebody else, by a `__torch_function__` of the user's?"""
+    return bool(write.frames) and write.frames[-1][0].co_name in HANDING_ON
+
+
+def _saves_itself(write: Write, hurt: Hurt) -> bool:
+    """Is the write the very operation that saved: `h.mul_(h)` keeps, and overwrites, its second operand?"""
+    made = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
+    return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in made)
+
+
+def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
+    for thread in log.all_threads():
+        for step in thread.steps:
+            for reference, before, after in step.versions():
+                if before < now and after > first and before != after:
+                    parameter = reference()
+                    if parameter is not None and names.storage_of(parameter) == hurt.storage:
+                        yield step, max(before, first), min(after, now)
+
+
+def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """Backward itself writes: it adds to the `.grad` that is already there."""
+    grads = map(names.gradient_of, names.live_tensors())
+    if not any(grad is not None and names.storage_of(grad) == hurt.storage for grad in grads):
+        return []
+    later = [backward for backward in log.current().backwards[:-1] if backward.moment > hurt.oldest]
+    return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
+
+
+def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """A Function's `mark_dirty` counts a version of its own, for the write that its forward has made."""
+    functions = [graph.number_of(node) or 0 for node in _history(hurt) if by_node(node.name()).origin == "function"]
+    inside = [
+        (write, left + 1)
+        for write, left in hurt.writes
+        if isinstance(write, Write) and not write.grad_enabled and any(number < write.moment for number in functions)
+    ]
+    return [(write, version) for write, version in inside if version in missing][: len(functions)]
+
+
+def _counted_before(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """Custom operators of an older torch count a version when they begin, and what they write inside counts none."""
+    now = max(slot.error.version for slot in hurt.slots if slot.error is not None)
+    return [(write, missing[-1]) for write in _writes_to(hurt) if write.before == now and write.frames]
+
+
+def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+    """What the record did not see (TorchScript, `torch.ops`, C++) has left nodes in the tensor's own history."""
+    nodes = _history(hurt)
+    for write, _ in hurt.writes:
+        if isinstance(write, Write) and write.grad_enabled:
+            made = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
+            nodes = [node for node in nodes if not made or node is not made[0]]
+    if len(nodes) != len(missing):
+        return []  # some wrote without leaving a node: better no line than a wrong one
+    made_by = [NodeWrite(f"{by_node(node.name()).op}_", place_of(node)) for node in nodes]
+    return [(write, version) for write, version in zip(made_by, missing, strict=True) if write.place is not None]
+
+
+def _history(hurt: Hurt) -> list[Any]:
+    """The nodes by which the tensor's value came about since it was saved, oldest first: one for each write."""
+    node = next((t.grad_fn for t in _whole_tensors(hurt.storage) if t.grad_fn is not None), None)
+    nodes: list[Any] = []
+    while node is not None and (graph.number_of(node) or 0) > hurt.oldest:
+        nodes.append(node)
+        node = node.next_functions[0][0] if node.next_functions else None
+    return nodes[::-1]
+
+
+def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
+    """The program's tensors that are no views and lie in this storage."""
+    return [t for t in names.live_tensors() if t._base is None and names.storage_of(t) == storage]
+
+
+# -- where nodes were made --------------------------------------------------------------------------------------------
+
+
+def place_of(node: Any) -> Place:
+    """Where a node was made: by its tag, else by the mark that its number falls under."""
+    tag = anomaly_tags.tag_of(node)
+    if tag is not None:
+        return tag.place
+    number = graph.number_of(node)
+    if number is None or is_ambiguous(node):
+        return None
+    return log.current().place_of(number)
+
+
+def is_ambiguous(node: Any) -> bool:
+    """Several threads number their nodes from zero: could its number be another one's? Better no line than a wrong."""
+    number = graph.number_of(node)
+    return number is not None and any(_could_be(other, number) for other in log.all_threads()[1:])
+
+
+def _could_be(thread: ThreadRecord, number: int) -> bool:
+    return max(thread.forgotten, 0) <= number < thread.starts[-1]

@@ -1,0 +1,1 @@
+"""Everything that outplace replaces in torch or in Python."""

@@ -1,0 +1,171 @@
+"""Notes each optimizer step with the versions of its parameters before and after: a step writes all of them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from array import array
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.record import log, native
+from outplace.runtime.record.log import frames_to_own_code
+from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.user_files import own_files
+
+_get_frame = sys._getframe
+_get_ident = threading.get_ident
+_mode_active = torch._C._is_torch_function_mode_enabled
+_state = log.state
+
+on_fused_step: Callable[[Any, FrameType], None] = lambda optimizer, frame: None  # noqa: E731
+"""Gets the steps of fused optimizers, before they are made."""
+
+
+class _Known(NamedTuple):
+    """What is known of an optimizer (`_native.c` reads it in this order)."""
+
+    optimizer: weakref.ref[Any]
+    own: bool
+    """Is its class the user's own?"""
+    plain: bool
+    """Are all its parameters plain tensors?"""
+    name: str
+    parameters: tuple[weakref.ref[torch.Tensor], ...]
+
+    @classmethod
+    def of(cls, optimizer: Any, own: bool, forget: Callable[[Any], object]) -> _Known:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        plain = all(type(p) in PLAIN for p in parameters)
+        name = f"{type(optimizer).__name__}.step"
+        return cls(weakref.ref(optimizer, forget), own, plain, name, tuple(weakref.ref(p) for p in parameters))
+
+
+def _read_versions(groups: list[dict[str, Any]]) -> bytes:
+    return array("Q", [parameter._version for group in groups for parameter in group["params"]]).tobytes()
+
+
+if native.compiled is not None:
+    _read_versions = native.compiled.versions
+
+
+def _read_versions_unseen(groups: list[dict[str, Any]]) -> bytes:
+    with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+        return _read_versions(groups)
+
+
+class _Hooks:
+    """What is called before and after each step. The plain ones are noted by `_native.c`, where that was compiled."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known] = {}
+        self._before: list[tuple[_Known, bytes]] = []
+        self._own_class: dict[type, bool] = {}
+
+    def short(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """What to call before and after a step, in a program that Dynamo does not read."""
+        if native.compiled is None:
+            return self.before, self.after
+        native.compiled.connect_steps(_mode_active, self._known, self._before, self.before, self.after)
+        return native.compiled.before_step, native.compiled.after_step
+
+    def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if tensor_writes.is_traced():
+            return
+        known = self._known.get(id(optimizer))
+        if known is None or known.optimizer() is not optimizer:
+            known = self._meet(optimizer)
+        while self._before and self._before[-1][0].optimizer() is optimizer:  # left behind by a step that raised
+            self._drop_last()
+        for group in optimizer.param_groups:
+            if group.get("fused"):
+                on_fused_step(optimizer, _get_frame(1))
+                break
+        if not known.own:
+            _state.steps += 1
+            closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
+            _state.stepping_thread = _get_ident() if closure is None else 0
+        if known.plain and not _mode_active():
+            versions = _read_versions(optimizer.param_groups)
+        else:
+            versions = _read_versions_unseen(optimizer.param_groups)
+        self._before.append((known, versions))
+
+    def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if tensor_writes.is_traced():
+            return
+        groups = optimizer.param_groups
+        while self._before:
+            known, before = self._drop_last()
+            if known.optimizer() is optimizer:
+                if not known.own:
+                    if known.plain and not _mode_active():
+                        versions = _read_versions(groups)
+                    else:
+                        versions = _read_versions_unseen(groups)
+                    if len(versions) != 8 * len(known.parameters):
+                        known = self._meet(optimizer)
+                    frames = frames_to_own_code(_get_frame(1))
+                    log.add_step(known.name, frames, known.parameters, before, versions)
+                return
+
+    def _drop_last(self) -> tuple[_Known, bytes]:
+        known, before = self._before.pop()
+        if not known.own:
+            _state.steps -= 1
+            _state.stepping_thread = 0
+        return known, before
+
+    def _meet(self, optimizer: Any) -> _Known:
+        key, all_known = id(optimizer), self._known
+
+        def forget(reference: Any) -> None:
+            if key in all_known and all_known[key].optimizer is reference:
+                del all_known[key]
+
+        known = all_known[key] = _Known.of(optimizer, self._is_own(type(optimizer)), forget)
+        return known
+
+    def _is_own(self, kind: type) -> bool:
+        """Is the optimizer's step written in the user's own code? Then its lines are what counts."""
+        if kind not in self._own_class:
+            step: Any = kind.step  # type: ignore[attr-defined]
+            while hasattr(step, "__wrapped__"):
+                step = step.__wrapped__
+            self._own_class[kind] = hasattr(step, "__code__") and own_files[step.__code__.co_filename]
+        return self._own_class[kind]
+
+
+_registered: list[tuple[dict[int, Any], int, Callable[..., None]]] = []
+"""Where the hooks of optimizers are registered, and what stands in for the compiled ones."""
+
+
+def install() -> None:
+    """Starts noting steps, until the writes are uninstalled."""
+    from torch.optim import optimizer as optimizers
+
+    hooks = _Hooks()
+    before, after = hooks.short() if tensor_writes.is_traced is bool else (hooks.before, hooks.after)
+    handles = (
+        optimizers.register_optimizer_step_pre_hook(before),
+        optimizers.register_optimizer_step_post_hook(after),
+    )
+    for handle, registered, long in (
+        (handles[0], optimizers._global_optimizer_pre_hooks, hooks.before),
+        (handles[1], optimizers._global_optimizer_post_hooks, hooks.after),
+    ):
+        _registered.append((registered, handle.id, long))
+        tensor_writes.at_uninstall(handle.remove)
+    tensor_writes.at_uninstall(_registered.clear)
+
+
+def heed_dynamo() -> None:
+    """From now on everything here looks whether Dynamo is reading it."""
+    for registered, key, long in _registered:
+        if key in registered:
+            registered[key] = long

@@ -1,0 +1,82 @@
+"""Which hooks have packed what a node saved: before torch 2.10 a saved tensor does not tell.
+
+Then the times are noted at which such hooks were in force, in numbers of nodes.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from outplace.runtime.patches import code_injection
+
+TELLS = hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
+"""Does a saved tensor know its hook, and hand out its memory?"""
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+@dataclass
+class _Span:
+    """Hooks in force: the first node, the first one after it, and those that were in force around them."""
+
+    start: int
+    unpack: Callable[[], Any]
+    around: _Span | None
+    stop: int | None = None
+
+
+_spans: list[_Span] = []
+"""In the order of their starts, as far as one thread makes the graph."""
+_open = threading.local()
+_most = 1000
+"""If there are more, those are left out whose graph is gone."""
+
+
+def install() -> None:
+    """Starts to note the times, where they are needed."""
+    if not TELLS:
+        _spans.clear()
+        code_injection.prepend(saved_tensors_hooks.__enter__, "packing", "self", _begin)
+        code_injection.prepend(saved_tensors_hooks.__exit__, "packed", "", _end)
+
+
+def hook_of(node: Any, raw: Any) -> Any:
+    """The hook that unpacks this saved tensor of a node; None where it is kept as it is."""
+    if TELLS:
+        return getattr(raw, "unpack_hook", None)
+    number = node._sequence_nr()
+    before = bisect_right(_spans, number, key=lambda span: span.start)
+    span = _spans[before - 1] if before else None
+    while span is not None and span.stop is not None and span.stop <= number:
+        span = span.around
+    return None if span is None else span.unpack()
+
+
+def _begin(of: saved_tensors_hooks) -> None:
+    global _most
+    if len(_spans) > _most:
+        _spans[:] = [span for span in _spans if span.stop is None or span.unpack() is not None]
+        _most = max(_most, 2 * len(_spans))
+    _open.innermost = _Span(_next_number(), _weakly(of.unpack_hook), getattr(_open, "innermost", None))
+    _spans.append(_open.innermost)
+
+
+def _end() -> None:
+    span: _Span | None = getattr(_open, "innermost", None)
+    if span is not None:
+        span.stop, _open.innermost = _next_number(), span.around
+
+
+def _weakly(hook: Any) -> Callable[[], Any]:
+    """The hook, which holds on to what it has packed, for as long as the graph holds on to it."""
+    try:
+        return weakref.ref(hook)
+    except TypeError:
+        return lambda: hook

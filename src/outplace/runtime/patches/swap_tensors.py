@@ -1,0 +1,42 @@
+"""`torch.utils.swap_tensors` refuses a tensor that has weak references: ours must not count.
+
+A program that swaps tensors (`torch.__future__.set_swap_module_params_on_conversion`) must not fail because we look on.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.record import log
+from outplace.runtime.record.untracked_aliases import Weak
+
+
+class _Weakrefs:
+    """Stands for the module `weakref` inside `torch.utils`: it does not see our references."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(weakref, name)
+
+    @staticmethod
+    def getweakrefs(tensor: Any) -> list[Any]:
+        """Those of the user's."""
+        return [one for one in weakref.getweakrefs(tensor) if type(one) is not Weak and not _is_noted(one)]
+
+
+def _is_noted(reference: Any) -> bool:
+    """Is it the one that the records of leaves and steps hold?"""
+    if any(leaf is reference for leaf, _ in tensor_writes._leaves):
+        return True
+    steps = (step for thread in log.all_threads() for step in thread.steps)
+    distinct = {id(step.parameters): step.parameters for step in steps}
+    return any(one is reference for parameters in distinct.values() for one in parameters)
+
+
+def install() -> None:
+    """Lets tensors be swapped that we know."""
+    if hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref"):
+        tensor_writes.replace(torch.utils, "weakref", _Weakrefs())

@@ -1,0 +1,419 @@
+"""Sees every in-place operation that Python code calls, and notes it in the record.
+
+Methods and augmented operators are seen by a descriptor on `torch.Tensor`: looking up `x.add_` notes the write and
+hands out torch's own bound method. So no frame of ours stands in the user's traceback, and `torch.Tensor.add_` itself
+stays the very object it was (Dynamo, TorchScript and `__torch_function__` see no difference). Item assignment and
+functions (`torch.relu_`, `_foreach_add_` ...) are wrapped, because there the arguments matter. Only writing operations
+are touched: a program has few of them a step, and nothing else is slowed.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import handle_torch_function, has_torch_function
+
+from outplace.runtime.patches import caller_frames
+from outplace.runtime.record import log, native
+from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frames_to_own_code
+from outplace.runtime.record.untracked_aliases import is_untracked
+from outplace.runtime.record.user_files import own_files
+
+# In-place in name only: they change no value that a graph could need.
+_NOT_WRITES = {"requires_grad_", "share_memory_", "retain_grad_", "rename_", "_coalesced_"}
+_AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+
+_get_frame = sys._getframe
+_get_ident = threading.get_ident
+_next_number = torch._C._autograd._get_sequence_nr
+_grad_enabled = torch.is_grad_enabled
+_mode_active = torch._C._is_torch_function_mode_enabled
+_plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
+_state = log.state
+
+
+is_traced: Callable[[], bool] = log.is_traced
+"""Is Dynamo reading this call instead of running it? It must then see nothing of what we do."""
+
+
+def _is_wrapper(kind: type) -> bool:
+    """Is it a tensor that only stands for others (fake, functional, distributed)? Then what it wraps is written."""
+    return getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+
+
+def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
+    """The storage and version of a tensor that lacks one, or hides them inside a transform of `torch.func`."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    try:
+        storage = tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        if tensor.layout is torch.strided:
+            return None
+        storage = -tensor._cdata  # sparse: no storage of its own, the tensor itself stands for it
+    try:
+        return storage, tensor._version
+    except RuntimeError:  # inference tensors have no version
+        return storage, None
+
+
+def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> None:
+    """Notes that `operation`, called from `frame`, is about to write `tensor`, or the part that `index` names."""
+    frames = _frames(frame)
+    if frames is not None:
+        _note(tensor, operation, frames, index)
+
+
+def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
+    """From the frame that writes out to the user's own code; None where the write is part of an optimizer's step."""
+    code = frame.f_code
+    if own_files[code.co_filename]:
+        return ((code, frame.f_lasti),)
+    return None if _state.steps else frames_to_own_code(frame)
+
+
+def _note(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
+    plain = type(tensor) in _plain_types
+    if not plain and (not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor))):
+        return
+    if not plain or _mode_active():
+        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+            _add_write(tensor, operation, frames, index)
+    else:
+        _add_write(tensor, operation, frames, index)
+
+
+def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
+    version: int | None
+    try:
+        storage, version = tensor.untyped_storage()._cdata, tensor._version
+    except (RuntimeError, NotImplementedError):
+        identity = _identity(tensor)
+        if identity is None:
+            return
+        storage, version = identity
+    region: Region | None = None
+    if index is not None and (index is not WHOLE or tensor._is_view()):
+        region = Region(index, tensor.storage_offset(), tensor.size(), tensor.stride())
+    write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled())
+    if operation in _MOVE_NO_VERSION or is_untracked(tensor):
+        on_hidden(write, tensor)
+    else:
+        log.add_write(write)
+    if operation == "set_" or (special and id(tensor) in special):
+        on_special(write, tensor)
+
+
+def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
+    """As `_note` for each whole tensor: clipping gradients writes all of them, at every step of many a program."""
+    plain = not (_mode_active() or special or operation in _MOVE_NO_VERSION)
+    moment, grad_enabled = _next_number(), _grad_enabled()
+    for tensor in tensors:
+        if plain and type(tensor) in _plain_types and not tensor._is_view() and not is_untracked(tensor):
+            try:
+                storage, version = tensor.untyped_storage()._cdata, tensor._version
+            except (RuntimeError, NotImplementedError):
+                _note(tensor, operation, frames, WHOLE)
+            else:
+                log.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled)))
+        else:
+            _note(tensor, operation, frames, WHOLE)
+
+
+_new: Any = tuple.__new__
+
+_MOVE_NO_VERSION = {
+    "apply_",
+    "map_",
+    "map2_",
+    "_amp_foreach_non_finite_check_and_unscale_",
+    "_fused_adagrad_",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
+}
+
+on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: log.add_write(write)  # noqa: E731
+"""Gets the writes that autograd cannot see, before they happen."""
+
+special: dict[int, Callable[[], Any]] = {}
+"""Tensors (by identity, with a weak reference) whose every write is of interest, for `on_special`."""
+
+on_special: Callable[[Write, torch.Tensor], None] = lambda write, tensor: None  # noqa: E731
+"""Gets the writes to these, and each `set_`, which gives a tensor the memory of others."""
+
+
+def leave_step() -> None:
+    """The user's own code runs again: whatever step there was is over, or goes on by the longer way."""
+    _state.stepping_thread = 0
+
+
+class WritingMethod:
+    """Stands in `torch.Tensor` for a writing method: notes the write, then hands out torch's own method."""
+
+    __slots__ = ("bind", "method", "name", "taken")
+
+    def __init__(self, name: str, method: Any) -> None:
+        self.name, self.method, self.bind = name, method, method.__get__
+        self.taken = _make_taken(name, method)
+
+    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self.method
+        # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
+        if _state.stepping_thread and _state.stepping_thread == _get_ident():
+            return self.bind(tensor, owner)
+        if not is_traced() and not (_state.steps and not own_files[_get_frame(1).f_code.co_filename]):
+            frame = _get_frame(1)
+            if _only_taken(frame):
+                return MethodType(self.taken, tensor)
+            note(tensor, self.name, frame)
+        return self.bind(tensor, owner)
+
+
+def with_short_way(method: Any) -> Any:
+    """The same, with what is done while an optimizer steps compiled: that is hundreds of look-ups a step."""
+    if native.compiled is None or not isinstance(method, WritingMethod):
+        return method
+    return native.compiled.Lookup(method.method, method.__get__)
+
+
+def _make_taken(name: str, method: Any) -> Callable[..., Any]:
+    """For a method that is taken first (`add = x.add_`) and called later, perhaps again and again."""
+
+    def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = _get_frame(1)
+        note(self, name, frame)
+        return caller_frames.call(frame, method, (self, *args), kwargs)
+
+    taken.__name__, taken.__qualname__, taken.__doc__ = name, method.__qualname__, method.__doc__
+    return taken
+
+
+_taken: dict[tuple[int, int], tuple[CodeType, bool]] = {}
+
+
+def _only_taken(frame: FrameType) -> bool:
+    """Is the attribute only loaded here, not called at once?"""
+    code, offset = frame.f_code, frame.f_lasti
+    known = _taken.get((id(code), offset))
+    if known is None:
+        load = next((found for found in dis.get_instructions(code) if found.offset == offset), None)
+        is_call = (
+            load is None or load.opname != "LOAD_ATTR" or (sys.version_info >= (3, 12) and bool((load.arg or 0) & 1))
+        )
+        known = _taken[id(code), offset] = (code, not is_call)  # keeps the code object, so that its id stays its own
+    return known[1]
+
+
+_ENDS = (int, type(None))
+
+
+def _simple_index(index: Any) -> Any:
+    """The index as a tuple, where it says by itself which region it means; None where a tensor decides."""
+    parts = index if type(index) is tuple else (index,)
+    for part in parts:
+        kind = type(part)
+        if kind is slice:
+            if not (type(part.start) in _ENDS and type(part.stop) in _ENDS and type(part.step) in _ENDS):
+                return None
+        elif kind is not int and part is not None and part is not Ellipsis:
+            return None
+    return parts
+
+
+def _note_item(tensor: Any, index: Any) -> None:
+    if not is_traced():
+        note(tensor, "__setitem__", _get_frame(1), _simple_index(index))
+
+
+def _make_setitem(original: Any) -> Any:
+    if native.compiled is not None:
+        return native.compiled.SetItem(original, _note_item)
+
+    def __setitem__(self: Any, index: Any, value: Any) -> None:
+        if is_traced():
+            original(self, index, value)
+        else:
+            frame = _get_frame(1)
+            note(self, "__setitem__", frame, _simple_index(index))
+            caller_frames.call(frame, original, (self, index, value), {})
+
+    return __setitem__
+
+
+_overridden: list[str] = []
+"""The functions whose calls are in the hands of a `__torch_function__` just now."""
+
+
+def _is_plain_list(args: tuple[Any, ...]) -> bool:
+    """Is this a call for a list of tensors in which no mode and no subclass has a say?"""
+    return bool(args) and type(args[0]) is list and not has_torch_function(args[0])
+
+
+def _make_function(name: str, original: Any) -> Callable[..., Any]:
+    def writing_function(*args: Any, **kwargs: Any) -> Any:
+        if _state.stepping_thread and _state.stepping_thread == _get_ident() and _is_plain_list(args):
+            return original(*args, **kwargs)  # an optimizer that takes all its parameters at once
+        if not is_traced() and name not in _overridden:
+            target = args[0] if args else kwargs.get("input", kwargs.get("self"))
+            targets = target if isinstance(target, list | tuple) else (target,)
+            frame = _get_frame(1)
+            frames = _frames(frame)
+            if frames is not None:
+                _note_each(targets, name, frames)
+            if has_torch_function(targets) or has_torch_function(args):
+                # Modes and subclasses must be told of this very function: they compare with `torch.relu_`.
+                _overridden.append(name)
+                try:
+                    return handle_torch_function(writing_function, (*targets, *args), *args, **kwargs)
+                finally:
+                    _overridden.pop()
+            return caller_frames.call(frame, original, args, kwargs)
+        return original(*args, **kwargs)
+
+    writing_function.__name__ = writing_function.__qualname__ = name
+    writing_function.__doc__ = original.__doc__
+    return writing_function
+
+
+def note_out(target: Any) -> Any:
+    """Called by instrumented code around the value of `out=`."""
+    if not is_traced():
+        frame = _get_frame(1)
+        for tensor in target if isinstance(target, list | tuple) else (target,):
+            if isinstance(tensor, torch.Tensor):
+                note(tensor, "out=", frame)
+    return target
+
+
+# -- leaves ---------------------------------------------------------------------------------------------------------
+
+_leaves: list[tuple[weakref.ref[torch.Tensor], Instruction]] = []
+
+
+def note_leaf(tensor: Any) -> Any:
+    """Called by instrumented code around `nn.Parameter(...)` and `requires_grad=True`."""
+    if not is_traced() and isinstance(tensor, torch.Tensor):
+        frame = _get_frame(1)
+        if len(_leaves) > 20_000:
+            _leaves[:] = [entry for entry in _leaves if entry[0]() is not None][-10_000:]
+        _leaves.append((weakref.ref(tensor), (frame.f_code, frame.f_lasti)))
+    return tensor
+
+
+def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
+    """The instruction of the user's own code that made this leaf, if it was seen."""
+    return next((place for leaf, place in reversed(_leaves) if leaf() is tensor), None)
+
+
+# -- putting it in place --------------------------------------------------------------------------------------------
+
+_MISSING = object()
+_undo: list[Callable[[], object]] = []
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Puts something in the place of an attribute until `uninstall`."""
+    old = vars(owner).get(name, _MISSING)
+    setattr(owner, name, value)
+    if old is _MISSING:
+        _undo.append(lambda: delattr(owner, name))
+    else:
+        _undo.append(lambda: setattr(owner, name, old))
+
+
+def at_uninstall(action: Callable[[], object]) -> None:
+    """Has this done at `uninstall`."""
+    _undo.append(action)
+
+
+def _writing_methods() -> list[str]:
+    methods = [
+        name
+        for name in dir(torch.Tensor)
+        if name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITES
+        if callable(getattr(torch.Tensor, name))
+    ]
+    return methods + [f"__i{name}__" for name in _AUGMENTED if hasattr(torch.Tensor, f"__i{name}__")]
+
+
+def _writing_functions(module: Any) -> list[str]:
+    return [
+        name
+        for name in dir(module)
+        if name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITES
+        if type(getattr(module, name)).__name__ in ("builtin_function_or_method", "method_descriptor")
+    ]
+
+
+def _wrap_functions() -> None:
+    """Replaces each writing function wherever torch's own Python code looks it up."""
+    wrapped: dict[int, Callable[..., Any]] = {}
+    places: list[ModuleType] = [torch, torch._C._nn, torch.nn.functional]
+    for module in places:
+        for name in _writing_functions(module):
+            original = getattr(module, name)
+            if id(original) not in wrapped:
+                wrapped[id(original)] = _make_function(name, original)
+                wrapped[id(original)].__module__ = module.__name__  # it is pickled by this name
+            replace(module, name, wrapped[id(original)])
+    for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
+        original = getattr(torch._C._VariableFunctions, name)
+        replace(torch._VF, name, wrapped.get(id(original)) or _make_function(name, original))
+    _tell_torchscript(wrapped)
+
+
+def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> None:
+    """TorchScript knows builtins by identity; our functions must mean the same operations to it."""
+    try:
+        from torch.jit._builtins import _get_builtin_table
+
+        table = _get_builtin_table()
+    except ImportError:  # a torch without TorchScript needs none of this
+        return
+    for original, function in wrapped.items():
+        if original in table:
+            table[id(function)] = table[original]
+            _undo.append(functools.partial(table.pop, id(function)))
+
+
+def install() -> bool:
+    """Starts seeing writes; False where that had been done already."""
+    if _undo:
+        return False
+    # All are read before any is replaced: Python 3.13 stops caching a class that is changed and read a thousand times.
+    methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
+    methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
+    for name, method in methods.items():
+        replace(torch.Tensor, name, with_short_way(method))
+    _wrap_functions()
+    updates = sys.modules.get("outplace.updates.kernels.again")
+    if updates is not None:  # from now on in Python, where their nodes can be read
+        replace(updates, "lookup", updates.nothing)
+    return True
+
+
+def is_installed() -> bool:
+    """Are writes seen?"""
+    return bool(_undo)
+
+
+def heed_dynamo() -> None:
+    """From now on everything here looks whether Dynamo is reading it."""
+    global is_traced
+    is_traced = log.is_traced
+
+
+def uninstall() -> None:
+    """Puts everything back as it was."""
+    while _undo:
+        _undo.pop()()

@@ -1,0 +1,319 @@
+"""The ways to write a tensor that autograd cannot see, each noted where it is called.
+
+What `.data` hands out, arrays over a tensor's memory, storages, batch norm's running statistics, collectives, the calls
+that put a version back: none of them moves a version. Library functions are hooked inside their own code, so that they
+stay the objects they are, and Dynamo, TorchScript and `__torch_function__` see no difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from outplace.runtime.errors.remedies import SENT
+from outplace.runtime.locate import names
+from outplace.runtime.patches import caller_frames, code_injection, optimizer_steps, tensor_writes
+from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record.log import Write, frames_to_own_code
+from outplace.runtime.record.snapshots import PLAIN, Patch, unobserved
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.record.user_files import fields_of, own_files
+from outplace.runtime.silent import scan
+from outplace.runtime.silent.rules import (
+    data_assign_detaches,
+    data_write_used,
+    kept_references,
+    same_buffer_appended,
+    same_tensor_appended,
+)
+
+_get_frame = sys._getframe
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+# -- .data ----------------------------------------------------------------------------------------------------------
+
+
+class DataAttribute:
+    """Stands in `torch.Tensor` for `data`: remembers the alias it hands out, and notes `x.data = y`."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self._original
+        alias = self._original.__get__(tensor, owner)
+        if not tensor_writes.is_traced() and type(alias) is torch.Tensor:
+            untracked_aliases.remember(alias, log.state.backwards, tensor if type(tensor) is torch.Tensor else None)
+        return alias
+
+    def __set__(self, tensor: Any, value: Any) -> None:
+        if tensor_writes.is_traced():
+            self._original.__set__(tensor, value)
+            return
+        if untracked_aliases.is_older(value, log.state.backwards):
+            kept_references.note_given_back(tensor, value, _get_frame(1))
+        frames = frames_to_own_code(_get_frame(1))
+        sampled = bool(frames) and scan.worth_a_look(frames[-1])
+        before = None
+        if sampled and torch.is_grad_enabled():
+            with torch._C.DisableTorchFunction():
+                if getattr(value, "grad_fn", None) is not None:
+                    scan.guarded(functools.partial(data_assign_detaches.note, tensor, value, frames[-1]))
+        if sampled and scan.affords(tensor):
+            with unobserved():
+                before = self._original.__get__(tensor)
+        self._original.__set__(tensor, value)
+        if before is not None:
+            with unobserved():
+                patch = Patch.other_memory(before, tensor)
+            scan.note_hidden(Write(0, None, _next_number(), ".data =", frames, None, False), tensor, patch)
+
+    def __delete__(self, tensor: Any) -> None:
+        self._original.__delete__(tensor)
+
+
+# -- numpy ----------------------------------------------------------------------------------------------------------
+
+
+def note_array(value: Any, stored: Any = None) -> Any:
+    """Called by marked code on what is about to be written: numpy arrays may lie over a tensor.
+
+    `stored` is what is written there, where that has a name.
+    """
+    kind = type(value)
+    if kind in _NO_ARRAYS:
+        if (kind is dict or kind is list) and not tensor_writes.is_traced() and type(stored) in PLAIN:
+            same_tensor_appended.note_stored(stored, value, _get_frame(1))
+    elif not tensor_writes.is_traced():
+        array = untracked_aliases.array_in_tensor(value)
+        if array is not None:
+            _note_array(array, _get_frame(1))
+    return value
+
+
+# A tuple, with the most frequent first: older Dynamos, which read this, cannot look into a frozenset of types.
+_NO_ARRAYS = (torch.Tensor, dict, list, torch.nn.Parameter, int, float, complex, str, bytes, bool)
+
+
+def note_attribute(owner: Any, name: str) -> None:
+    """The same for `owner.name += v`, where that is a plain attribute."""
+    if not tensor_writes.is_traced():
+        array = untracked_aliases.array_in_tensor(fields_of(owner).get(name))
+        if array is not None:
+            _note_array(array, _get_frame(1))
+
+
+def _note_array(array: Any, frame: FrameType) -> None:
+    place = ((frame.f_code, frame.f_lasti),)
+    if scan.worth_a_look(place[0]):
+        same_buffer_appended.note_write(array, place[0])
+        write = Write(0, None, _next_number(), scan.ARRAY, place, None, False)
+        scan.note_hidden(write, _tensor_over(array))
+
+
+def _tensor_over(array: Any) -> torch.Tensor | None:
+    """A tensor of our own over an array's memory, to copy it and to know its place."""
+    try:
+        with unobserved():
+            return _FROM_NUMPY(array)
+    except (TypeError, ValueError):  # an array that runs backwards, or holds what torch does not know
+        return None
+
+
+_FROM_NUMPY: Any = torch.from_numpy
+
+
+def _make_taker(original: Any) -> Any:
+    """For functions that make a tensor over memory that exists already."""
+
+    @functools.wraps(original)
+    def taker(*args: Any, **kwargs: Any) -> Any:
+        if tensor_writes.is_traced():
+            return original(*args, **kwargs)
+        tensor = caller_frames.call(_get_frame(1), original, args, kwargs)
+        if args and type(tensor) is torch.Tensor and tensor is not args[0]:
+            with unobserved():
+                _remember(args[0], tensor)
+        return tensor
+
+    return taker
+
+
+def _remember(source: Any, tensor: torch.Tensor) -> None:
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.ndarray):
+        if source.__array_interface__["data"][0] == tensor.data_ptr():
+            untracked_aliases.remember_array(source, tensor)
+    elif isinstance(source, torch.Tensor) and tensor._base is None and source.data_ptr() == tensor.data_ptr():
+        untracked_aliases.remember(tensor)  # dlpack
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+
+def note_fused_step(optimizer: Any, frame: FrameType) -> None:
+    """Fused optimizers write their parameters without moving a version."""
+    parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+    scan.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
+
+
+_evaluated: dict[int, Weak] = {}
+"""Running means that a batch norm has used, in evaluation, for a graph."""
+
+
+def note_batch_norm(mean: Any, variance: Any, training: bool) -> None:
+    """In training, batch norm writes the statistics that it uses, and keeps, in evaluation."""
+    if mean is None or tensor_writes.is_traced():
+        return
+    if not training:
+        if torch.is_grad_enabled() and id(mean) not in _evaluated:
+            key = id(mean)
+            _evaluated[key] = Weak(mean, lambda _: _evaluated.pop(key, None))
+    elif id(mean) in _evaluated:
+        scan.note_call((mean, variance), "batch_norm", _get_frame(1))
+
+
+def note_collective(target: Any) -> None:
+    """A collective of torch.distributed is about to write."""
+    if not tensor_writes.is_traced():
+        tensors = target if isinstance(target, list | tuple) else (target,)
+        frame = _get_frame(1)
+        scan.note_call(tensors, frame.f_code.co_name, frame)
+        for tensor in tensors:
+            tensor_writes.note(tensor, frame.f_code.co_name, frame)  # some backends do move the version of some results
+
+
+_COLLECTIVES = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "reduce",
+    "scatter",
+    "recv",
+    "irecv",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+)
+"""All of them write their first argument; `gather` its second."""
+
+
+def _make_init_process_group(original: Any) -> Any:
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        _watch_collectives()
+        return original(*args, **kwargs)
+
+    return init_process_group
+
+
+@functools.cache
+def _watch_collectives() -> None:
+    for name in _COLLECTIVES:
+        function = inspect.unwrap(getattr(torch.distributed, name))
+        first = next(iter(inspect.signature(function).parameters))
+        code_injection.prepend(function, "collective", first, note_collective)
+    code_injection.prepend(torch.distributed.gather, "collective", "gather_list", note_collective)
+    replicas = torch.nn.parallel.DistributedDataParallel
+    if scan.PRESERVED not in inspect.getsource(replicas._sync_buffers):
+        code_injection.prepend(replicas._distributed_broadcast_coalesced, "buffers", "tensors", _note_buffers)
+
+
+def _note_buffers(tensors: Iterable[Any]) -> None:
+    """DDP is about to send its buffers; in an older torch, which does not put their versions back."""
+    frame: FrameType | None = _get_frame(1)
+    while frame is not None and not own_files[frame.f_code.co_filename]:  # its own functions say nothing more
+        frame = frame.f_back
+    if frame is not None:
+        for tensor in tensors:
+            tensor_writes.note(tensor, SENT, frame)
+
+
+# -- versions that are put back ---------------------------------------------------------------------------------------
+
+
+def _make_preserve(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if not tensor_writes.is_traced():
+            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # an older torch has one
+            scan.note_call(tensors, scan.PRESERVED, _get_frame(1))
+
+    return __init__
+
+
+def _make_set_versions(original: Any) -> Any:
+    @functools.wraps(original)
+    def set_versions(tensors: Any, versions: Any) -> Any:
+        frame = _get_frame(1)
+        if not tensor_writes.is_traced() and frame.f_code.co_name != "__exit__":  # that one was noted when it began
+            pairs = [(tensors, versions)] if isinstance(tensors, torch.Tensor) else zip(tensors, versions, strict=False)
+            for tensor, version in pairs:
+                storage = names.storage_of(tensor)
+                for write in log.current().writes:
+                    if write.storage == storage and (write.before or 0) >= version:
+                        scan.note_hidden(write, tensor, copied=False)
+        return original(tensors, versions)
+
+    return set_versions
+
+
+# -- storages ---------------------------------------------------------------------------------------------------------
+
+
+def _make_storage_method(name: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tensor_writes.is_traced() and self.nbytes():
+            with unobserved():
+                over = _SET(torch.empty(0, dtype=torch.uint8, device=self.device), self)
+            scan.note_call((over,), name, _get_frame(1))
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+_SET: Any = torch.Tensor.set_
+
+
+def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
+    scan.note_hidden(write, tensor)
+    data_write_used.note(write, tensor)
+
+
+def install() -> None:
+    """Starts seeing what autograd cannot."""
+    tensor_writes.on_hidden = _on_hidden
+    data_write_used.install()
+    tensor_writes.replace(torch.Tensor, "data", DataAttribute(torch.Tensor.data))
+    for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
+        tensor_writes.replace(torch, name, _make_taker(getattr(torch, name)))
+    tensor_writes.replace(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)
+    for name in ("fill_", "copy_", "__setitem__"):
+        original = getattr(torch.UntypedStorage, name)
+        tensor_writes.replace(torch.UntypedStorage, name, _make_storage_method(name, original))
+    optimizer_steps.on_fused_step = note_fused_step
+    code_injection.prepend(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm)
+    preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
+    tensor_writes.replace(preserve, "__init__", _make_preserve(preserve.__init__))
+    versions: Any = torch._C._autograd
+    tensor_writes.replace(
+        versions, "_unsafe_set_version_counter", _make_set_versions(versions._unsafe_set_version_counter)
+    )
+    if torch.distributed.is_available():
+        begin = torch.distributed.init_process_group
+        for module in (torch.distributed, torch.distributed.distributed_c10d):
+            tensor_writes.replace(module, "init_process_group", _make_init_process_group(begin))

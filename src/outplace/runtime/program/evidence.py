@@ -1,0 +1,335 @@
+"""What a run leaves behind for a proof: the value of each backward's root, the gradients of its leaves, its own files.
+
+A proof compares runs of a program before and after a repair. Each run happens in a process of its own, started with
+`EVIDENCE` set; `OVERLAY` puts repaired source in the place of files, which stay untouched on disk; `REFERENCE` keeps a
+copy of everything that is saved for backward, so that the unrepaired program computes the gradient that was meant.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import json
+import linecache
+import os
+import sys
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from outplace.runtime import instrument
+from outplace.runtime.program import lifecycle
+from outplace.runtime.record.user_files import fields_of, own_files
+
+EVIDENCE, OVERLAY, REFERENCE = "OUTPLACE_EVIDENCE", "OUTPLACE_OVERLAY", "OUTPLACE_REFERENCE"
+_CONTAINERS = (tuple, list, dict, deque)
+_MOST_BACKWARDS = 400
+"""Backwards that are noted; a proof needs the failing one and some around it."""
+
+
+def start() -> None:
+    """Does what the environment asks for, and hides it from child processes."""
+    evidence, overlay = os.environ.pop(EVIDENCE, None), os.environ.pop(OVERLAY, None)
+    reference = os.environ.pop(REFERENCE, None)
+    if overlay:
+        with open(overlay, encoding="utf-8") as file:
+            lay_over(json.load(file))
+    if evidence:
+        notes = _Notes(evidence)
+        connect = lifecycle._connect
+
+        def then_note() -> None:
+            connect()
+            notes.install(bool(reference))
+
+        lifecycle._connect = then_note
+        atexit.register(notes.files)
+
+
+def lay_over(texts: dict[str, str]) -> None:
+    """Compiles these texts in place of the files they stand for."""
+    instrument.lay_over(texts)
+    for path, text in texts.items():
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+
+class _Step(NamedTuple):
+    """An optimizer's last step. Its frames are kept, so that none of them is taken for a later one."""
+
+    optimizer: Any
+
+    frames: list[tuple[FrameType, int]]
+    clock: int
+    weights: set[int]
+
+
+class _Notes:
+    """A file of lines of JSON, each written as soon as it is known: the process may end at any moment."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._count = 0
+        self._pid = os.getpid()
+        self._steps: dict[int, _Step] = {}
+        """By the optimizer's number, in the order in which they first step."""
+        self._stepped = 0
+
+    def _write(self, **fact: Any) -> None:
+        if os.getpid() == self._pid:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(fact) + "\n")
+
+    def files(self) -> None:
+        """The program's own files."""
+        loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        own = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
+        self._write(files=[path for path in own if path.endswith(".py")])
+
+    def install(self, reference: bool) -> None:
+        """Puts the hooks into torch."""
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        from outplace.runtime.patches import backward
+        from outplace.runtime.record import log
+        from outplace.runtime.silent import scan
+
+        if reference:
+            hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
+            hooks.__enter__()
+
+        def started() -> None:
+            frame = sys._getframe(1)
+            roots = frame.f_locals.get("t_outputs", ())
+            if self._count < _MOST_BACKWARDS:
+                self._write(root=[_digest(root) for root in roots], draws=_draws())
+            self._count += 1
+            log.state.backwards += 1  # as `engine.started` does, which looks at the frame that calls it
+            backward._note(frame)
+            if any(scan.noticed):
+                backward._look(frame)
+
+        setattr(builtins, backward.STARTED, started)
+        register_optimizer_step_pre_hook(self._stepping)
+        torch.autograd.backward = self._watched(torch.autograd.backward)
+        torch.autograd.grad = self._watched(torch.autograd.grad)
+
+    def _stepping(self, optimizer: Any, *_: Any) -> None:
+        import torch
+
+        found = [number for number, step in self._steps.items() if step.optimizer is optimizer]
+        number = found[0] if found else len(self._steps)
+        clock = torch._C._autograd._get_sequence_nr()
+        self._steps[number] = _Step(optimizer, _frames(sys._getframe(1)), clock, _weights(optimizer))
+        if self._stepped < _MOST_BACKWARDS:
+            taken = [
+                weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None
+            ]
+            self._write(step=number, taken=[[_digest(weight), _digest(weight.grad)] for weight in taken])
+        self._stepped += 1
+
+    def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
+        """Where the last step that this backward minds and the backward itself stand, in the innermost function that
+        has run both."""
+        ends = _ends(roots)
+        minded = [step for step in self._steps.values() if _is_stale(ends, [step])]
+        steps = sorted(minded or self._steps.values(), key=lambda step: step.clock)
+        if not steps:
+            return None
+        step = steps[-1]
+        shared = [both for both in zip(step.frames, _frames(frame), strict=False) if both[0][0] is both[1][0]]
+        if not shared:
+            return None
+        (common, step_line), (_, backward_line) = shared[-1]
+        numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
+        held = _held(common)
+        inside = {path: _tensors_in(value) for path, value in held.items()}
+        weights = {weight for one in steps for weight in one.weights} if minded else step.weights
+        return {
+            "file": os.path.realpath(common.f_code.co_filename),
+            "step_line": step_line,
+            "backward_line": backward_line,
+            "held": {path: _shape(value) for path, value in held.items()},
+            "stale": [
+                path for path, value in inside.items() if _is_older(value, step) and _is_stale(_ends(value), minded)
+            ],
+            "for_the_step": [path for path, value in inside.items() if _only_reaches(value, weights)],
+            "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
+            "stepped_at": [os.path.realpath(step.frames[-1][0].f_code.co_filename), step.frames[-1][1]],
+            "root_is_older": bool(numbers) and max(numbers) < step.clock,
+        }
+
+    def _watched(self, function: Any) -> Any:
+        import functools
+
+        import torch
+
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            number = self._count
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+            reached = leaves(roots) if number < _MOST_BACKWARDS else []
+            try:
+                result = function(*args, **kwargs)
+            except RuntimeError:
+                self._write(moment=self._moment(sys._getframe(), [roots] if isinstance(roots, torch.Tensor) else roots))
+                raise
+            if number < _MOST_BACKWARDS:
+                gradients = [
+                    {"leaf": _digest(leaf, True), "grad": None if leaf.grad is None else _digest(leaf.grad)}
+                    for leaf in reached
+                ]
+                returned = [_digest(one) for one in result or () if isinstance(one, torch.Tensor)]
+                self._write(backward=number, gradients=gradients, returned=returned)
+            return result
+
+        return watched
+
+
+def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """The user's frames with the lines they are at, outermost first."""
+    found: list[tuple[FrameType, int]] = []
+    while frame is not None:
+        if own_files[frame.f_code.co_filename]:
+            found.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _held(frame: FrameType) -> dict[str, Any]:
+    """What holds a graph: names of a function, and attributes of its objects."""
+    found: dict[str, Any] = {}
+    for name, value in list(frame.f_locals.items()):
+        if _has_graph(value):
+            found[name] = value
+            continue
+        for path, part in [("", value), *_modules(value)] if not isinstance(value, type) else ():
+            fields = fields_of(part)
+            buffers = fields.get("_buffers") if path or _is_module(part) else None
+            for attribute, inner in [*fields.items(), *(buffers or {}).items()]:
+                if inner is not buffers and _has_graph(inner):
+                    found[".".join(filter(None, (name, path, attribute)))] = inner
+    return found
+
+
+def _optimizers(frame: FrameType) -> list[tuple[str, Any]]:
+    """The optimizers that a function can name, by itself or as attributes of its objects."""
+    import torch
+
+    named = list(frame.f_locals.items())
+    inside = [(f"{name}.{key}", one) for name, value in named for key, one in fields_of(value).items()]
+    return [(path, value) for path, value in [*named, *inside] if isinstance(value, torch.optim.Optimizer)]
+
+
+def _weights(optimizer: Any) -> set[int]:
+    return {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+
+
+def _draws() -> int:
+    """A number that tells how much has been drawn at random so far."""
+    import torch
+
+    return zlib.crc32(torch.get_rng_state().numpy().tobytes())
+
+
+def _modules(value: Any) -> list[tuple[str, Any]]:
+    return [(path, part) for path, part in value.named_modules() if path] if _is_module(value) else []
+
+
+def _is_module(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.nn.Module)
+
+
+def _has_graph(value: Any) -> bool:
+    """Is it a tensor that was computed, or a container with such a one?"""
+    return any(one.grad_fn is not None for one in _tensors_in(value))
+
+
+def _tensors_in(value: Any, depth: int = 2) -> list[Any]:
+    """A tensor, or those of a plain container: a tuple of states, a list of such tuples, a dict by names."""
+    import torch
+
+    if type(value) is torch.Tensor:
+        return [value]
+    if type(value) not in _CONTAINERS or depth == 0:
+        return []
+    return [tensor for part in _parts(value) for tensor in _tensors_in(part, depth - 1)]
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
+
+
+def _shape(value: Any) -> str:
+    """`tensor`, `tuple`, `list`, `dict` or `deque` of tensors; `list of tuple`, `dict with others`."""
+    import torch
+
+    name = type(value).__name__.lower()
+    if type(value) not in _CONTAINERS:
+        return name
+    kinds = {type(part) for part in _parts(value)}
+    if kinds == {torch.Tensor}:
+        return name
+    inner = {_shape(part) for part in _parts(value)} if len(kinds) == 1 else set()
+    return f"{name} of {inner.pop()}" if len(inner) == 1 else f"{name} with others"
+
+
+def _only_reaches(value: Any, weights: set[int]) -> bool:
+    """Would a backward from it reach these weights and no others?"""
+    reached = leaves(value)
+    return bool(reached) and all(id(leaf) in weights for leaf in reached)
+
+
+def _digest(tensor: Any, shape: bool = False) -> list[Any]:
+    """A few numbers that tell a tensor from others."""
+    import torch
+
+    with torch.no_grad():
+        plain = tensor.detach()
+        plain = plain.to_dense() if plain.layout != torch.strided else plain
+        values = plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+        values = torch.view_as_real(values) if values.is_complex() else values
+        flat = values.reshape(-1)
+        weights = torch.cos(torch.arange(flat.numel(), dtype=torch.float64, device=flat.device))
+        numbers = [flat.sum(), flat.abs().sum(), (flat * weights).sum()]
+        found: list[Any] = [float(number) for number in numbers]
+    return [*found, list(tensor.shape)] if shape else found
+
+
+def leaves(roots: Any) -> list[Any]:
+    """The leaves that a backward from these roots would reach."""
+    return list({id(leaf): leaf for _, leaf in _ends(roots)}.values())
+
+
+def _ends(roots: Any) -> list[tuple[int, Any]]:
+    """The leaves that a backward from these roots would reach, each with the number of a node that leads to it."""
+    import torch
+
+    waiting = [(0, root.grad_fn) for root in ([roots] if isinstance(roots, torch.Tensor) else roots or ())]
+    seen: set[Any] = set()
+    found: list[tuple[int, Any]] = []
+    while waiting:
+        number, node = waiting.pop()
+        if node is None:
+            continue
+        if hasattr(node, "variable"):
+            found.append((number, node.variable))
+        elif node not in seen:
+            seen.add(node)
+            waiting += [(node._sequence_nr(), following) for following, _ in node.next_functions]
+    return found
+
+
+def _is_older(value: Any, step: _Step) -> bool:
+    """Was it computed before the step?"""
+    nodes = [one.grad_fn for one in value]
+    return any(node is not None and node._sequence_nr() < step.clock for node in nodes)
+
+
+def _is_stale(ends: list[tuple[int, Any]], steps: Sequence[_Step]) -> bool:
+    """Does it lead to weights that have been stepped since they were used?"""
+    return any(number < step.clock and id(leaf) in step.weights for number, leaf in ends for step in steps)

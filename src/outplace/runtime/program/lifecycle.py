@@ -1,0 +1,412 @@
+"""Attaches outplace to this process: when torch comes, where errors surface, in children and threads.
+
+torch is never imported here. If the program has not imported it yet, the hooks are put in place right after it does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from outplace.model import Diagnosis
+from outplace.runtime import instrument
+from outplace.runtime.errors import dispatch
+from outplace.runtime.program import import_hooks, ranks
+from outplace.runtime.record import log
+from outplace.runtime.record.user_files import own_files
+from outplace.runtime.silent import reporting
+
+Way = Literal["marks", "tags"]
+"""How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_way: Way | None = None
+_guards = 0
+"""How many have asked for the guard."""
+_lock = threading.RLock()
+
+GUARD, STRICT = "OUTPLACE_GUARD", "OUTPLACE_STRICT"
+"""Environment variables: what `outplace run` was asked for, for its child processes."""
+
+
+def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
+    """Starts recording in this process; `guard` and `strict` are as in `watch`."""
+    global _way
+    with _lock:
+        _ask_for(guard, strict)
+        if _way is None:
+            _watch_errors(way)
+        if _way is None or not _torch_is_here():
+            _way = way  # a process that tags, and that now runs a program with marks (or the other way round)
+        instrument.publish()  # also for tags: a function with marks may come out of a pickle
+        if way == "marks":
+            instrument.install()
+        if _torch_is_here():
+            _connect()
+        else:
+            import_hooks.then("torch", _torch_came)
+
+
+def _ask_for(guard: bool, strict: bool, times: int = 1) -> None:
+    global _guards
+    _guards += times * guard
+    reporting.strict += times * strict
+    _set_guard()
+
+
+def _set_guard() -> None:
+    """Starts or stops the guard, if torch is here; else it starts when torch comes."""
+    if _torch_is_here() and (_guards or "outplace.runtime.silent.guard" in sys.modules):
+        from outplace.runtime.silent import guard
+
+        guard.switch(_guards > 0 and attached(), _way == "marks")
+
+
+def _torch_is_here() -> bool:
+    return hasattr(sys.modules.get("torch"), "Tensor")
+
+
+def detach() -> None:
+    """Stops recording and puts torch back as it was."""
+    global _way
+    with _lock:
+        _way = None
+        _set_guard()
+        instrument.uninstall()
+        import_hooks.forget("torch")
+        import_hooks.forget(_CHECKPOINTS)
+        _unwatch_errors()
+        if _torch_is_here():
+            from outplace.runtime.patches import anomaly_tags, backward, dynamo, tensor_writes
+
+            dynamo.uninstall()
+            anomaly_tags.uninstall()
+            tensor_writes.uninstall()
+            backward.uninstall()
+
+
+def attached() -> bool:
+    """Is outplace recording in this process?"""
+    return _way is not None
+
+
+def attach_to_process() -> None:
+    """What the .pth file calls when OUTPLACE is set: a child process, whose main script is not ours to compile."""
+    from outplace.runtime.program import session
+
+    attach("tags", GUARD in os.environ, STRICT in os.environ)
+    session.start_in_child()
+    session.start_in_forks()
+    if ranks.launched():
+        atexit.unregister(_show_at_end)  # Python reads the .pth files of a virtual environment twice
+        atexit.register(_show_at_end)
+
+
+_uncaught: list[Diagnosis] = []
+"""What ended this process, if it is one rank of several: it is shown once for all of them, when it ends."""
+
+
+def _show_at_end() -> None:
+    from outplace.cli.run import show
+    from outplace.runtime.program import session
+
+    for diagnoses, kept in ((_uncaught, False), (dispatch.untold, True)):
+        with session.telling(diagnoses) as mine:
+            show(mine, kept)
+
+
+# -- torch --------------------------------------------------------------------------------------------------------
+
+
+def _torch_came() -> None:
+    if attached():
+        _connect()
+
+
+def _connect() -> None:
+    """Puts the hooks into torch."""
+    import torch
+
+    from outplace.runtime.patches import (
+        anomaly_tags,
+        backward,
+        complex_parts,
+        dynamo,
+        optimizer_steps,
+        saved_tensor_hooks,
+        swap_tensors,
+        tensor_writes,
+        untracked_writes,
+    )
+    from outplace.runtime.silent import scan
+    from outplace.runtime.silent.rules import (
+        dataset_sample_mutated,
+        hook_mutates_grad,
+        missing_mark_dirty,
+        numpy_buffer_reused,
+        parameter_replaced,
+        parametrized_weight_write,
+        same_buffer_appended,
+        state_dict_mutated,
+    )
+    from outplace.runtime.silent.rules import kept_references as kept
+
+    own_files.know_torch(torch.__path__[0])
+    log.connect(torch._C._autograd._get_sequence_nr, _graph_on_other_thread)
+    dynamo.install()
+    if tensor_writes.install():
+        scan.start_afresh()
+        noting = (
+            optimizer_steps,
+            untracked_writes,
+            hook_mutates_grad,
+            kept,
+            parameter_replaced,
+            saved_tensor_hooks,
+            swap_tensors,
+        )
+        for part in (
+            *noting,
+            numpy_buffer_reused,
+            state_dict_mutated,
+            same_buffer_appended,
+            dataset_sample_mutated,
+            missing_mark_dirty,
+        ):
+            part.install()
+        if _CHECKPOINTS in sys.modules:
+            _watch_checkpoints()
+        else:  # an older torch, which takes its time to import it
+            import_hooks.then(_CHECKPOINTS, _watch_checkpoints)
+    backward.install(_backward_failed)
+    instrument.put(
+        OUT=tensor_writes.note_out, LEAF=tensor_writes.note_leaf, ITEM=untracked_writes.note_array, CAUGHT=_caught
+    )
+    instrument.put(OWNER=parametrized_weight_write.note_owner)
+    instrument.put(
+        ATTRIBUTE=untracked_writes.note_attribute,
+        INDEX=kept.note_index,
+        KEEP=kept.keeper(),
+        PART=complex_parts.note_part,
+    )
+    if _way == "tags":
+        anomaly_tags.install()
+    _set_guard()
+
+
+_CHECKPOINTS = "torch.utils.checkpoint"
+
+
+def _watch_checkpoints() -> None:
+    from outplace.runtime.silent.rules import checkpoint_saved_mutated, checkpoint_weights_changed
+
+    checkpoint_saved_mutated.install()
+    checkpoint_weights_changed.install()
+
+
+def _graph_on_other_thread() -> None:
+    """A second thread builds a graph: from now on each node is tagged, since numbers no longer tell threads apart."""
+    import torch
+
+    from outplace.runtime.patches import anomaly_tags
+
+    if torch._C._current_autograd_node() is None:  # not a checkpoint's recomputation, which stays inside its backward
+        anomaly_tags.install()
+
+
+def _backward_failed(frame: FrameType) -> None:
+    from outplace.runtime.patches import anomaly_tags
+
+    error = sys.exc_info()[1]
+    if error is not None:
+        anomaly_tags.hint_as_usual(error)
+        dispatch.examine(error, frame)
+
+
+def _caught() -> None:
+    """The program caught an exception itself (called at the beginning of each handler in marked code)."""
+    error = sys.exc_info()[1]
+    if isinstance(error, Exception):
+        from outplace.runtime.patches import tensor_writes
+
+        tensor_writes.leave_step()  # a step that raised did not come to its end
+        dispatch.examine(error, caught=True)
+
+
+# -- where errors surface -----------------------------------------------------------------------------------------
+
+_undo: list[Callable[[], None]] = []
+
+
+def _watch_errors(way: Way) -> None:
+    """Examines exceptions wherever Python shows them: uncaught, in threads, or formatted by a logger or a worker."""
+    old_init = traceback.TracebackException.__init__
+    old_thread_hook, old_hook = threading.excepthook, sys.excepthook
+
+    @functools.wraps(old_init)
+    def formatting(self: Any, exc_type: Any, exc_value: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(exc_value, BaseException):
+            untrimmed = exc_value.__traceback__
+            dispatch.examine(exc_value)
+            dispatch.trim(exc_value)
+            if args and args[0] is untrimmed:  # the caller passed the traceback as it was before
+                args = (exc_value.__traceback__, *args[1:])
+            elif kwargs.get("exc_traceback") is untrimmed and "exc_traceback" in kwargs:
+                kwargs["exc_traceback"] = exc_value.__traceback__
+        old_init(self, exc_type, exc_value, *args, **kwargs)
+        if dispatch.of(exc_value) and not hasattr(exc_value, "add_note"):  # Python 3.10 has no notes
+            self._str = f"{self._str}\n{dispatch.as_note(exc_value)}"
+
+    def in_thread(details: threading.ExceptHookArgs) -> None:
+        error = details.exc_value
+        if error is None:
+            old_thread_hook(details)
+            return
+        dispatch.examine(error)
+        dispatch.trim(error)
+        trimmed = (details.exc_type, error, error.__traceback__, details.thread)
+        old_thread_hook(threading.ExceptHookArgs(trimmed))
+        _tell(error)
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if ranks.launched():
+            _uncaught.extend(dispatch.take_out(error))
+            old_hook(kind, error, error.__traceback__)
+            return
+        dispatch.examine(error)
+        dispatch.trim(error)
+        old_hook(kind, error, error.__traceback__)
+        _tell(error)
+
+    traceback.TracebackException.__init__ = formatting  # type: ignore[method-assign]
+    threading.excepthook = in_thread
+    _undo.append(lambda: setattr(traceback.TracebackException, "__init__", old_init))
+    _undo.append(
+        lambda: setattr(threading, "excepthook", old_thread_hook) if threading.excepthook is in_thread else None
+    )
+    if way == "tags":  # a program with marks is run by us: its uncaught errors come by without a hook
+        sys.excepthook = uncaught
+        _undo.append(lambda: setattr(sys, "excepthook", old_hook) if sys.excepthook is uncaught else None)
+
+
+def _tell(error: BaseException) -> None:
+    """A traceback has just been printed, with the diagnosis as its note (Python 3.10 has no notes)."""
+    dispatch.told(error)
+    if not hasattr(error, "add_note") and dispatch.of(error) and sys.stderr is not None:
+        print(dispatch.as_note(error), file=sys.stderr)
+
+
+def _unwatch_errors() -> None:
+    while _undo:
+        _undo.pop()()
+
+
+# -- the library ----------------------------------------------------------------------------------------------------
+
+
+_watchers = 0
+_started_by_watch = False
+
+
+class Watch:
+    """A block that is watched: `with outplace.watch() as watched:`; `watched.diagnoses` is what was found in it."""
+
+    def __init__(self, guard: bool = False, strict: bool = False) -> None:
+        self.diagnoses: list[Diagnosis] = []
+        self._asked_for = guard, strict
+
+    def __enter__(self) -> Watch:
+        """Starts recording."""
+        global _watchers, _started_by_watch
+        with _lock:
+            _watchers += 1
+            if not attached():
+                attach("tags")
+                _started_by_watch = True
+            _ask_for(*self._asked_for)
+            dispatch.collectors.append(self.diagnoses)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Diagnoses what leaves the block; the last block to end stops recording, if a block started it."""
+        global _watchers, _started_by_watch
+        if error is not None:
+            dispatch.examine(error)
+        with _lock:
+            _ask_for(*self._asked_for, times=-1)
+            dispatch.collectors[:] = [one for one in dispatch.collectors if one is not self.diagnoses]
+            _watchers -= 1
+            if _watchers == 0 and _started_by_watch:
+                _started_by_watch = False
+                detach()
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Decorates a function: `@outplace.watch()`."""
+        return _watched(function, *self._asked_for)
+
+
+def _watched(function: Callable[_P, _R], guard: bool, strict: bool) -> Callable[_P, _R]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch(guard, strict):
+                return await function(*args, **kwargs)
+
+    elif inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch(guard, strict):
+                return (yield from function(*args, **kwargs))
+
+    else:
+
+        @functools.wraps(function)
+        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            with Watch(guard, strict):
+                return function(*args, **kwargs)
+
+    return watched  # type: ignore[return-value]
+
+
+@overload
+def watch(*, guard: bool = False, strict: bool = False) -> Watch: ...
+@overload
+def watch(function: Callable[_P, _R], *, guard: bool = False, strict: bool = False) -> Callable[_P, _R]: ...
+def watch(function: Any = None, *, guard: bool = False, strict: bool = False) -> Any:
+    """Watches a block or a function, in a program that was started without `outplace run`.
+
+    Use it as `with outplace.watch():` or `@outplace.watch`. An in-place error that leaves the block carries its
+    diagnosis as a note and in its attribute `outplace_diagnoses`. Wrong gradients that PyTorch never reports are in the
+    block's `diagnoses`, or with `strict` raised as `outplace.WrongGradientError`. `guard` looks at the contents of
+    every saved tensor, which finds what no log can see, and costs time (docs/silent.md).
+    """
+    if function is None:
+        return Watch(guard, strict)
+    if not callable(function):
+        raise TypeError(f"outplace.watch takes a function, or nothing; not {type(function).__name__!r}")
+    return _watched(function, guard, strict)
+
+
+def install(*, guard: bool = False, strict: bool = False) -> None:
+    """Starts recording for the rest of the program; in-place errors then carry their diagnoses.
+
+    The options are those of `watch`.
+    """
+    global _started_by_watch
+    with _lock:
+        if not attached():
+            attach("tags")
+        _ask_for(guard, strict)
+        _started_by_watch = False

@@ -1,0 +1,247 @@
+"""One run of `outplace run` with its child processes: where diagnoses are gathered, and the report that is left behind.
+
+Each process of a session leaves the report of its own diagnoses in the session's folder, and then puts the reports of
+all of them together into the file that was asked for. So that file is true at every moment, whichever process dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from outplace.errors import OutplaceError
+from outplace.files.writing import replace_text
+from outplace.model import Diagnosis
+from outplace.report import json as json_report
+from outplace.report import words
+from outplace.runtime.errors import dispatch
+from outplace.runtime.program import ranks
+from outplace.runtime.record.user_files import known_sources
+
+FOLDER = "OUTPLACE_SESSION"
+"""Environment variable: the folder where the processes of a session leave their reports."""
+
+STARTED_IN = "OUTPLACE_STARTED_IN"
+"""Environment variable: the working folder at the start, which reports show paths relative to."""
+
+_TARGETS = "targets"
+
+
+class Targets(NamedTuple):
+    """The files that a report was asked for in."""
+
+    json: str | None = None
+    html: str | None = None
+
+
+class Session:
+    """The process that `outplace run` started: a program, one rank of a program, or the launcher of its ranks."""
+
+    def __init__(self, targets: Targets, is_launcher: bool = False) -> None:
+        self._pid = os.getpid()
+        self._folder: str | None = None
+        self._report: _Report | None = None
+        os.environ["OUTPLACE"] = "1"
+        words.working_folder = os.environ[STARTED_IN] = os.getcwd()
+        if any(targets) or is_launcher or ranks.launched():
+            self._start_report(targets)
+        start_in_forks()
+
+    def _start_report(self, targets: Targets) -> None:
+        _sweep()
+        self._folder = os.environ[FOLDER] = ranks.meeting_place() if ranks.launched() else _new_folder()
+        if ranks.launched():
+            ranks.join(self._folder)
+        replace_text(Path(self._folder, _TARGETS), json.dumps(targets._asdict()))
+        self._report = _Report(self._folder)
+        try:
+            self._report.leave()
+        except OutplaceError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        dispatch.listeners.append(self._report.leave)
+
+    def close(self) -> None:
+        """Writes the last report and clears up. A forked child that comes here leaves that to its parent."""
+        if self._report is None or self._folder is None or os.getpid() != self._pid:
+            return
+        try:
+            self._report.leave(last=True)
+        except OutplaceError as error:  # the program's exit code counts for more
+            print(f"outplace: {error}", file=sys.stderr)
+        except Exception as trouble:
+            dispatch.report_fault(trouble)
+        finally:
+            if not ranks.launched() or _is_last_rank(self._folder):
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _new_folder() -> str:
+    return tempfile.mkdtemp(prefix=f"outplace-{os.getpid()}-")
+
+
+def _is_last_rank(folder: str) -> bool:
+    """Have all ranks of this machine come to their ends? One that was killed never says so; see `_sweep`."""
+    try:
+        Path(folder, f"{os.getpid()}.ended").touch()
+        return sum(name.endswith(".ended") for name in os.listdir(folder)) >= ranks.here()
+    except OSError:  # it is gone
+        return False
+
+
+_A_DAY = 24 * 60 * 60
+
+
+def _sweep() -> None:
+    """Removes the folders of sessions that were killed: their process is gone, and has been for a day."""
+    for path in Path(tempfile.gettempdir()).glob("outplace-[0-9]*-*"):
+        with contextlib.suppress(OSError, ValueError):
+            if time.time() - path.stat().st_mtime > _A_DAY and not _is_running(int(path.name.split("-")[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
+    """Hands out the diagnoses that this process is to show, in the block: on several ranks each bug is shown once."""
+    folder = os.environ.get(FOLDER)
+    with ranks.telling(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
+        yield mine
+
+
+def _ranks_by_bug(folder: str) -> dict[str, list[int]]:
+    try:
+        return {bug: found for bug, (_, found) in _bugs(_parts(folder)).items()}
+    except OSError:  # the other ranks have come to their ends
+        return {}
+
+
+class _Report:
+    """What this process leaves in the session's folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        # In the order of starting: the diagnoses of the first process come first.
+        self._own = os.path.join(folder, f"{time.time_ns():020}-{os.getpid()}.json")
+
+    def leave(self, last: bool = False) -> None:
+        """Writes the report of this process and puts all of them together."""
+        if not os.path.isdir(self._folder):  # the session is over
+            return
+        with known_sources():
+            part = json_report.report(dispatch.found, _torch_version())
+        part["rank"] = ranks.rank()
+        part["bugs"] = list(map(ranks.essence, dispatch.found))
+        replace_text(Path(self._own), json.dumps(part))
+        targets = _targets(self._folder)
+        if not any(targets):
+            return
+        with _alone(self._folder):
+            together = _together(_parts(self._folder))
+            if targets.json is not None and _is_due(targets.json, last):
+                json_report.write_data(targets.json, together)
+            if targets.html is not None and _is_due(targets.html, last):
+                from outplace.report import html  # only who asks for it pays for jinja2
+
+                html.write(targets.html, together)
+
+
+def _targets(folder: str) -> Targets:
+    try:
+        with open(os.path.join(folder, _TARGETS), encoding="utf-8") as file:
+            return Targets(**json.load(file))
+    except FileNotFoundError:  # the ranks of a launcher that is not ours
+        return Targets()
+
+
+def _is_due(target: str, last: bool) -> bool:
+    """A pipe is written once, at the end."""
+    return last or not os.path.exists(target) or os.path.isfile(target)
+
+
+def _torch_version() -> str | None:
+    torch = sys.modules.get("torch")
+    return getattr(torch, "__version__", None)
+
+
+# -- putting together -----------------------------------------------------------------------------------------------
+
+
+def _parts(folder: str) -> list[dict[str, Any]]:
+    """What the processes of a session have left, in the order of their starting."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
+
+
+def _bugs(parts: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], list[int]]]:
+    """Each bug once, with the ranks that have it."""
+    found: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for part in parts:
+        for bug, entry in zip(part["bugs"], part["diagnoses"], strict=True):
+            _, on = found.setdefault(bug, (entry, []))
+            if part["rank"] is not None and part["rank"] not in on:
+                on.append(part["rank"])
+    return found
+
+
+def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one report of all processes."""
+    whole = json_report.report((), next((part["torch"] for part in parts if part["torch"]), None))
+    for part in parts:
+        for source, lines in part["sources"].items():
+            whole["sources"].setdefault(source, {}).update(lines)
+    whole["diagnoses"] = [{**entry, "ranks": sorted(on)} for entry, on in _bugs(parts).values()]
+    return whole
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Keeps the other processes of the session from writing at the same time."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last to write wins
+        yield
+        return
+    with open(os.path.join(folder, "lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def start_in_child() -> None:
+    """In a forked or spawned child: its diagnoses are its own."""
+    if ranks.launched() and FOLDER not in os.environ:
+        os.environ[FOLDER] = ranks.meeting_place()
+    folder = os.environ.get(FOLDER)
+    words.working_folder = os.environ.get(STARTED_IN)
+    dispatch.start_afresh()
+    if folder is not None and os.path.isdir(folder):
+        if ranks.launched():
+            ranks.join(folder)
+        dispatch.listeners.append(_Report(folder).leave)
+
+
+_forks_watched = False
+
+
+def start_in_forks() -> None:
+    """From now on every forked child does that by itself."""
+    global _forks_watched
+    if not _forks_watched and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=start_in_child)
+        _forks_watched = True

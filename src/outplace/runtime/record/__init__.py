@@ -1,0 +1,1 @@
+"""What is remembered of a running program: nodes, writes, snapshots of memory."""

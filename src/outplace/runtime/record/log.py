@@ -1,0 +1,302 @@
+"""What is recorded while a program runs: which statement made which autograd nodes, and who wrote which storage.
+
+Autograd numbers the nodes of a thread in the order they are made. A *mark* before each statement of the user's own code
+notes the number that comes next, so the statement that made a node is found by bisection: a fraction of a microsecond
+a statement (the marks are compiled, see `_native.c`), nothing inside library code. A *write* is noted when an in-place
+operation is called, with the storage, the version before it, and the frames from the operation out to the user's line.
+Nothing here keeps a tensor alive, and both lists are bounded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from outplace.runtime.record import native
+from outplace.runtime.record.user_files import own_files
+
+MARKS_KEPT = 200_000
+WRITES_KEPT = 50_000
+STEPS_KEPT = 1_000
+
+Instruction = tuple[CodeType, int]
+"""A place in running code: the code object and the offset of the instruction (`f_lasti`)."""
+
+Place = int | Instruction | None
+"""Where nodes were made: a statement (its number in `instrument.STATEMENTS`), an instruction, or nobody's own code."""
+
+
+WHOLE = ()
+"""The index of a write to the whole tensor."""
+
+
+class Region(NamedTuple):
+    """The part of a storage that a write reached: a tensor's geometry, and the index into it."""
+
+    key: tuple[Any, ...]
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Write(NamedTuple):
+    """One in-place operation that was called: `frames` go from the innermost frame out to the user's own."""
+
+    storage: int
+    before: int | None
+    moment: int
+    operation: str
+    frames: tuple[Instruction, ...]
+    region: Region | None
+    grad_enabled: bool
+
+
+class Step(NamedTuple):
+    """One optimizer step: the versions of its parameters before and after it, packed (8 bytes each)."""
+
+    moment: int
+    operation: str
+    frames: tuple[Instruction, ...]
+    parameters: Sequence[Callable[[], Any]]
+    before: bytes
+    after: bytes
+
+    def versions(self) -> Iterable[tuple[Callable[[], Any], int, int]]:
+        """Each parameter with its versions before and after."""
+        before, after = memoryview(self.before).cast("Q"), memoryview(self.after).cast("Q")
+        return zip(self.parameters, before, after, strict=True)
+
+
+class Backward(NamedTuple):
+    """One backward pass that was started."""
+
+    moment: int
+    frames: tuple[Instruction, ...]
+
+
+class ThreadRecord:
+    """The record of one thread. `moment` of an entry is the thread's autograd number when it was made."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = [-1]
+        self.places: list[Place] = [None]
+        self.writes: list[Write] = []
+        self.steps: list[Step] = []
+        self.backwards: list[Backward] = []
+        self.forgotten = -1
+        """Nodes numbered below this were made before the oldest mark that is kept."""
+
+    def place_of(self, number: int) -> Place:
+        """Where the node with this number was made; None where no own code made it or the mark is gone."""
+        if number < self.forgotten:
+            return None
+        return self.places[bisect_right(self.starts, number) - 1]
+
+    def forget_old_marks(self) -> None:
+        """Drops the older half of the marks."""
+        half = len(self.starts) // 2
+        del self.starts[:half]
+        del self.places[:half]
+        self.forgotten = self.starts[0]
+
+
+class State:
+    """What is asked and set at every step and backward pass, here and in `_native.c`."""
+
+    __slots__ = ("backwards", "stepping_thread", "steps")
+
+    def __init__(self) -> None:
+        self.backwards = 0
+        """How many backward passes have begun."""
+        self.steps = 0
+        """How many steps of library optimizers are running, nested: their writes are noted as one step."""
+        self.stepping_thread = 0
+        """The thread that is inside a step without a closure: no code of the user's runs there. Else 0."""
+
+
+state: Any = State() if native.compiled is None else native.compiled.state
+
+_main_thread = threading.main_thread().ident
+_main = ThreadRecord()
+
+_others: dict[int, ThreadRecord] = {}
+_get_ident = threading.get_ident
+
+# Bound by `connect`; before torch is imported there are no nodes and nothing is called.
+_next_number: Callable[[], int] = int  # `int()` is 0
+_on_other_thread: Callable[[], None] = lambda: None  # noqa: E731
+
+is_traced: Callable[[], bool] = bool
+"""Is Dynamo reading this call instead of running it? Asked cheaply (`bool()` is False) until it first compiles."""
+
+
+def current() -> ThreadRecord:
+    """The record of the calling thread."""
+    ident = _get_ident()
+    if ident == _main_thread:
+        return _main
+    record = _others.get(ident)
+    if record is None:
+        record = _others[ident] = ThreadRecord()
+        if len(_others) > 256:  # threads come and go (DataParallel starts new ones at every forward)
+            alive = {thread.ident for thread in threading.enumerate()}
+            for gone in [other for other in _others if other not in alive]:
+                del _others[gone]
+    return record
+
+
+def all_threads() -> list[ThreadRecord]:
+    """The records of all threads, the calling thread's first."""
+    mine = current()
+    return [mine, *(record for record in (_main, *_others.values()) if record is not mine)]
+
+
+def reset() -> None:
+    """Forgets everything; a forked child starts with the parent's graphs, but tests want a clean slate."""
+    _main.__init__()  # type: ignore[misc]
+    connect(_next_number, _on_other_thread)
+    _others.clear()
+
+
+# -- what instrumented code calls -----------------------------------------------------------------------------------
+
+
+def mark(statement: int) -> None:
+    """A statement of the user's own code begins."""
+    _note(_next_number(), statement)
+
+
+def back(value: Any = None, _mark: None = None) -> Any:
+    """A function of the user's own code returns or yields: what follows belongs to its caller's line again."""
+    back_from(sys._getframe(1))
+    return value
+
+
+def back_from(function: FrameType) -> None:
+    """As `back`, called from this frame."""
+    frame = function.f_back
+    while frame is not None and not own_files[frame.f_code.co_filename]:
+        frame = frame.f_back
+    _note(_next_number(), None if frame is None else (frame.f_code, frame.f_lasti))
+
+
+def at(value: Any, statement: int) -> Any:
+    """Marks in the middle of a statement, after `value` was computed and before it is used."""
+    _note(_next_number(), statement)
+    return value
+
+
+def _note(number: int, place: Place) -> None:
+    if _get_ident() != _main_thread:
+        _mark_elsewhere(number, place)
+    elif number == _main.starts[-1]:
+        _main.places[-1] = place
+    else:
+        _main.starts.append(number)
+        _main.places.append(place)
+        if len(_main.starts) > MARKS_KEPT:
+            _main.forget_old_marks()
+
+
+if native.compiled is not None:
+    mark, back, at = native.compiled.mark, native.compiled.back, native.compiled.at
+
+# Once Dynamo compiles, it reads these functions too, and must see nothing but their first line.
+
+
+def mark_unless_traced(statement: int) -> None:
+    """As `mark`, in a program that compiles."""
+    if not is_traced():
+        mark(statement)
+
+
+def back_unless_traced(value: Any = None, _mark: None = None) -> Any:
+    """As `back`, in a program that compiles."""
+    if not is_traced():
+        back_from(sys._getframe(1))
+    return value
+
+
+def at_unless_traced(value: Any, statement: int) -> Any:
+    """As `at`, in a program that compiles."""
+    if not is_traced():
+        mark(statement)
+    return value
+
+
+def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None]) -> None:
+    """Ties the record to torch's node counter."""
+    global _next_number, _on_other_thread
+    _next_number, _on_other_thread = next_number, on_other_thread
+    if native.compiled is not None:
+        native.compiled.connect(
+            next_number,
+            _main.starts,
+            _main.places,
+            own_files,
+            _mark_elsewhere,
+            _main.forget_old_marks,
+            MARKS_KEPT,
+            _main_thread,
+        )
+        native.compiled.connect_record(_main.steps, _main.backwards, Step, Backward, STEPS_KEPT)
+
+
+def _mark_elsewhere(number: int, place: Place) -> None:
+    record = current()
+    if number != record.starts[-1]:
+        record.starts.append(number)
+        record.places.append(place)
+        _on_other_thread()
+        if len(record.starts) > MARKS_KEPT:
+            record.forget_old_marks()
+    else:
+        record.places[-1] = place
+
+
+def frames_to_own_code(frame: FrameType | None) -> tuple[Instruction, ...]:
+    """The instructions from this frame out to the first frame of the user's own code; empty where there is none."""
+    frames: list[Instruction] = []
+    while frame is not None:
+        code = frame.f_code
+        frames.append((code, frame.f_lasti))
+        if own_files[code.co_filename]:
+            return tuple(frames)
+        frame = frame.f_back
+    return ()
+
+
+if native.compiled is not None:
+    frames_to_own_code = native.compiled.frames_to_own_code
+
+
+_new: Any = tuple.__new__
+"""Makes a named tuple without a call in Python: at every step and backward, it is worth that."""
+
+
+def add_write(write: Write) -> None:
+    """Notes a write; the older half is dropped when there are too many."""
+    writes = _main.writes if _get_ident() == _main_thread else current().writes
+    writes.append(write)
+    if len(writes) > WRITES_KEPT:
+        del writes[: WRITES_KEPT // 2]
+
+
+def add_step(*fields: Any) -> None:
+    """Notes an optimizer step, given as the fields of a `Step` but for its moment."""
+    steps = _main.steps if _get_ident() == _main_thread else current().steps
+    steps.append(_new(Step, (_next_number(), *fields)))
+    if len(steps) > STEPS_KEPT:
+        del steps[: STEPS_KEPT // 2]
+
+
+def add_backward(frame: FrameType | None) -> None:
+    """Notes that a backward pass starts, called from this frame."""
+    backwards = _main.backwards if _get_ident() == _main_thread else current().backwards
+    backwards.append(_new(Backward, (_next_number(), frames_to_own_code(frame))))
+    if len(backwards) > STEPS_KEPT:
+        del backwards[: STEPS_KEPT // 2]

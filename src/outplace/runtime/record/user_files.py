@@ -1,0 +1,111 @@
+"""Which files are the user's own, as opposed to torch, other installed packages and the standard library."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator
+from typing import Any
+
+import outplace
+
+HANDING_ON = frozenset({"__torch_function__", "__torch_dispatch__"})
+"""Functions of the user's that carry out operations which other code has called: that code's line is what counts."""
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The attributes that an object holds itself. A `__getattr__` of the user's, which may raise, is not asked."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return held if type(held) is dict else {}
+
+
+OUTPLACE_FOLDER = os.path.abspath(next(iter(outplace.__path__)))
+
+
+def _library_folders() -> tuple[str, ...]:
+    named = sysconfig.get_paths()
+    folders = {named[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders.update(site.getsitepackages())
+    folders.add(site.getusersitepackages())
+    folders.add(OUTPLACE_FOLDER)
+    folders.update(os.path.join(prefix, "lib") for prefix in {sys.base_prefix, sys.prefix})
+    return tuple(sorted(os.path.realpath(folder) + os.sep for folder in folders if folder))
+
+
+class _OwnFiles(dict[str, bool]):
+    """File name -> is it the user's own. A dict, because it is asked at every write and every function return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._library = _library_folders()
+        self._claimed: tuple[str, ...] = ()
+        self._named: set[str] = set()
+
+    def __missing__(self, filename: str) -> bool:
+        own = self._decide(filename)
+        self[filename] = own
+        return own
+
+    def _decide(self, filename: str) -> bool:
+        if filename.startswith("<"):  # <string>, <frozen importlib._bootstrap>, code that torch generates
+            return filename in self._named
+        path = os.path.realpath(filename)
+        if self._claimed and path.startswith(self._claimed):
+            return True
+        installed = not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))  # of any interpreter
+        return not (installed or path.startswith(self._library))
+
+    def claim(self, path: str) -> None:
+        """Counts a file, or a folder, as the user's own wherever it lies (the program that is being run)."""
+        if path.startswith("<"):  # `<string>`, a cell of IPython
+            self._named.add(path)
+            self[path] = True
+            return
+        real = os.path.realpath(path)
+        self._claimed += (real + os.sep if os.path.isdir(real) else real,)
+        self.clear()
+
+    def know_torch(self, folder: str) -> None:
+        """Counts torch's own folder as library, for a torch that was built in a checkout."""
+        self._library += (os.path.realpath(folder) + os.sep,)
+        self.clear()
+
+
+own_files = _OwnFiles()
+
+
+# -- source that is in no file (`-c`, standard input) --------------------------------------------------------------
+
+_sources: dict[str, str] = {}
+
+
+def remember_source(filename: str, source: str | bytes) -> None:
+    """Keeps the source of `<string>` or `<stdin>`, so that diagnoses can show it."""
+    _sources[filename] = source if isinstance(source, str) else source.decode(errors="replace")
+    if sys.version_info >= (3, 13) and filename == "<string>":  # Python itself shows it in tracebacks
+        _put_into_linecache(filename)
+
+
+def _put_into_linecache(filename: str) -> None:
+    text = _sources[filename]
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+
+
+@contextlib.contextmanager
+def known_sources() -> Iterator[None]:
+    """While it lasts linecache has that source; at other times the user's tracebacks are what they always are."""
+    missing = [filename for filename in _sources if filename not in linecache.cache]
+    for filename in missing:
+        _put_into_linecache(filename)
+    try:
+        yield
+    finally:
+        for filename in missing:
+            linecache.cache.pop(filename, None)

@@ -1,0 +1,1 @@
+"""Finds wrong numbers that raise no error."""

@@ -1,0 +1,127 @@
+"""How far a gradient is off: a node is run with the values it saved, and with those that stand there now.
+
+The node is hooked, and asked when backward comes to it, with the gradient that backward brings: nothing else is run
+twice, and a node that backward never comes to does no harm. What makes no difference is no bug: many a node keeps a
+tensor and uses only its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from outplace.knowledge.nodes import describe_saved
+from outplace.runtime.record.snapshots import Patch, bits, unobserved
+
+_NOTHING = 1e-6
+"""Relative differences below this are rounding: some kernels on GPUs add in another order each time."""
+
+
+@dataclass
+class Hit:
+    """A node whose saved memory is not what it was. `patches` put the old contents back, oldest first."""
+
+    node: Any
+    saved_as: str
+    alias: torch.Tensor
+    writes: Sequence[Any]
+    suspects: Sequence[Any]
+    patches: Sequence[Patch] | None
+    number: int = -1
+    reached: bool = False
+    off: float | None = None
+    """The relative difference (2-norm) of the gradients it hands on; None where it could not be computed."""
+    harmless: bool = False
+    certain: bool = False
+    """Was it changed before the node saved it? Then the forward went wrong, whatever this node makes of it."""
+    _handle: Any = field(default=None, repr=False)
+
+    def wait(self) -> None:
+        """Has the node measured as soon as backward comes to it."""
+        self._handle = self.node.register_prehook(self._comes)
+
+    def done(self) -> None:
+        """Backward is over."""
+        if self._handle is not None:
+            self._handle.remove()
+
+    def _comes(self, gradients: Any) -> None:
+        self.reached = True
+        try:
+            with unobserved():
+                self._measure(gradients)
+        except Exception as trouble:  # the old values may not fit any more: then there is no figure
+            self.off = None
+            self.harmless = "modified by an inplace operation" in str(trouble)  # the version has moved: not silent
+
+    def _measure(self, gradients: Any) -> None:
+        if not _may_run(self.node):
+            return
+        now = _run(self.node, gradients)
+        if self.patches is not None:
+            then = _with(self.patches, lambda: _run(self.node, gradients))
+            self.off = _difference(now, then)
+            nothing = self.off is not None and self.off < _NOTHING
+            self.harmless = all(patch.stands() for patch in self.patches) if self.certain else nothing
+        elif self.alias.is_floating_point() and self.alias.layout is torch.strided:
+            shaken = _with([Patch.shaking(self.alias)], lambda: _run(self.node, gradients))
+            self.harmless = _difference(now, shaken) == 0.0
+
+
+def _may_run(node: Any) -> bool:
+    """A Function of the user's may do anything; the kernels of RNNs use up what they saved."""
+    return not isinstance(node, torch.autograd.function.BackwardCFunction) and "rnn" not in node.name().lower()
+
+
+def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
+    made = node(*gradients)
+    parts = made if isinstance(made, tuple) else (made,)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _with(patches: Sequence[Patch], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+    """Computes with the old contents in place, newest patch first, and puts everything back as it is."""
+    applied: list[Patch] = []
+    try:
+        for patch in reversed(patches):
+            applied.append(patch.apply())
+        return [part.clone() for part in compute()]  # a result may be a view of what is put back now
+    finally:
+        for undo in reversed(applied):
+            undo.apply()
+
+
+def _difference(now: list[torch.Tensor], then: list[torch.Tensor]) -> float | None:
+    if len(now) != len(then) or any(a.shape != b.shape for a, b in zip(now, then, strict=True)):
+        return None
+    if all(torch.equal(bits(a), bits(b)) for a, b in zip(now, then, strict=True) if a.layout is torch.strided):
+        return 0.0
+    apart = sum(_squares(a - b) for a, b in zip(now, then, strict=True))
+    size = sum(_squares(b) for b in then)
+    if apart != apart or size != size:  # NaN on one side
+        return float("inf")
+    return float("inf") if size == 0 else (apart / size) ** 0.5
+
+
+def _squares(tensor: torch.Tensor) -> float:
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
+    return float(dense.abs().square().sum())
+
+
+def how_far(hits: list[Hit]) -> tuple[str, ...]:
+    """A note on how wrong the gradient is, where that could be computed."""
+    worst = max((hit for hit in hits if hit.off is not None), key=lambda hit: hit.off or 0, default=None)
+    if worst is None or not worst.off:
+        return ()
+    label = describe_saved(worst.node.name(), worst.saved_as).partition(" keeps ")[0]
+    if worst.off == float("inf"):
+        return (f"How far it is off: with the values as saved, the gradient that {label} hands on is zero or not NaN.",)
+    return (f"How far it is off: the gradient that {label} hands on is {_share(worst.off)} away from the right one.",)
+
+
+def _share(off: float) -> str:
+    """`6.2%`, `35%`, `17,533 times its size`."""
+    return f"{off:,.0f} times its size" if off >= 10 else f"{off:.0%}" if off >= 0.1 else f"{off * 100:.2g}%"

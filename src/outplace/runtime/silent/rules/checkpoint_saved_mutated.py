@@ -1,0 +1,108 @@
+"""What a checkpointed block saves when backward runs it again: PyTorch does not look whether it is written then.
+
+Outside a checkpoint the version of a saved tensor is compared, and an error raised. A block that is not reentrant keeps
+its tensors by hooks, which switches that off: the same bug inside it gives a wrong gradient, and no error.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import checkpoint as checkpoints
+
+from outplace.model import SavedTensor
+from outplace.runtime.locate import names, sites, writers
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.record.log import Instruction, frames_to_own_code
+from outplace.runtime.record.snapshots import copyable, fingerprint, unobserved
+from outplace.runtime.silent import reporting, scan
+
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+class _Saved(NamedTuple):
+    """A tensor as it was when a block saved it."""
+
+    version: int
+    contents: torch.Tensor
+    moment: int
+    place: Instruction
+
+
+class _Recomputed(weakref.WeakKeyDictionary[Any, Any]):
+    """Stands for the dict in which a block keeps what it has saved on its second run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._noted: weakref.WeakKeyDictionary[Any, _Saved] = weakref.WeakKeyDictionary()
+
+    def __setitem__(self, handle: Any, tensor: Any) -> None:
+        super().__setitem__(handle, tensor)
+        frames = frames_to_own_code(sys._getframe(1))
+        if frames and scan.worth_a_look(frames[-1]):
+            scan.guarded(partial(self._note, handle, tensor, frames[-1]))
+
+    def _note(self, handle: Any, tensor: Any, place: Instruction) -> None:
+        if copyable(tensor) and not tensor.is_inference() and names.storage_of(tensor) is not None:
+            with unobserved():
+                self._noted[handle] = _Saved(tensor._version, fingerprint(tensor), _next_number(), place)
+
+    def __getitem__(self, handle: Any) -> Any:
+        tensor = super().__getitem__(handle)
+        saved = self._noted.get(handle)
+        if saved is not None:
+            scan.guarded(partial(_compare, tensor, saved))
+        return tensor
+
+
+def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
+    """A write of another part of the memory moves the version, too, and does no harm."""
+    with unobserved():
+        if tensor._version == saved.version or torch.equal(fingerprint(tensor), saved.contents):
+            return
+    storage = names.storage_of(tensor)
+    between = writers.writes_between(storage, saved.version, tensor._version)
+    written = [write for write in between if write.moment >= saved.moment]
+    if written:
+        why = (
+            "This block is checkpointed: backward runs it again, and PyTorch does not look whether what it saves then "
+            "is overwritten. It was, so the gradient is computed from the wrong values. Without the checkpoint the "
+            "same lines raise the error of OUT201."
+        )
+        found = names.described(tensor, scan.target_of(written[-1]))
+        remedy = "Compute the new value out of place, or write a clone of what was saved."
+        site = sites.at_instruction(saved.place).site
+        saver = SavedTensor("checkpoint", "recomputed", saved.version, site, saved.moment)
+        mutations = tuple(
+            replace(mutation, version=(write.before or 0) + 1)
+            for write in written
+            for mutation in scan.mutations_of([write])
+        )
+        tell = partial(
+            reporting.tell, "silent-other", found, why, mutations, remedy, cause="recomputed", saved_by=saver
+        )
+        scan.tell_when_done(tell)
+
+
+def _watched(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, target_frame_ref: Any, gid: Any) -> None:
+        block = target_frame_ref()
+        if block is not None and gid not in block.recomputed:
+            block.recomputed[gid] = _Recomputed()
+        original(self, target_frame_ref, gid)
+
+    return __init__
+
+
+def install() -> None:
+    """Starts to look at what blocks save on their second run."""
+    again = getattr(checkpoints, "_recomputation_hook", None)
+    if again is not None:
+        tensor_writes.replace(again, "__init__", _watched(again.__init__))

@@ -1,0 +1,158 @@
+"""Checkpointed blocks are run again in backward. With weights that were changed since, they compute something else.
+
+PyTorch checks the arguments of such a block, not the weights it uses: an optimizer that steps between its forward and
+its backward raises nothing. Which weights a block uses is read off the graph; what was written since its last node is
+held against them.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterable
+from functools import partial
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import checkpoint as checkpoints
+
+from outplace.model import Mutation, SavedTensor
+from outplace.runtime.locate import graph, names, sites, writers
+from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.patches import code_injection, saved_tensor_hooks, tensor_writes
+from outplace.runtime.record import log
+from outplace.runtime.record.snapshots import copyable, unobserved
+from outplace.runtime.silent import reporting, scan
+
+_MOST = 1_000
+_next_number = torch._C._autograd._get_sequence_nr
+
+_blocks: list[tuple[weakref.ref[Any], int]] = []
+"""What keeps a block that may be run again, and when it was first run."""
+
+
+def _note_block(keeper: Any) -> None:
+    if not tensor_writes.is_traced():
+        _blocks.append((weakref.ref(keeper), _next_number()))
+        if len(_blocks) > _MOST:
+            _blocks[:] = [entry for entry in _blocks if entry[0]() is not None][-_MOST // 2 :]
+
+
+def _was_stepped() -> bool:
+    """Has an optimizer stepped since a block was run that is still to be run again?"""
+    _blocks[:] = [entry for entry in _blocks if entry[0]() is not None]
+    steps = log.current().steps
+    return bool(steps) and any(moment < steps[-1].moment for _, moment in _blocks)
+
+
+class _Region(NamedTuple):
+    """A block that backward runs again: a node of it, the number of its last one, the leaves and arguments it uses."""
+
+    node: Any
+    last: int
+    leaves: list[torch.Tensor]
+    arguments: list[torch.Tensor]
+
+
+def _look(nodes: Iterable[Any]) -> None:
+    for region in (*_in_graph(nodes), *_running(nodes)):
+        _report(region)
+
+
+def _in_graph(nodes: Iterable[Any]) -> list[_Region]:
+    """Blocks whose nodes stand in the graph, and have saved what the block itself is to hand out again."""
+    found: dict[int, tuple[Any, list[Any]]] = {}
+    for node in nodes:
+        block = _block_of(node)
+        if block is not None:
+            found.setdefault(id(block), (block, []))[1].append(node)
+    regions = []
+    for block, its in found.values():
+        numbers = [graph.number_of(node) or 0 for node in its]
+        regions.append(_Region(its[0], max(numbers), _leaves(its, min(numbers)), [*graph.arguments_of(block)]))
+    return regions
+
+
+def _block_of(node: Any) -> Any:
+    """The block that this node belongs to, which the hooks of its saved tensors know."""
+    for raw in graph.raw_saved(node):
+        for cell in getattr(saved_tensor_hooks.hook_of(node, raw), "__closure__", None) or ():
+            if isinstance(cell.cell_contents, checkpoints._CheckpointFrame):
+                return cell.cell_contents
+    return None
+
+
+def _leaves(nodes: Iterable[Any], first: int) -> list[torch.Tensor]:
+    """The leaves that these nodes use, by way of nodes that were made in the same block."""
+    found, seen, stack = [], set(), list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            number = graph.number_of(node)
+            if number is None:
+                found.append(node.variable)
+            elif number >= first:
+                stack += [following for following, _ in node.next_functions if following is not None]
+    return [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
+
+
+def _running(nodes: Iterable[Any]) -> list[_Region]:
+    """A block of the reentrant sort: it has just been run again, and this is the backward of that."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not checkpoints.CheckpointFunction.backward.__code__:
+        frame = frame.f_back
+    if frame is None:
+        return []
+    keeper = frame.f_locals["ctx"]
+    return [_Region(keeper, graph.number_of(keeper) or 0, _leaves(nodes, 0), [])]
+
+
+def _report(region: _Region) -> None:
+    with unobserved():
+        changed = [leaf for leaf in region.leaves if copyable(leaf)]
+        changed.sort(key=lambda leaf: -leaf.dim())  # a weight tells more than a bias
+        written = {id(one): _written(one, region.last) for one in changed}
+        unseen = [write for one in (*changed, *region.arguments) for write in scan.hidden_after(region.last, one)]
+    first = next((one for one in changed if written[id(one)]), None)
+    mutations = scan.mutations_of(unseen) or (() if first is None else written[id(first)])
+    if not mutations:
+        return
+    tensor = next((one for one in (*changed, *region.arguments) if scan.hidden_after(region.last, one)), first)
+    assert tensor is not None
+    name = names.name_in_frames(tensor, names.own_frames(None, sys._getframe(1)))
+    why = (
+        "This block is checkpointed: backward runs it again. What it computes with was changed after its forward, and "
+        "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's."
+    )
+    site = made_at(writers.place_of(region.node), region.node.name())
+    kept = "input" if any(tensor is one for one in region.arguments) else "block"
+    saver = SavedTensor("checkpoint", kept, None, site, region.last)
+    kind, found = "silent-data" if unseen else "silent-other", names.described(tensor, name)
+    remedy = "Run the backward first and write the weights after it, or write a copy of what the block was given."
+    scan.tell_when_done(partial(reporting.tell, kind, found, why, mutations, remedy, saved_by=saver))
+
+
+def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
+    """The steps and writes that have changed a leaf since."""
+    found: dict[Any, Mutation] = {}
+    mine = log.current()
+    for step in mine.steps:
+        if step.moment > since and step.frames:
+            for reference, before, after in step.versions():
+                if before != after and reference() is leaf:
+                    found[step.frames[-1]] = Mutation(step.operation, sites.at_instruction(step.frames[-1]).site)
+    storage = names.storage_of(leaf)
+    direct = [one for one in mine.writes if one.moment > since and one.storage == storage and one.frames]
+    return (*found.values(), *scan.mutations_of(direct))
+
+
+def install() -> None:
+    """Starts to look at checkpointed blocks."""
+    _blocks.clear()
+    frames = getattr(checkpoints, "_CheckpointFrame", None)
+    if frames is not None:
+        code_injection.prepend(frames.__init__, "block", "self", _note_block)
+        code_injection.prepend(checkpoints.CheckpointFunction.forward, "reentrant_block", "ctx", _note_block)
+        scan.also_look(_blocks, _was_stepped, _look)

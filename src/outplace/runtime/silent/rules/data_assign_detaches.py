@@ -1,0 +1,91 @@
+"""Gradients that `x.data = y` cuts off: `main.weight.data = hyper(z)` hands on the values, and nothing of their graph.
+
+The new values are trained as if they came from nowhere, and the parameters that they were computed from get no gradient
+at all. What is assigned is noted with the leaves behind it. It is a bug where an optimizer's first steps find no
+gradient on any of its parameters, and `x` has one: that is where backward stopped.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.model import Mutation
+from outplace.runtime.locate import graph, names, sites
+from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.silent import reporting
+
+_MOST_NODES = 2_000
+
+
+class _Cut(NamedTuple):
+    """An assignment: to which tensor, and the leaves that its value was computed from."""
+
+    target: Weak
+    leaves: tuple[Weak, ...]
+    place: Instruction
+
+
+_cuts: deque[_Cut] = deque(maxlen=200)
+
+
+def note(target: Any, value: Any, place: Instruction) -> None:
+    """`target.data = value`, where the value has a graph."""
+    leaves = [getattr(node, "variable", None) for node in islice(graph.walk([value.grad_fn]), _MOST_NODES)]
+    others = [Weak(leaf) for leaf in leaves if type(leaf) in PLAIN and leaf is not target]
+    if others:
+        _cuts.append(_Cut(Weak(target), tuple(others), place))
+
+
+def look(parameters: list[Any]) -> None:
+    """An optimizer has made a step: has nothing come to any of its parameters, because an assignment has cut it off?"""
+    trained = {id(one) for one in parameters if one.requires_grad}
+    if not _cuts or not trained or any(one.grad is not None for one in parameters):
+        return
+    found = {
+        cut.place: target
+        for cut in _cuts
+        if (target := cut.target()) is not None
+        and names.gradient_of(target) is not None
+        and any(id(leaf()) in trained for leaf in cut.leaves)
+    }
+    if found:
+        _tell(found)
+
+
+def _tell(found: dict[Instruction, torch.Tensor]) -> None:
+    located = [sites.at_instruction(place) for place in found]
+    statements = [one.statement for one in located]
+    targets = [one.targets[0].value for one in statements if _is_assignment(one)]  # type: ignore[union-attr]
+    name = ast.unparse(targets[0]) if targets else None
+    why = (
+        "`.data =` hands on values without their graph: backward ends at this tensor, and what the values were "
+        "computed from gets no gradient, so its optimizer has nothing to step by."
+    )
+    remedy = (
+        "Compute with the new values themselves: `torch.func.functional_call(module, {'weight': w}, (x,))`, or "
+        "`F.linear(x, w)`."
+    )
+    shown = [
+        sites.site_of(one.filename, one.statement, one.site.function) if one.statement is not None else one.site
+        for one in located
+    ]
+    mutations = tuple(Mutation(".data =", site) for site in dict.fromkeys(shown))
+    reporting.tell(
+        "silent-other", names.described(next(iter(found.values())), name), why, mutations, remedy, cause="cut"
+    )
+
+
+def _is_assignment(statement: ast.stmt | None) -> bool:
+    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
+
+
+def forget() -> None:
+    """Starts anew."""
+    _cuts.clear()

@@ -1,0 +1,93 @@
+"""Optimizers that keep the last gradient by reference: `state["previous"] = p.grad`.
+
+With `zero_grad(set_to_none=False)` a gradient is zeroed and added to in place, so that the one that was kept is the one
+of the next step: their difference is always zero. What a step leaves in the optimizer's state is looked at in its first
+steps, and is a bug only where the step reads that entry before it assigns it anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.runtime.locate import names
+from outplace.runtime.record import log
+from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.silent import reporting, scan
+
+
+class _Kept(NamedTuple):
+    """A gradient that stands in an optimizer's state, as it was after the step that put it there."""
+
+    gradient: Weak
+    version: int
+    key: str
+
+
+_kept: dict[int, list[_Kept]] = {}
+"""What the last step of each optimizer has left in its state."""
+
+
+def look(optimizer: Any, parameters: list[Any]) -> None:
+    """The optimizer has made a step: was a gradient it had kept before the very one that it stepped by?"""
+    for one in _kept.pop(id(optimizer), ()):
+        gradient = one.gradient()
+        if gradient is not None and gradient._version != one.version and _reads_first(type(optimizer), one.key):
+            _report(optimizer, gradient, one)
+            return
+    kept = [_Kept(Weak(gradient), gradient._version, key) for gradient, key in _gradients_in(optimizer, parameters)]
+    if kept:
+        _kept[id(optimizer)] = kept
+
+
+def _gradients_in(optimizer: Any, parameters: list[Any]) -> Iterator[tuple[torch.Tensor, str]]:
+    for parameter in parameters:
+        state = optimizer.state.get(parameter)
+        if type(parameter.grad) in PLAIN and isinstance(state, dict):
+            for key, value in state.items():
+                if value is parameter.grad and isinstance(key, str):
+                    yield value, key
+
+
+def _reads_first(kind: type, key: str) -> bool:
+    """Does its step read this entry of the state before it assigns it?"""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.step))))  # type: ignore[attr-defined]
+    except (OSError, TypeError, SyntaxError):
+        return False
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Call) and _names(node, key)]
+    assigned = [node.lineno for node in named if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
+    read = [node.lineno for node in named if isinstance(node, ast.Call) or isinstance(node.ctx, ast.Load)]
+    return bool(assigned and read) and min(read) < max(assigned)
+
+
+def _names(node: ast.Subscript | ast.Call, key: str) -> bool:
+    """Is it `state["key"]`, or `state.get("key", ...)`?"""
+    named = node.slice if isinstance(node, ast.Subscript) else node.args[0] if node.args else None
+    return isinstance(named, ast.Constant) and named.value == key
+
+
+def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
+    storage = names.storage_of(gradient)
+    written = [one for one in log.current().writes if one.storage == storage and one.frames]
+    written = [one for one in written if (one.before or 0) >= kept.version]
+    if written:
+        name = f'state["{kept.key}"]'
+        why = (
+            f"{type(optimizer).__name__} keeps the last gradient in its state by reference. It is then zeroed and "
+            "added to in place, so what was kept is the gradient of the next step, not of the last one."
+        )
+        remedy = f"Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`."
+        found = names.described(gradient, name)
+        reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause="kept gradient")
+
+
+def forget() -> None:
+    """Forgets all optimizers."""
+    _kept.clear()

@@ -1,0 +1,241 @@
+"""Gradients that are written in place while autograd hands the very same tensor to others.
+
+A gradient that goes to several branches is one tensor, not a copy for each. A hook, or the backward of a Function, that
+writes the one it was given has written all of them. It is seen by the count of those who hold the tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.model import Cause
+from outplace.runtime.locate import names
+from outplace.runtime.patches import caller_frames, tensor_writes
+from outplace.runtime.record import log
+from outplace.runtime.silent import reporting, scan
+
+_HOOK = "The hook"
+_get_frame = sys._getframe
+
+
+class _Gradients:
+    """The gradients that a hook is given, and how they were before it.
+
+    `alone` is the number of holders of a gradient that nobody else has; each further one is another branch.
+    """
+
+    __slots__ = ("_hidden", "_shared")
+
+    def __init__(self, given: Iterable[Any], alone: int) -> None:
+        self._hidden = scan.count_hidden()
+        self._shared = [
+            (gradient, gradient._version)
+            for gradient in given
+            if type(gradient) is torch.Tensor and gradient._use_count() > alone
+        ]
+
+    def look(self, by: str) -> None:
+        """Tells of one that has been written; `by` is what was given them."""
+        for gradient, before in self._shared:
+            if gradient._version != before:
+                scan.guarded(functools.partial(_report, gradient, before, by))
+            elif scan.count_hidden() > self._hidden:
+                scan.guarded(functools.partial(_report_unseen, gradient, self._hidden, by))
+        reporting.raise_if_strict()
+
+
+def _report(gradient: torch.Tensor, before: int, by: str) -> None:
+    storage = names.storage_of(gradient)
+    written = [
+        write
+        for write in log.current().writes
+        if write.storage == storage and write.frames and (write.before or 0) >= before
+    ]
+    _tell(gradient, written[-(gradient._version - before) :], by)
+
+
+def _report_unseen(gradient: torch.Tensor, before: int, by: str) -> None:
+    """It may have been written through `.data`, or through numpy."""
+    _tell(gradient, scan.hidden_since(before, gradient), by)
+
+
+def _tell(gradient: torch.Tensor, written: list[log.Write], by: str) -> None:
+    if not written:
+        return
+    why = (
+        f"{by} writes the gradient in place. Autograd has handed the very same tensor to another branch of the graph, "
+        "which now gets the changed gradient too."
+    )
+    remedy = "Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`."
+    found = names.described(gradient, scan.target_of(written[-1]))
+    cause: Cause = "gradient" if by == _HOOK else "function gradient"
+    reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause=cause)
+
+
+class _Alone(NamedTuple):
+    """Who holds a gradient that nobody else has: Python, the engine, in some places torch's own hooks."""
+
+    hook: int
+    function: int
+    module: int
+    passed: int
+
+
+_counting = False
+
+
+@functools.cache
+def _alone() -> _Alone:
+    """Counts them, in a small backward inside the user's: other versions of torch hold other numbers of them."""
+    global _counting
+    counts: dict[str, int] = {}
+
+    class Same(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return _count(gradient)
+
+    def _count(gradient: Any) -> Any:
+        counts["function"] = gradient._use_count()
+        return gradient
+
+    class Double(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+    _counting = True
+    with torch._C.DisableTorchFunction(), torch.enable_grad():
+        leaf = torch.ones(2, requires_grad=True)
+        made = Double()
+        _REGISTER_MODULE_HOOK(made, lambda module, inputs, outputs: counts.update(_counts(inputs, outputs)))
+        result = leaf * 3
+        _REGISTER_HOOK(result, lambda gradient: counts.update(hook=gradient._use_count()))
+        engine: Any = torch.autograd.Variable._execution_engine  # itself, so that this is not noted as a backward
+        for root in (result * 2, made(leaf * 3) * 2, Same.apply(leaf * 3) * 2):
+            engine.run_backward(
+                (root,), (torch.ones(2),), False, False, (), allow_unreachable=True, accumulate_grad=True
+            )
+    return _Alone(**counts)
+
+
+def _counts(inputs: Any, outputs: Any) -> dict[str, int]:
+    return {"module": inputs[0]._use_count(), "passed": outputs[0]._use_count()}
+
+
+_REGISTER_HOOK: Any = torch.Tensor.register_hook
+_REGISTER_MODULE_HOOK: Any = torch.nn.Module.register_full_backward_hook
+
+
+# -- hooks ------------------------------------------------------------------------------------------------------------
+
+
+def _watched_hook(hook: Any) -> Any:
+    @functools.wraps(hook, assigned=("__name__", "__qualname__", "__doc__", "__module__"))
+    def watched(gradient: Any) -> Any:
+        if tensor_writes.is_traced():
+            return hook(gradient)
+        given = _Gradients((gradient,), _alone().hook)
+        made = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
+        given.look(_HOOK)
+        return made
+
+    return watched
+
+
+def _make_register_hook(original: Any) -> Any:
+    @functools.wraps(original)
+    def register_hook(self: Any, hook: Any) -> Any:
+        return original(self, hook if tensor_writes.is_traced() else _watched_hook(hook))
+
+    return register_hook
+
+
+class _ModuleHook:
+    """A module's backward hook. It is pickled and copied as the user's own, with the module it belongs to."""
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+        functools.update_wrapper(self, hook, updated=())
+
+    def __call__(self, module: Any, *gradients: Any) -> Any:
+        # Gradients of the outputs are handed on by the time that those of the inputs are there.
+        passed = len(gradients) == 2 and any(one is not None for one in gradients[0])
+        *inputs, outputs = gradients
+        given = _Gradients(outputs, _alone().passed if passed else _alone().module)
+        also = _Gradients(inputs[0] if inputs else (), _alone().module)
+        made = caller_frames.call(_get_frame().f_back, self._hook, (module, *gradients), {})
+        given.look(_HOOK)
+        also.look(_HOOK)
+        return made
+
+    def __reduce__(self) -> Any:
+        return _itself, (self._hook,)
+
+
+def _itself(hook: Any) -> Any:
+    return hook
+
+
+def _make_register_module_hook(original: Any) -> Any:
+    @functools.wraps(original)
+    def register(self: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, hook if tensor_writes.is_traced() else _ModuleHook(hook), *args, **kwargs)
+
+    return register
+
+
+# -- Functions --------------------------------------------------------------------------------------------------------
+
+
+def _make_get_backward(original: Any) -> Any:
+    """The engine asks a Function's node for its backward, and calls it."""
+
+    @functools.wraps(original)
+    def get_backward(self: Any) -> Any:
+        backward = original(self)
+        return backward if _counting or tensor_writes.is_traced() else functools.partial(_backward, backward)
+
+    return get_backward
+
+
+def _make_apply(original: Any) -> Any:
+    """In torch before 2.13 the engine calls the node, which looks for the backward by itself."""
+
+    @functools.wraps(original)
+    def apply(self: Any, *gradients: Any) -> Any:
+        if _counting or tensor_writes.is_traced():
+            return original(self, *gradients)
+        return _backward(original, self, *gradients)
+
+    return apply
+
+
+def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
+    given = _Gradients(gradients, _alone().function)
+    before = scan.count_hidden()
+    made = backward(ctx, *gradients)
+    given.look("The backward of this Function")
+    if scan.count_hidden() > before:
+        scan.examine_rest(ctx)
+    return made
+
+
+def install() -> None:
+    """Starts looking at gradients."""
+    tensor_writes.replace(torch.Tensor, "register_hook", _make_register_hook(torch.Tensor.register_hook))
+    for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
+        tensor_writes.replace(torch.nn.Module, name, _make_register_module_hook(getattr(torch.nn.Module, name)))
+    node: Any = torch.autograd.function.BackwardCFunction
+    if hasattr(node, "_get_user_fn"):
+        tensor_writes.replace(node, "_get_user_fn", _make_get_backward(node._get_user_fn))
+    else:
+        tensor_writes.replace(node, "apply", _make_apply(node.apply))

@@ -1,0 +1,94 @@
+"""A leaf in the memory of what it was made of: `adv = images.detach().requires_grad_()`, which an optimizer then steps.
+
+The optimizer moves `images` as well. It is a bug where the function goes on to read them: whoever makes a leaf of its
+own and reads what it was made of wants two tensors. An optimizer's first steps are looked at, as in `lost`, and only
+the few tensors that the running functions have names for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.model import Mutation
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.flow import read_later
+from outplace.runtime.locate import names, sites
+from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.silent import reporting
+
+_MOST_LEAVES = 8
+"""A model has more parameters than this; what is trained as data is one tensor or a few."""
+_ALONE = 2
+"""Who holds the memory of a tensor that shares it with no other: the tensor, and the storage that is asked."""
+_SHOWS_NOTHING = {"shape", "dtype", "device", "ndim", "size", "dim", "numel"}
+"""Who asks a tensor for these does not read what is in it."""
+
+
+def look(optimizer: Any, parameters: list[Any], frame: FrameType) -> None:
+    """The optimizer has made a step: does somebody have another name for the memory, and read it again?"""
+    leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
+    if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
+        return  # without looking at anybody's names: a frame that is asked for them keeps what they stand for
+    frames = names.own_frames(None, frame)
+    for own in frames:
+        for leaf, name in _made_of(own, leaves):
+            _tell(optimizer, leaf, name, frames[0])
+            return
+
+
+def _is_shared(leaf: torch.Tensor) -> bool:
+    """Does another tensor lie in its memory?"""
+    storage = leaf.untyped_storage()
+    return bool(torch._C._storage_Use_Count(storage._cdata) > _ALONE)
+
+
+def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
+    """Leaves that were made in a function of something that it reads again, and the name of that."""
+    known = {name: value for name, value in frame.f_locals.items() if type(value) in PLAIN}
+    pairs = [
+        (leaf, own, other)
+        for leaf in leaves
+        for own, value in known.items()
+        for other, original in known.items()
+        if value is leaf and original is not leaf and not original.requires_grad and same_piece(original, leaf)
+    ]
+    standing = sites.statement_of(frame) if pairs else None
+    if standing is None:
+        return
+    for leaf, own, other in pairs:
+        if _is_made(*standing, own, other) and _is_read(*standing, other):
+            yield leaf, other
+
+
+def _is_made(code: Code, statement: ast.stmt, leaf: str, original: str) -> bool:
+    """Does the function make one of the other? (`w = p.detach()` is made to follow p.)"""
+    assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign)]
+    made = [one.value for one in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in one.targets)]
+    return any(isinstance(one, ast.Name) and one.id == original for value in made for one in ast.walk(value))
+
+
+def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Is it read after this statement, and not only asked for its shape?"""
+    if not read_later(code, statement, name):
+        return False
+    loops = code.loops(statement)
+    first = loops[-1].lineno if loops else statement.lineno + 1
+    loads = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Name) and node.id == name]
+    later = [code.parents.get(node) for node in loads if isinstance(node.ctx, ast.Load) and node.lineno >= first]
+    return any(not (isinstance(above, ast.Attribute) and above.attr in _SHOWS_NOTHING) for above in later)
+
+
+def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> None:
+    why = (
+        f"The optimizer steps a tensor that lies in the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
+        f"make no copy. So `{name}` is changed with it, and it is read again as if it were as before."
+    )
+    remedy = f"Make the leaf of a copy: `{name}.detach().clone()`."
+    place = (frame.f_code, frame.f_lasti)
+    step = Mutation(f"{type(optimizer).__name__}.step", sites.at_instruction(place).site)
+    reporting.tell("silent-other", names.described(leaf, name), why, (step,), remedy, cause="own leaf")

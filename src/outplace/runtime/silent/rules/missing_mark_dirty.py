@@ -1,0 +1,116 @@
+"""Functions that overwrite what they are given and do not say so with `ctx.mark_dirty`.
+
+`work = logits.float()` copies nothing where the logits are float32 already, so `work -= work.max()` in a Function's
+forward changes the logits of its caller. Who computes with those afterwards takes other values than their own, and
+nothing is raised. It is told where a later operation has kept the overwritten memory for the same backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from outplace.runtime.locate import graph, names
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Write
+from outplace.runtime.silent import reporting, scan
+
+_FUNCTION = torch.autograd.function.BackwardCFunction
+
+
+class _Written:
+    """As long as what this thread has written."""
+
+    def __len__(self) -> int:
+        return len(log.current().writes)
+
+
+def install() -> None:
+    """Starts looking at the backwards that come."""
+    scan.also_look(_Written(), _has_written, look)
+
+
+_looked_until = -1
+
+
+def _has_written() -> bool:
+    """Has the forward of a Function written anything since the last look?"""
+    global _looked_until
+    since, _looked_until = _looked_until, torch._C._autograd._get_sequence_nr()
+    if since > _looked_until:  # another thread's numbers
+        since = -1
+    for write in reversed(log.current().writes):
+        if write.moment < since:
+            return False
+        if _is_in_forward(write):
+            return True
+    return False
+
+
+def _is_in_forward(write: Write) -> bool:
+    return any(code.co_name == "forward" and code.co_varnames[:1] == ("ctx",) for code, _ in write.frames)
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts: is there a node that was made of what a Function had overwritten?"""
+    known = list(nodes)
+    functions = [node for node in known if isinstance(node, _FUNCTION)]
+    for function in functions:
+        written = _written_by(function)
+        storages = {write.storage for write in written}
+        made_of = _made_of(function) if storages else set()
+        number = graph.number_of(function) or 0
+        for node in known if made_of and not _declares(function) else ():
+            later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
+            for _, kept in graph.held(node) if later else ():
+                if names.storage_of(kept) in storages:
+                    _tell(function, kept, [one for one in written if one.storage == names.storage_of(kept)])
+                    return
+
+
+_VIEWS = {
+    f"{name}Backward0"
+    for name in ("AsStrided", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Squeeze", "T", "Transpose",
+                 "UnsafeView", "Unsqueeze", "View")
+}  # fmt: skip
+
+
+def _made_of(node: Any) -> set[Any]:
+    """The nodes whose results it was given, or views of them: a view that has been written has a new node."""
+    found = set()
+    for parent, _ in node.next_functions:
+        while parent is not None and parent.name() in _VIEWS:
+            parent = parent.next_functions[0][0]
+        found.add(parent)
+    return found - {None}
+
+
+def _written_by(function: Any) -> list[Write]:
+    """The writes of its forward: no node is made there, so they all have the number that follows its own."""
+    number = graph.number_of(function)
+    return [] if number is None else [one for one in _latest(number + 1) if _is_in_forward(one)]
+
+
+def _latest(moment: int) -> Iterator[Write]:
+    for write in reversed(log.current().writes):
+        if write.moment < moment:
+            return
+        if write.moment == moment:
+            yield write
+
+
+def _declares(function: Any) -> bool:
+    return bool(getattr(function, "dirty_tensors", None))
+
+
+def _tell(function: Any, kept: torch.Tensor, written: list[Write]) -> None:
+    name = type(function).__name__.removesuffix("Backward")
+    why = (
+        f"The forward of {name} writes into what it was given, in memory that it shares with its caller, and does not "
+        "declare it. An operation after it computes with the changed values, and backward knows nothing of the change."
+    )
+    remedy = "Write into a copy: `work = x.clone()` (`x.float()` copies nothing where x is float32 already)."
+    found = names.described(kept, scan.target_of(written[-1]))
+    reporting.tell("silent-other", found, why, scan.mutations_of(written[::-1]), remedy, cause="undeclared")

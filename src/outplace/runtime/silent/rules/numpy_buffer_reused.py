@@ -1,0 +1,122 @@
+"""One line that hands out an array over the same memory again, while the caller still reads the one from before.
+
+`return loss.item(), self.flat_grad.numpy()` gives an optimizer of another library the gradient at the new point; that
+of the last point, which it has kept, has become the same, and their difference is zero. It is told where a caller has a
+name for the earlier array and reads it after the call that fills its memory anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.flow import binds, read_later
+from outplace.runtime.locate import names, sites
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.snapshots import PLAIN, bits, copyable, unobserved
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent.rules import same_buffer_appended
+
+_next_number = torch._C._autograd._get_sequence_nr
+_get_frame = sys._getframe
+_LARGEST = 1 << 16
+
+_handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
+"""For each line: the address that it has handed out, a copy of what was there, and when that was."""
+_found: dict[Instruction, tuple[Weak, str, int]] = {}
+"""Those whose callers read the earlier array: the tensor, the name of that array, and since when it is there."""
+_told: set[Instruction] = set()
+
+
+class _Numpy:
+    """`Tensor.numpy`: looking it up is noted, and torch's own bound method handed out."""
+
+    def __init__(self, method: Any) -> None:
+        self.method = method
+
+    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self.method
+        if type(tensor) in PLAIN and not tensor_writes.is_traced():
+            frame = _get_frame(1)
+            line = (frame.f_code, frame.f_lasti)
+            if line not in _told and scan.worth_a_look(line):
+                scan.guarded(lambda: _note(tensor, line, frame))
+        return self.method.__get__(tensor, owner)
+
+
+def install() -> None:
+    """Starts looking at the arrays that are made of tensors."""
+    for one in (_handed, _found, _told):
+        one.clear()
+    tensor_writes.replace(torch.Tensor, "numpy", _Numpy(torch.Tensor.numpy))
+    scan.also_look(_found, lambda: True, look)
+
+
+def _note(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
+    with unobserved():
+        if not copyable(tensor) or tensor.device.type != "cpu" or tensor.numel() > _LARGEST or tensor.requires_grad:
+            return
+        address, before, since = _handed.get(line, (0, None, 0))
+        again = before is not None and address == tensor.data_ptr() and before.shape == tensor.shape
+        if again and not torch.equal(bits(before), bits(tensor)):
+            name = _reader(tensor, frame)
+            if name is not None:
+                _found[line] = Weak(tensor), name, since
+        _handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
+
+
+def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
+    """The name of an array over the same memory that a caller has got by the same call, and is still to read."""
+    for own in names.own_frames(None, frame)[1:]:
+        held = [name for name, value in own.f_locals.items() if _is_over(value, tensor)]
+        standing = sites.statement_of(own) if held else None
+        if standing is not None:
+            kept = (name for name in held if _is_of_same_call(*standing, name))
+            return next((name for name in kept if read_later(*standing, name)), None)
+    return None
+
+
+def _is_of_same_call(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Was the name bound by a call of what this statement calls? (Others may be windows on the memory, on purpose.)"""
+    calls = _called(statement)
+    assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign) and binds(node, name)]
+    return any(calls & _called(one) for one in assigned)
+
+
+def _called(statement: ast.AST) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+
+
+def _is_over(value: Any, tensor: torch.Tensor) -> bool:
+    return same_buffer_appended.is_array(value) and value.__array_interface__["data"][0] == tensor.data_ptr()
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts, so what is computed with such arrays is a training."""
+    for line in list(_found):
+        reference, name, since = _found.pop(line)
+        tensor = reference()
+        if tensor is None:
+            continue
+        storage = names.storage_of(tensor)
+        written = [one for one in log.current().writes if one.storage == storage and one.moment >= since]
+        written = [one for one in written if one.frames]
+        if written:
+            _told.add(line)
+            why = (
+                "An array made of a tensor shares its memory. Here the same memory is handed out again, filled anew, "
+                f"while the caller still reads the array from before, `{name}`: both show the new values."
+            )
+            remedy = "Hand out copies: `x.numpy().copy()`."
+            found = names.described(tensor, scan.target_of(written[-1]))
+            reporting.tell("silent-alias", found, why, scan.mutations_of(written), remedy, cause="handed out")

@@ -1,0 +1,86 @@
+"""Writes to weights that are computed from others, and so are lost.
+
+`layer.weight.data.normal_()` after `weight_norm(layer)`, or `nn.init.eye_(layer.weight)` after a parametrization was
+registered, writes what this one reading has made, or what stands there until the next forward. Nothing is raised, and
+the weights start as they did before. Marked code shows the module of each statement that writes into an attribute.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+import torch
+from torch.nn.utils import parametrize
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from outplace.knowledge.written import attribute_of, written_by
+from outplace.model import Mutation, Tensor
+from outplace.runtime.locate import names, sites
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.record.log import Instruction
+from outplace.runtime.silent import reporting, scan
+
+_get_frame = sys._getframe
+
+
+def note_owner(owner: Any, name: str) -> Any:
+    """Called by marked code on the `layer` of a statement that writes into `layer.weight`."""
+    if not tensor_writes.is_traced() and isinstance(owner, torch.nn.Module) and _is_computed(owner, name):
+        frame = _get_frame(1)
+        place = (frame.f_code, frame.f_lasti)
+        scan.guarded(lambda: _tell(owner, name, place))
+        reporting.raise_if_strict()
+    return owner
+
+
+def _is_computed(module: torch.nn.Module, name: str) -> bool:
+    fields = vars(module)
+    if name in fields.get("_parameters", ()) or name in fields.get("_buffers", ()):
+        return False
+    if parametrize.is_parametrized(module, name):
+        return not getattr(parametrize, "_cache_enabled", 0)  # what is cached stands while the block lasts
+    for hook in fields.get("_forward_pre_hooks", {}).values():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            return True
+        if isinstance(hook, SpectralNorm) and hook.name == name:  # it is the parameter's own memory up to a forward
+            own = fields["_parameters"].get(f"{name}_orig")
+            return own is not None and names.storage_of(own) != names.storage_of(fields[name])
+    return False
+
+
+def _tell(module: torch.nn.Module, name: str, place: Instruction) -> None:
+    written, operation = _written(sites.at_instruction(place).statement)
+    written = written or name
+    located = sites.at_instruction(place, operation)
+    if parametrize.is_parametrized(module, name):
+        made = "A parametrization computes it whenever it is read"
+        instead = f"assign: `{written} = values`, which a parametrization that has a `right_inverse` takes over."
+    else:
+        made = "A norm computes it anew in each forward"
+        instead = f"change what it is computed from ({', '.join(_originals(module, name))})."
+    why = (
+        f"{made}. What is written here is the result of this one time: the parameters that are trained stay as they "
+        "are, and nothing is raised."
+    )
+    remedy = f"Write before that is registered, or {instead}"
+    mutations = (Mutation(operation or "in-place write", located.site),)
+    reporting.tell("silent-other", Tensor(written), why, mutations, remedy, cause="computed weight")
+
+
+def _originals(module: torch.nn.Module, name: str) -> list[str]:
+    return [one for one in vars(module)["_parameters"] if one.startswith(f"{name}_")]
+
+
+def _written(statement: ast.stmt | None) -> tuple[str | None, str | None]:
+    """The attribute that a statement writes, as the source has it, and by which operation."""
+    target, operation = None, None
+    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+        target, operation = written_by(call), ast.unparse(call.func).rpartition(".")[2]
+    elif isinstance(statement, ast.Assign | ast.AugAssign):
+        whole = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        target, operation = whole, "__setitem__" if isinstance(whole, ast.Subscript) else ".data ="
+    attribute = None if target is None else attribute_of(target)
+    return None if attribute is None else ast.unparse(attribute), operation

@@ -1,0 +1,104 @@
+"""The state of one model that is added up in place, and loaded into another: the first model has been changed as well.
+
+`total = models[0].state_dict()`, `total[name] += value`, `server.load_state_dict(total)`: a `state_dict()` holds the
+parameters themselves, so the first client has become the sum of all of them. It is told when that one is trained again,
+unless it has loaded the result as well before anybody has asked for its own state.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.model import Tensor
+from outplace.runtime.locate import names, sites
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.silent import reporting, scan
+
+_MOST = 8
+_ADDING, _SCALING = {"__iadd__", "add_"}, {"__itruediv__", "__imul__", "div_", "mul_"}
+
+
+class _Lent(NamedTuple):
+    """The memory of a model whose state another one has loaded, and who has written it before."""
+
+    storages: frozenset[int]
+    written: list[Write]
+    read: bool = False
+    """Has the state of that model been taken since?"""
+
+
+_lent: list[_Lent] = []
+_told: set[Instruction] = set()
+
+
+def install() -> None:
+    """Starts anew."""
+    _lent.clear()
+    _told.clear()
+    scan.also_look(_lent, lambda: True, look)
+
+
+def note(state: Mapping[str, Any], since: int) -> None:
+    """A state is about to be loaded that holds the parameters of another model; it was taken at that moment."""
+    held = {names.storage_of(value) for value in state.values() if isinstance(value, torch.Tensor)} - {None}
+    written = [
+        write
+        for write in log.current().writes
+        if write.storage in held and write.moment >= since and write.frames and write.frames[-1] not in _told
+    ]
+    written = [write for write in written if _is_to_an_entry(write)]
+    operations = {write.operation for write in written}
+    if operations & _ADDING and operations & _SCALING:  # an average; a model may be initialised in this way, or updated
+        _lent.append(_Lent(frozenset(write.storage for write in written), written))
+        del _lent[:-_MOST]
+
+
+def note_taken(module: Any) -> None:
+    """The state of a model is taken."""
+    _lent[:] = [one._replace(read=True) if one.storages & _memory_of(module) else one for one in _lent]
+
+
+def note_loaded(module: Any) -> None:
+    """A model loads a state: what was its own until then is gone."""
+    _lent[:] = [one for one in _lent if one.read or not one.storages & _memory_of(module)]
+
+
+def is_waiting() -> bool:
+    """Is there a model of which this may be told?"""
+    return bool(_lent)
+
+
+def _memory_of(module: Any) -> set[int | None]:
+    return {names.storage_of(parameter) for parameter in module.parameters()}
+
+
+def _is_to_an_entry(write: Write) -> bool:
+    """`total[name] += value`, `total[name].add_(value)`."""
+    written = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    return isinstance(written, ast.Subscript) and isinstance(written.value, ast.Name | ast.Attribute)
+
+
+def look(nodes: Iterable[Any]) -> None:
+    """A backward starts: is one of those models trained by it?"""
+    following = (after for node in nodes for after, _ in node.next_functions)
+    leaves = (getattr(node, "variable", None) for node in following)
+    trained = {names.storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    for one in [one for one in _lent if one.storages & trained]:
+        _lent.remove(one)
+        _tell(one)
+
+
+def _tell(lent: _Lent) -> None:
+    _told.update(write.frames[-1] for write in lent.written)
+    why = (
+        "state_dict() holds the parameters themselves, not copies: what is written to its entries is written to the "
+        "model that it was taken from. Another model has loaded the result, and this one goes on with it as well."
+    )
+    remedy = "Work on a copy: `copy.deepcopy(model.state_dict())`."
+    found = Tensor(scan.target_of(lent.written[-1]))
+    reporting.tell("silent-other", found, why, scan.mutations_of(lent.written), remedy, cause="lent state")

@@ -1,0 +1,434 @@
+"""Finds wrong gradients that PyTorch never reports, while the program runs.
+
+Writes that move no version (through `.data`, through numpy, by fused optimizers, collectives ...) are noted with a copy
+of what they overwrite. When a backward starts and there are such writes, the graph is walked: one that came after a
+node saved the same memory is a suspect, and the node itself is asked, with the old contents and with the new, how far
+its gradient is off (`harm`). Each writing line is looked at for a few backwards and then ever more rarely, since a bug
+of this sort repeats itself at every step; a program without such writes pays nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from functools import partial
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.knowledge.nodes import describe_saved
+from outplace.model import Mutation, SavedTensor
+from outplace.runtime.errors import dispatch
+from outplace.runtime.errors.remedies import SENT, SENT_ADVICE
+from outplace.runtime.locate import graph, names, sites
+from outplace.runtime.locate import writers as culprits_of
+from outplace.runtime.locate.graph_excerpt import Surroundings
+from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Instruction, Write, frames_to_own_code
+from outplace.runtime.record.snapshots import Patch, copyable, extent, unobserved
+from outplace.runtime.silent import guard, reporting
+from outplace.runtime.silent.compare_gradients import Hit, how_far
+
+_ALWAYS = 3
+"""Turns in which a line is looked at, before that becomes rarer and rarer."""
+_BACKWARDS = 4
+"""A write is held against so many backwards after it: the first may be of another graph."""
+_MOST_WRITES = 2_000
+_MOST_BYTES = 1 << 26
+"""Of what was overwritten so much is copied at most; beyond it the figure is missing, not the finding."""
+
+ARRAY, PRESERVED = "numpy", "_unsafe_preserve_version_counter"
+"""The operations of writes that numpy made, and of those in a block that puts the version back at its end."""
+
+_get_frame = sys._getframe
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+class Hidden(NamedTuple):
+    """A write that autograd cannot see: `extent` are the addresses it reached, `before` is what stood there.
+
+    `expires` is the backward after which it is too old to be held against a graph.
+    """
+
+    write: Write
+    extent: tuple[int, int]
+    before: Patch | None
+    expires: int
+
+
+class _Line:
+    """When a line of the user's was last seen to write, and in how many turns."""
+
+    __slots__ = ("code", "sampled", "since", "turns")
+
+    def __init__(self, code: Any) -> None:
+        self.code = code  # keeps the code object, so that its id stays its own
+        self.since, self.turns, self.sampled = -1, 0, False
+
+
+_hidden: list[Hidden] = []
+_lines: dict[tuple[int, int], _Line] = {}
+
+noticed: list[Sized] = [_hidden, guard.active]
+"""While all of these are empty, a backward that starts need not be looked at."""
+
+_copied = 0
+
+
+# -- noting -------------------------------------------------------------------------------------------------------
+
+
+def worth_a_look(place: Instruction) -> bool:
+    """Between the first few backwards, then between the 4th, 8th, 16th ... that the line comes by."""
+    key = (id(place[0]), place[1])
+    line = _lines.get(key)
+    if line is None:
+        line = _lines[key] = _Line(place[0])
+    if line.since != log.state.backwards:
+        line.since = log.state.backwards
+        line.turns += 1
+        line.sampled = line.turns <= _ALWAYS or line.turns & (line.turns - 1) == 0
+    return line.sampled
+
+
+def note_hidden(write: Write, tensor: Any, before: Patch | None = None, copied: bool = True) -> None:
+    """Notes a write that autograd cannot see: before it happens, or with what it overwrote, or (not `copied`) later."""
+    if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
+        with unobserved():
+            if copyable(tensor):
+                if before is None and copied and affords(tensor):
+                    before = Patch.of(tensor)
+                _hidden.append(Hidden(write, extent(tensor), before, log.state.backwards + _BACKWARDS))
+        if len(_hidden) > _MOST_WRITES:
+            del _hidden[: _MOST_WRITES // 2]
+
+
+def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
+    """Notes that a call is about to write these tensors unseen."""
+    frames = frames_to_own_code(frame)
+    if frames and worth_a_look(frames[-1]):
+        for tensor in tensors:
+            note_hidden(Write(0, None, _next_number(), operation, frames, None, False), tensor)
+
+
+def count_hidden() -> int:
+    """How many hidden writes are noted just now."""
+    return len(_hidden)
+
+
+def hidden_since(count: int, tensor: torch.Tensor) -> list[Write]:
+    """Those to this tensor's memory, of the writes that came after so many."""
+    if not copyable(tensor):
+        return []
+    start, stop = extent(tensor)
+    return [one.write for one in _hidden[count:] if one.extent[0] < stop and start < one.extent[1]]
+
+
+def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
+    """Those to this tensor's memory that came after this node and have left other values there."""
+    if not copyable(tensor):
+        return []
+    start, stop = extent(tensor)
+    later = [one for one in _hidden if one.write.moment > number and one.extent[0] < stop and start < one.extent[1]]
+    return [one.write for one in later if not _was_undone(one, tensor)]
+
+
+def affords(tensor: torch.Tensor) -> bool:
+    """May the contents of this tensor be kept?"""
+    global _copied
+    with unobserved():
+        if not copyable(tensor):  # such as a parameter of a lazy module, which must not be asked for its size
+            return False
+        size = tensor.numel() * tensor.element_size()
+    if _copied + size > _MOST_BYTES:
+        return False
+    _copied += size
+    return True
+
+
+# -- at backward --------------------------------------------------------------------------------------------------
+
+also: list[tuple[Sized, Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
+"""Others who want to see the nodes of a backward that starts: what they have noted, has it changed, then the look."""
+
+
+def also_look(noted: Sized, has_changed: Callable[[], bool], look: Callable[[Iterable[Any]], None]) -> None:
+    """Has `look` called with the nodes of a backward that starts while something is noted there that has changed."""
+    also.append((noted, has_changed, look))
+    noticed.append(noted)
+
+
+def look_alone() -> None:
+    """The others look no longer."""
+    noticed[:] = [one for one in noticed if not any(one is noted for noted, _, _ in also)]
+    also.clear()
+
+
+running: dict[int, list[Hit]] = {}
+"""What is being looked at, for each backward that runs (they may be nested)."""
+
+
+def wants_to_look() -> bool:
+    """A backward starts, and something is noticed: is there anything to look for?"""
+    if _hidden or guard.active:
+        return True
+    for noted, has_changed, _ in also:  # noqa: SIM110  (a generator costs more than all of this)
+        if noted and has_changed():
+            return True
+    return False
+
+
+def examine_backward(frame: FrameType) -> None:
+    """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
+    guarded(lambda: _examine(frame))
+
+
+def examine_rest(node: Any) -> None:
+    """The backward of a Function has written unseen: what does it do to the nodes that are still to come?"""
+    frame = _running_backward()
+    if frame is not None:
+        guarded(partial(_wait_for_rest, node, frame))
+
+
+def _running_backward() -> FrameType | None:
+    """The frame of torch's function for the innermost backward."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not torch.autograd.graph._engine_run_backward.__code__:
+        frame = frame.f_back
+    return frame
+
+
+def _wait_for_rest(node: Any, frame: FrameType) -> None:
+    after = [following for following, _ in node.next_functions if following is not None]
+    nodes = [one for one in graph.walk(after) if graph.number_of(one) is not None]
+    hits = [hit for one in nodes for hit in _suspicious(one)]
+    for hit in hits:
+        hit.wait()
+    if hits:
+        running.setdefault(id(frame), []).extend(hits)
+
+
+def finish_backward(frame: FrameType) -> None:
+    """That backward is over: tells what it has shown."""
+    if running and (hits := running.pop(id(frame), None)) is not None:
+        for hit in hits:
+            hit.done()
+        late = _late.pop(id(frame), [])
+        guarded(lambda: _tell_all(hits, frame))
+        for tell in late if not _has_failed(frame) else ():
+            guarded(tell)
+    reporting.raise_if_strict()
+
+
+_late: dict[int, list[Callable[[], None]]] = {}
+
+
+def tell_when_done(tell: Callable[[], None]) -> None:
+    """Has something told when the backward that is starting has come to its end: it may raise an error of its own."""
+    frame = _running_backward()
+    if frame is not None:
+        running.setdefault(id(frame), [])
+        _late.setdefault(id(frame), []).append(tell)
+
+
+def _has_failed(frame: FrameType) -> bool:
+    """Is an exception on its way out of this frame?"""
+    error = sys.exc_info()[1]
+    passed = None if error is None else error.__traceback__
+    while passed is not None and passed.tb_frame is not frame:
+        passed = passed.tb_next
+    return passed is not None
+
+
+def guarded(look: Callable[[], None]) -> None:
+    """A fault of ours must never stop the user's program."""
+    try:
+        with torch._C.DisableTorchFunction():
+            look()
+    except Exception as trouble:
+        dispatch.report_fault(trouble)
+
+
+def _examine(frame: FrameType) -> None:
+    outputs = frame.f_locals.get("t_outputs", ())
+    nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
+    hits = [hit for node in nodes for hit in _suspicious(node)] if _hidden else []
+    for _, _, look in also:
+        look(nodes)
+    if guard.active:
+        explained = {(hit.node, hit.saved_as) for hit in hits}
+        hits += [hit for hit in guard.changed(nodes) if (hit.node, hit.saved_as) not in explained]
+        guard.forget_watched()
+    for hit in hits:
+        hit.wait()
+    if hits:
+        running.setdefault(id(frame), []).extend(hits)
+    _forget_old()
+
+
+def _suspicious(node: Any) -> Iterator[Hit]:
+    number = graph.number_of(node) or 0
+    for saved_as, alias in graph.held(node):
+        if not copyable(alias):
+            continue
+        start, stop = extent(alias)
+        suspects = [hidden for hidden in _hidden if hidden.extent[0] < stop and start < hidden.extent[1]]
+        later = [hidden for hidden in suspects if hidden.write.moment > number]
+        hurting = later or [hidden for hidden in suspects if _changed_in_graph(hidden.write, alias)]
+        if hurting:
+            befores = [hidden.before for hidden in hurting if hidden.before is not None]
+            patches = [before.into(alias) for before in befores] if len(befores) == len(hurting) else None
+            yield Hit(node, saved_as, alias, hurting, suspects, patches, number, certain=not later)
+
+
+def _changed_in_graph(write: Write, alias: torch.Tensor) -> bool:
+    """Was a result of the graph changed through numpy before it was used further?"""
+    made = None if write.operation != ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
+    return made is not None and write.moment > made
+
+
+def _forget_old() -> None:
+    global _copied
+    _hidden[:] = [hidden for hidden in _hidden if hidden.expires > log.state.backwards]
+    if not _hidden:
+        _copied = 0
+
+
+def _tell_all(hits: list[Hit], frame: FrameType) -> None:
+    """One diagnosis for each set of writing lines, the saver nearest to the loss first."""
+    bugs: dict[Any, list[Hit]] = {}
+    for hit in sorted(hits, key=lambda hit: -hit.number):
+        if hit.reached and not hit.harmless:
+            bugs.setdefault(frozenset(_lines_of(hit)) or hit.number, []).append(hit)
+    for same in bugs.values():
+        _tell(same, frame)
+
+
+def _lines_of(hit: Hit) -> list[Instruction]:
+    return [hidden.write.frames[-1] for hidden in _culprits(hit)]
+
+
+def _culprits(hit: Hit) -> list[Hidden]:
+    """The hurting writes; where a value is swapped and put back, the other half of the swap is part of the bug."""
+    functions = {hidden.write.frames[-1][0] for hidden in hit.writes}
+    hurting = set(map(id, hit.writes))
+    return [
+        hidden
+        for hidden in hit.suspects
+        if id(hidden) in hurting or (hidden.write.frames[-1][0] in functions and _was_undone(hidden, hit.alias))
+    ]
+
+
+def _was_undone(hidden: Hidden, alias: torch.Tensor) -> bool:
+    """Does what stood there before this write stand there again?"""
+    if hidden.before is None or _is_broadcast(hidden.write):
+        return False
+    with unobserved():
+        return hidden.before.into(alias).stands()
+
+
+def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
+    """The writes in a block that preserves versions, where they are known."""
+    storage = names.storage_of(alias) if write.operation == PRESERVED else None
+    later = [one for one in log.current().writes if one.storage == storage and one.moment >= write.moment]
+    return [one for one in later if one.frames] or [write]
+
+
+def _tell(hits: list[Hit], frame: FrameType) -> None:
+    first = hits[0]
+    if not first.writes:
+        guard.tell(first, frame)
+        return
+    written = [write for hidden in _culprits(first) for write in _inside(hidden.write, first.alias)]
+    kind = "silent-alias" if first.writes[-1].write.operation == ARRAY else "silent-data"
+    mutations = mutations_of(written)
+    base = first.alias if first.alias._base is None else first.alias._base
+    stack = names.own_frames(None, frame)
+    is_leaf = base.is_leaf and base.requires_grad
+    own = None if is_leaf else target_of(written[-1], by_data=True)
+    tensor_name = own or names.name_in_frames(base, stack) or target_of(written[-1])
+    unseen = "through numpy" if kind == "silent-alias" else "in a way that moves no version"
+    name = first.node.name()
+    why = (
+        f"{describe_saved(name, first.saved_as)} for its backward. Its memory was then written {unseen}, so PyTorch "
+        "cannot tell, and the gradient is computed from the wrong values."
+    )
+    around = Surroundings(graph.roots_of(frame.f_locals.get("t_outputs", ())), stack)
+    reporting.tell(
+        kind,
+        names.described(first.alias, tensor_name),
+        why,
+        mutations,
+        SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind],
+        cause="unrecorded" if any(map(goes_on, written)) else "",
+        saved_by=saved_by(first),
+        also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
+        notes=how_far(hits),
+        drawn=partial(around.of, [hit.node for hit in hits], mutations),
+    )
+
+
+goes_on: Callable[[Write], bool] = lambda write: False  # noqa: E731
+"""Was the result of the graph that this write changed computed with afterwards? (`unrecorded` knows.)"""
+
+_REMEDIES = {
+    "silent-data": "Compute the new value out of place, or write a clone; `.detach()` at least lets PyTorch notice.",
+    "silent-alias": "Give numpy a copy: `.detach().numpy().copy()`, or `torch.tensor(array)` instead of from_numpy.",
+}
+
+
+# -- what a report is made of -------------------------------------------------------------------------------------
+
+
+def saved_by(hit: Hit) -> SavedTensor:
+    """The node of a hit as the model has it."""
+    name = hit.node.name()
+    return SavedTensor(name, hit.saved_as, None, made_at(culprits_of.place_of(hit.node), name), hit.number)
+
+
+def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
+    """Each writing line once."""
+    found: dict[tuple[str, int], Mutation] = {}
+    for write in written:
+        site = sites.at_instruction(write.frames[-1], write.operation).site
+        found.setdefault((site.file, site.line), Mutation(_in_words(write), site, None, moment=write.moment))
+    return tuple(found.values())
+
+
+def _in_words(write: Write) -> str:
+    """The operation; what DDP does inside its forward is told as what it is for."""
+    return SENT if _is_broadcast(write) else write.operation
+
+
+def _is_broadcast(write: Write) -> bool:
+    inside = [code.co_filename for code, _ in write.frames[:-1]]
+    return write.operation == PRESERVED and any(name.endswith(_DDP) for name in inside)
+
+
+_DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
+
+
+def target_of(write: Write, by_data: bool = False) -> str | None:
+    """What the user calls the tensor that was written; `by_data`: only where it says `name.data`, a tensor's own."""
+    found = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    node = found
+    while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
+        node = node.value
+    if node is None or (by_data and (node is found or sites.plainness(node) is None)):
+        return None
+    return ast.unparse(node)
+
+
+def start_afresh() -> None:
+    """Looks at every line anew."""
+    global _copied
+    _hidden.clear()
+    _lines.clear()
+    running.clear()
+    _late.clear()
+    _copied = 0
+    reporting.start_afresh()
