@@ -96,7 +96,7 @@ for one in log.all_threads():
         print("backward", backward.moment, [told(frame) for frame in backward.frames])
 print(log.state.backwards, log.state.steps, log.state.stepping_thread)
 print([(found.kind, [change.site.line for change in found.mutations]) for found in dispatch.untold])
-record.MARKS_KEPT = 50
+log.MARKS_KEPT = 50
 log.connect(torch._C._autograd._get_sequence_nr, lambda: None)
 for _ in range(200):
     exec(code, {"__name__": "marked"})

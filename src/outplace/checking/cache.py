@@ -109,7 +109,7 @@ def _era(roots: Sequence[str]) -> str:
 def own_files() -> list[str]:
     """The files of outplace that make a result what it is."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folders = [os.path.join(package, name) for name in ("checking", "knowledge", "repair", "source")]
+    folders = [os.path.join(package, name) for name in ("checking", "files", "knowledge", "repair", "source")]
     walks = [walk for folder in folders for walk in os.walk(folder)]
     inner = [os.path.join(folder, name) for folder, _, names in walks for name in names]
     return sorted(path for path in [os.path.join(package, "model.py"), *inner] if path.endswith((".py", ".json")))
