@@ -65,30 +65,34 @@ class _Options:
 @_many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
 @_many("--extend-select", "RULES", "Rules to check besides those selected.")
 @_many("--ignore", "RULES", "Rules not to check.")
-@click.option("--severity", type=click.Choice(SEVERITIES), help="The least severity to show; error hides warnings.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="The lowest severity to show. `error` hides warnings.")
 @_many("--exclude", "PATTERNS", "Files and folders to leave out, as in .gitignore, instead of the usual ones.")
 @_many("--extend-exclude", "PATTERNS", "Files and folders to leave out besides.")
-@click.option("--respect-gitignore/--no-respect-gitignore", default=None, help="Leave out what git ignores, or not.")
-@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even where they are named themselves.")
-@click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
-@click.option("--output-format", type=click.Choice(FORMATS), help="How to write the findings. Default: text.")
-@click.option("-o", "--output-file", metavar="FILE", help="Where to write the findings. Default: stdout.")
-@click.option("--statistics", is_flag=True, help="Only count the findings of each rule.")
-@click.option("--baseline", metavar="FILE", help="Hide the findings that this file knows.")
-@click.option("--write-baseline", metavar="FILE", help="Write all findings to this file, for --baseline, and exit 0.")
-@click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
-@click.option("--isolated", is_flag=True, help="Use no configuration.")
-@click.option("-n", "--no-cache", is_flag=True, help="Neither use nor write the cache.")
-@click.option("--cache-dir", metavar="FOLDER", help="Where the cache is. Default: .outplace_cache.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes to use. Default: one a core.")
+@click.option(
+    "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip files that git ignores. Default: on."
+)
+@click.option("--force-exclude", is_flag=True, help="Skip excluded files even if you name them.")
+@click.option("--stdin-filename", metavar="FILE", help="The file name to assume for stdin (path -).")
+@click.option("--output-format", type=click.Choice(FORMATS), help="The output format. Default: text.")
+@click.option("-o", "--output-file", metavar="FILE", help="Write the findings to FILE instead of stdout.")
+@click.option("--statistics", is_flag=True, help="Print only the number of findings for each rule.")
+@click.option("--baseline", metavar="FILE", help="Hide the findings listed in FILE.")
+@click.option("--write-baseline", metavar="FILE", help="Write all findings to FILE for --baseline. Exit 0.")
+@click.option("--config", metavar="FILE", help="Use this configuration file instead of the nearest pyproject.toml.")
+@click.option("--isolated", is_flag=True, help="Ignore all configuration files.")
+@click.option("-n", "--no-cache", is_flag=True, help="Do not read or write the cache.")
+@click.option("--cache-dir", metavar="FOLDER", help="The cache folder. Default: .outplace_cache.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes. Default: one per core."
+)
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit 0 even with findings.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the findings and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the findings.")
 @click.pass_context
 def check(ctx: click.Context, /, **given: Any) -> None:
     """Find in-place bugs in source code, before anything runs.
 
-    PATHS are files, folders, globs, or - for stdin; the working folder where none is given. The code is neither
-    imported nor run, and torch need not be installed.
+    PATHS are files, folders, globs, or - for stdin. The default is the current folder. The code is not imported and
+    not run. torch need not be installed.
 
     Exit codes: 0 nothing found, 1 findings or files that could not be analysed, 2 could not run.
     """

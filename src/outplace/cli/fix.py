@@ -44,32 +44,29 @@ class _Options:
 
 @click.command(short_help="Rewrite in-place bugs in source code.")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="Also fixes that need a person's look, and findings that may be none."
-)
+@click.option("--diff", is_flag=True, help="Print the changes and write nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply unsafe fixes, and fix warnings. Review these changes.")
 @click.option("--style", type=click.Choice(STYLES), default="auto", show_default=True, help="How to write x[i] = v.")
-@click.option("--select", multiple=True, metavar="RULES", help="The rules to fix: codes, beginnings of codes or names.")
-@click.option("--ignore", multiple=True, metavar="RULES", help="Rules not to fix.")
+@click.option("--select", multiple=True, metavar="RULES", help="Fix only these rules: codes, code prefixes or names.")
+@click.option("--ignore", multiple=True, metavar="RULES", help="Do not fix these rules.")
 @click.option(
     "--exclude",
     multiple=True,
     metavar="PATTERNS",
-    help="Files and folders to leave out besides the usual ones, as in .gitignore.",
+    help="Files and folders to skip, in addition to the defaults. Patterns as in .gitignore.",
 )
-@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even where they are named themselves.")
-@click.option("--stdin-filename", metavar="FILE", help="The name of the file that is read from stdin by the path -.")
-@click.option("--config", metavar="FILE", help="The configuration, instead of the nearest pyproject.toml.")
-@click.option("--isolated", is_flag=True, help="Use no configuration.")
-@click.option("-q", "--quiet", is_flag=True, help="Print diffs and errors and nothing else.")
+@click.option("--force-exclude", is_flag=True, help="Skip excluded files even if you name them.")
+@click.option("--stdin-filename", metavar="FILE", help="The file name to assume for stdin (path -).")
+@click.option("--config", metavar="FILE", help="Use this configuration file instead of the nearest pyproject.toml.")
+@click.option("--isolated", is_flag=True, help="Ignore all configuration files.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only diffs and errors.")
 @click.pass_context
 def fix(ctx: click.Context, /, **given: Any) -> None:
     """Rewrite in-place bugs, from the source alone.
 
-    PATHS are files, folders, globs, or - for stdin; the working folder where none is given. The code is neither
-    imported nor run, and torch need not be installed. Only fixes that keep the meaning of the program are made; what
-    they leave is counted. `outplace run --fix` knows more: it has seen the program run, and proves its fixes by running
-    it again.
+    PATHS are files, folders, globs, or - for stdin. The default is the current folder. The code is not imported and
+    not run. torch need not be installed. Only fixes that keep the meaning of the program are made. The remaining
+    findings are counted. `outplace run --fix` can repair more: it runs the program, and runs it again to prove the fix.
 
     Exit codes: 0 nothing is left to fix, 1 something is (with --diff: something would change), 2 could not run.
     """

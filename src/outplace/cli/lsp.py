@@ -10,7 +10,9 @@ from outplace.errors import OutplaceError
 
 
 @click.command(short_help="Serve an editor: findings, explanations and fixes while you type.")
-@click.option("--stdio", is_flag=True, help="Talk over stdin and stdout, which it always does; some editors pass this.")
+@click.option(
+    "--stdio", is_flag=True, help="Use stdin and stdout. This is always the case; some editors pass the option."
+)
 def lsp(stdio: bool) -> None:
     """Serve an editor by the Language Server Protocol, over stdin and stdout.
 

@@ -18,22 +18,26 @@ from outplace.errors import OutplaceError
     options_metavar="[OPTIONS] (SCRIPT | -m MODULE) [ARGS]...",
     short_help="Find in-place forms that save memory.",
 )
-@click.option("--fix", is_flag=True, help="Write the changes that were proved.")
-@click.option("--diff", is_flag=True, help="Show the changes that were proved as a diff, and write nothing.")
-@click.option("--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Optimizer steps to look at.")
-@click.option("--all", "everything", is_flag=True, help="Also safe changes that do not lower the peak.")
-@click.option("--no-proof", is_flag=True, help="Only the first run: list what looks safe, and prove nothing.")
-@click.option("--reproducible", is_flag=True, help="Hold CUDA to algorithms that give the same bits in every run.")
-@click.option("--recompute", is_flag=True, help="Also compute blocks twice instead of keeping their insides.")
-@click.option("--json", "json_path", metavar="FILE", help="Write what was found to FILE as JSON.")
-@click.option("--html", "html_path", metavar="FILE", help="Write what was found to FILE as a page with pictures.")
+@click.option("--fix", is_flag=True, help="Write the proved changes to the files.")
+@click.option("--diff", is_flag=True, help="Show the proved changes as a diff and write nothing.")
+@click.option(
+    "--steps", type=click.IntRange(1, 100), default=3, show_default=True, help="Number of optimizer steps to run."
+)
+@click.option("--all", "everything", is_flag=True, help="Also list safe changes that do not lower the peak.")
+@click.option("--no-proof", is_flag=True, help="Run once and list what looks safe. Prove nothing.")
+@click.option("--reproducible", is_flag=True, help="Use only CUDA algorithms that give the same bits in every run.")
+@click.option(
+    "--recompute", is_flag=True, help="Also recompute blocks in backward instead of storing their activations."
+)
+@click.option("--json", "json_path", metavar="FILE", help="Write the results to FILE as JSON.")
+@click.option("--html", "html_path", metavar="FILE", help="Write the results to FILE as an HTML page.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="For each run.",
+    help="Time limit for each run.",
 )
 @click.pass_context
 def reclaim(

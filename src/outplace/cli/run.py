@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     short_help="Run a program and name the lines.",
 )
 @click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
-@click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as a page that draws them.")
-@click.option("--guard", is_flag=True, help="Look at what every saved tensor holds: finds writes that leave no trace.")
-@click.option("--strict", is_flag=True, help="Raise an error where a gradient is silently wrong.")
-@click.option("--fix", is_flag=True, help="Repair the files from what the run shows, and prove it by running again.")
-@click.option("--diff", is_flag=True, help="As --fix, but only print what would change, and write nothing.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix: also rewrites that need a person's look.")
+@click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as an HTML page.")
+@click.option(
+    "--guard", is_flag=True, help="Compare the contents of every saved tensor. Finds writes that Python cannot observe."
+)
+@click.option("--strict", is_flag=True, help="Raise an error if a gradient is silently wrong.")
+@click.option("--fix", is_flag=True, help="Repair the files, and run again to prove the repair.")
+@click.option("--diff", is_flag=True, help="Like --fix, but print the changes and write nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix: also apply unsafe fixes. Review these changes.")
 @click.option(
     "--style", type=click.Choice(STYLES), default="auto", show_default=True, help="With --fix: how to write x[i] = v."
 )
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --fix: the time for each proof.",
+    help="With --fix: time limit for each proof.",
 )
 @click.pass_context
 def run(
@@ -60,10 +62,10 @@ def run(
     outplace run -m package.train --my args
     outplace run -c "import torch; ..."
 
-    The program runs as under Python itself: same arguments, output, exit code. After the traceback of an in-place
-    error the diagnosis follows on stderr: the tensor, the line that saved it, the lines that overwrote it, why that
-    breaks the gradient, and what to write instead. Child processes are watched too. Gradients that are silently wrong
-    are told of at the end of the program, with --strict at once by an exception.
+    The program behaves as under plain Python: same arguments, output and exit code. The diagnosis of an in-place error
+    follows the traceback on stderr: the tensor, the line that saved it, the lines that overwrote it, why that breaks
+    the gradient, and what to write instead. Child processes are watched too. Silently wrong gradients are reported
+    when the program ends; with --strict an exception is raised at once.
     """
     program = ctx.obj
     if not program:
