@@ -12,11 +12,10 @@ from typing import Any
 
 from outplace.knowledge.errors import Match, recognise
 from outplace.model import Diagnosis
-from outplace.runtime.patches import caller_frames
-from outplace.runtime.record.user_files import OUTPLACE_FOLDER, known_sources
+from outplace.runtime.patches.caller_frames import trim
+from outplace.runtime.record.user_files import known_sources
 
 ATTRIBUTE = "outplace_diagnoses"
-_OWN_FOLDER = OUTPLACE_FOLDER + os.sep
 
 found: list[Diagnosis] = []
 """All diagnoses of this process, each bug once, in the order they were made."""
@@ -46,35 +45,6 @@ def start_afresh() -> None:
     listeners.clear()
     _known.clear()
     _one_at_a_time, _busy = threading.RLock(), False
-
-
-def trim(error: BaseException) -> None:
-    """Takes outplace's own frames out of the traceback."""
-    first: TracebackType | None = error.__traceback__
-    while first is not None and _is_ours(first):
-        first = first.tb_next
-    if first is not error.__traceback__:
-        error.__traceback__ = first
-    while first is not None:
-        following = first.tb_next
-        while following is not None and _is_ours(following):
-            following = following.tb_next
-        if following is not first.tb_next:
-            first.tb_next = following
-        first = following
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    frame = traceback.tb_frame
-    if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
-        return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
-    if caller_frames.is_one(frame.f_code):
-        return True
-    # One function of ours says that it is of the import system (see `instrument.loading`): it is known by its module.
-    return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING
-
-
-_LOADING = "outplace.runtime.instrument.loading"
 
 
 def of(error: BaseException | None) -> tuple[Diagnosis, ...]:

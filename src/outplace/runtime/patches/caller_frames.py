@@ -8,10 +8,13 @@ our caller.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
+
+from outplace.runtime.record.user_files import OUTPLACE_FOLDER
 
 _NAME = "<outplace>"
 
@@ -54,3 +57,37 @@ def _in_place_of(function: Any, filename: str, line: int) -> CodeType:
     """The code of a function of one line, as if it stood there."""
     code: CodeType = function.__code__
     return code.replace(co_name=_NAME, co_filename=filename, co_firstlineno=line)
+
+
+# -- our own frames in tracebacks -------------------------------------------------------------------------------------
+
+_OWN_FOLDER = OUTPLACE_FOLDER + os.sep
+
+
+def trim(error: BaseException) -> None:
+    """Takes outplace's own frames out of the traceback."""
+    first: TracebackType | None = error.__traceback__
+    while first is not None and _is_ours(first):
+        first = first.tb_next
+    if first is not error.__traceback__:
+        error.__traceback__ = first
+    while first is not None:
+        following = first.tb_next
+        while following is not None and _is_ours(following):
+            following = following.tb_next
+        if following is not first.tb_next:
+            first.tb_next = following
+        first = following
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    frame = traceback.tb_frame
+    if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
+        return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
+    if is_one(frame.f_code):
+        return True
+    # One function of ours says that it is of the import system (see `instrument.loading`): it is known by its module.
+    return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING
+
+
+_LOADING = "outplace.runtime.instrument.loading"

@@ -1,7 +1,7 @@
 """Calls put into library functions, inside their own code: each stays the object it is.
 
 So Dynamo, TorchScript and `__torch_function__`, which know functions by their identity, see no difference, and there is
-no frame of ours in a traceback.
+no frame of ours in a traceback. The hooks are names in `builtins`, which every function can see.
 """
 
 from __future__ import annotations
@@ -9,34 +9,98 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import sys
 import textwrap
-from collections.abc import Callable
-from types import CodeType
+from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, Undo
+
+Rewrite = Callable[[ast.FunctionDef], None]
+"""Changes the syntax tree of a function."""
 
 
-def prepend(function: Any, name: str, arguments: str, hook: Callable[..., None]) -> None:
-    """Has the function call `hook` with these arguments (written in its own names) before all else."""
+def injected(function: Any, name: str, arguments: str, hook: Callable[..., None], why: str) -> Patch:
+    """Has the function call `hook` with these arguments (written in its own names) before all else.
+
+    `name` is one word; functions that have the same hook may share it.
+    """
+    call = f"__outplace_{name}__"
+    return rewritten(function, _calling_first(f"{call}({arguments})"), {call: hook}, why)
+
+
+def rewritten(function: Any, rewrite: Rewrite, hooks: Mapping[str, Callable[..., Any]], why: str) -> Patch:
+    """Changes the code of a function, which may call these hooks by their names."""
     function = inspect.unwrap(function)
-    code = _with_call(function, f"__outplace_{name}__({arguments})")
-    setattr(builtins, f"__outplace_{name}__", hook)
+    return Patch(
+        f"{function.__module__}.{function.__qualname__}",
+        "code injected",
+        why,
+        lambda: _inject(function, _compiled(function, rewrite), hooks),
+    )
+
+
+def _inject(function: Any, code: CodeType, hooks: Mapping[str, Callable[..., Any]]) -> Undo:
+    known = vars(builtins)
+    before = {name: known[name] for name in hooks if known.get(name, _nothing) is not _nothing}
+    known.update(hooks)
     original, function.__code__ = function.__code__, code
-    tensor_writes.at_uninstall(lambda: setattr(function, "__code__", original))
+
+    def undo() -> None:
+        if function.__code__ is code:
+            function.__code__ = original
+        for name in hooks:
+            if name in before:
+                known[name] = before[name]
+            elif _is_running(code):
+                known[name] = _nothing  # the call that is running still needs the name
+            else:
+                known.pop(name, None)
+
+    return undo
 
 
-def _with_call(function: Any, call: str) -> CodeType:
+def _is_running(code: CodeType) -> bool:
+    """Is a call of this code running, in any thread?"""
+    for running in sys._current_frames().values():
+        frame: FrameType | None = running
+        while frame is not None:
+            if frame.f_code is code:
+                return True
+            frame = frame.f_back
+    return False
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+def _calling_first(call: str) -> Rewrite:
+    def rewrite(definition: ast.FunctionDef) -> None:
+        begin = 1 if ast.get_docstring(definition, clean=False) is not None else 0
+        hook = ast.parse(call).body[0]
+        for node in ast.walk(hook):
+            ast.copy_location(node, definition.body[begin])
+        definition.body.insert(begin, hook)
+
+    return rewrite
+
+
+def _compiled(function: Any, rewrite: Rewrite) -> CodeType:
+    """The function's code after that change, with the lines that it has."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
-    begin = 1 if ast.get_docstring(definition, clean=False) is not None else 0
-    hook = ast.parse(call).body[0]
-    for node in ast.walk(hook):
-        ast.copy_location(node, definition.body[begin])
-    definition.body.insert(begin, hook)
+    rewrite(definition)
     definition.decorator_list = []
     ast.increment_lineno(tree, first - 1)
     module = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True)
     return next(const for const in module.co_consts if isinstance(const, CodeType))
+
+
+def prepend(function: Any, name: str, arguments: str, hook: Callable[..., None]) -> None:
+    """As `injected`, put in place at once until the writes are uninstalled."""
+    tensor_writes.at_uninstall(injected(function, name, arguments, hook, "").put())

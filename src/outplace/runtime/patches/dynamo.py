@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from outplace.runtime import instrument
-from outplace.runtime.patches import optimizer_steps, tensor_writes
-from outplace.runtime.program import import_hooks
+from outplace.runtime.patches import import_hooks, optimizer_steps, tensor_writes
 from outplace.runtime.record import log
 from outplace.runtime.silent.rules import kept_references
 
 _MODULE = "torch._dynamo.eval_frame"
 
 _original: Callable[..., None] | None = None
+_stop_waiting: list[Callable[[], None]] = []
 
 
 def install() -> None:
@@ -29,13 +29,14 @@ def install() -> None:
     if _MODULE in sys.modules:
         _await_use()
     else:
-        import_hooks.then(_MODULE, _await_use)
+        _stop_waiting.append(import_hooks.then(_MODULE, _await_use))
 
 
 def uninstall() -> None:
     """Waits for it no longer."""
     global _original
-    import_hooks.forget(_MODULE)
+    while _stop_waiting:
+        _stop_waiting.pop()()
     if _original is not None:
         sys.modules[_MODULE]._TorchDynamoContext.__init__ = _original
         _original = None

@@ -277,7 +277,7 @@ def _call_hook(error: BaseException) -> None:
     except SystemExit:
         raise
     except BaseException as trouble:
-        dispatch.trim(trouble)
+        caller_frames.trim(trouble)
         trouble.__context__ = None
         print("Error in sys.excepthook:", file=sys.stderr)
         sys.__excepthook__(type(trouble), trouble, trouble.__traceback__)

@@ -12,14 +12,16 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from outplace.model import Diagnosis
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
-from outplace.runtime.program import import_hooks, ranks
+from outplace.runtime.patches import caller_frames
+from outplace.runtime.patches.table import Patch, Section, Table, after_import
+from outplace.runtime.program import ranks
 from outplace.runtime.record import log
 from outplace.runtime.record.user_files import own_files
 from outplace.runtime.silent import reporting
@@ -51,10 +53,7 @@ def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
         instrument.publish()  # also for tags: a function with marks may come out of a pickle
         if way == "marks":
             instrument.install()
-        if _torch_is_here():
-            _connect()
-        else:
-            import_hooks.then("torch", _torch_came)
+        table.open(_TORCH)
 
 
 def _ask_for(guard: bool, strict: bool, times: int = 1) -> None:
@@ -83,8 +82,7 @@ def detach() -> None:
         _way = None
         _set_guard()
         instrument.uninstall()
-        import_hooks.forget("torch")
-        import_hooks.forget(_CHECKPOINTS)
+        table.close()
         _unwatch_errors()
         if _torch_is_here():
             from outplace.runtime.patches import anomaly_tags, backward, dynamo, tensor_writes
@@ -128,9 +126,25 @@ def _show_at_end() -> None:
 # -- torch --------------------------------------------------------------------------------------------------------
 
 
-def _torch_came() -> None:
-    if attached():
-        _connect()
+table = Table()
+"""What is in place in this process."""
+
+
+def _connecting() -> Iterator[Patch]:
+    _connect()
+    yield from ()
+
+
+def _checkpoint_rows() -> Iterator[Patch]:
+    from outplace.runtime.silent.rules import checkpoint_saved_mutated, checkpoint_weights_changed
+
+    checkpoint_saved_mutated.install()
+    checkpoint_weights_changed.install()
+    yield from ()
+
+
+_TORCH = Section("torch", _connecting, after_import("torch", "Tensor"))
+_CHECKPOINTS = Section("torch.utils.checkpoint", _checkpoint_rows, after_import("torch.utils.checkpoint"))
 
 
 def _connect() -> None:
@@ -184,10 +198,7 @@ def _connect() -> None:
             missing_mark_dirty,
         ):
             part.install()
-        if _CHECKPOINTS in sys.modules:
-            _watch_checkpoints()
-        else:  # an older torch, which takes its time to import it
-            import_hooks.then(_CHECKPOINTS, _watch_checkpoints)
+        table.open(_CHECKPOINTS)
     backward.install(_backward_failed)
     instrument.put(
         OUT=tensor_writes.note_out, LEAF=tensor_writes.note_leaf, ITEM=untracked_writes.note_array, CAUGHT=_caught
@@ -202,16 +213,6 @@ def _connect() -> None:
     if _way == "tags":
         anomaly_tags.install()
     _set_guard()
-
-
-_CHECKPOINTS = "torch.utils.checkpoint"
-
-
-def _watch_checkpoints() -> None:
-    from outplace.runtime.silent.rules import checkpoint_saved_mutated, checkpoint_weights_changed
-
-    checkpoint_saved_mutated.install()
-    checkpoint_weights_changed.install()
 
 
 def _graph_on_other_thread() -> None:
@@ -258,7 +259,7 @@ def _watch_errors(way: Way) -> None:
         if isinstance(exc_value, BaseException):
             untrimmed = exc_value.__traceback__
             dispatch.examine(exc_value)
-            dispatch.trim(exc_value)
+            caller_frames.trim(exc_value)
             if args and args[0] is untrimmed:  # the caller passed the traceback as it was before
                 args = (exc_value.__traceback__, *args[1:])
             elif kwargs.get("exc_traceback") is untrimmed and "exc_traceback" in kwargs:
@@ -273,7 +274,7 @@ def _watch_errors(way: Way) -> None:
             old_thread_hook(details)
             return
         dispatch.examine(error)
-        dispatch.trim(error)
+        caller_frames.trim(error)
         trimmed = (details.exc_type, error, error.__traceback__, details.thread)
         old_thread_hook(threading.ExceptHookArgs(trimmed))
         _tell(error)
@@ -284,7 +285,7 @@ def _watch_errors(way: Way) -> None:
             old_hook(kind, error, error.__traceback__)
             return
         dispatch.examine(error)
-        dispatch.trim(error)
+        caller_frames.trim(error)
         old_hook(kind, error, error.__traceback__)
         _tell(error)
 

@@ -9,19 +9,32 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from outplace.runtime.errors import dispatch
+from outplace.runtime.patches import caller_frames
 
 _awaited: dict[str, _Awaited] = {}
 
 
-def then(name: str, act: Callable[[], None]) -> None:
-    """Calls `act` when the module has been imported; a mere look (`importlib.util.find_spec`) is no import."""
+def then(name: str, act: Callable[[], None]) -> Callable[[], None]:
+    """Calls `act` when the module has been imported; returns what stops waiting.
+
+    A mere look (`importlib.util.find_spec`) is no import.
+    """
     if name not in _awaited:
-        _awaited[name] = _Awaited(name, act)
+        _awaited[name] = _Awaited(name)
         sys.meta_path.insert(0, _awaited[name])
+    finder = _awaited[name]
+    finder.acts.append(act)
+
+    def stop() -> None:
+        if act in finder.acts:
+            finder.acts.remove(act)
+        if not finder.acts and _awaited.get(name) is finder:
+            _forget(name)
+
+    return stop
 
 
-def forget(name: str) -> None:
+def _forget(name: str) -> None:
     """Waits for this module no longer."""
     finder = _awaited.pop(name, None)
     if finder in sys.meta_path:
@@ -29,8 +42,9 @@ def forget(name: str) -> None:
 
 
 class _Awaited(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self._name, self._act = name, act
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.acts: list[Callable[[], None]] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -41,14 +55,14 @@ class _Awaited(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _ThenAct(spec.loader, name, self._act)
+                    spec.loader = _ThenAct(spec.loader, name, self.acts)
                 return spec
         return None
 
 
 class _ThenAct(importlib.abc.Loader):
-    def __init__(self, loader: Any, name: str, act: Callable[[], None]) -> None:
-        self._loader, self._name, self._act = loader, name, act
+    def __init__(self, loader: Any, name: str, acts: list[Callable[[], None]]) -> None:
+        self._loader, self._name, self._acts = loader, name, acts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -64,7 +78,8 @@ class _ThenAct(importlib.abc.Loader):
         try:
             self._loader.exec_module(module)
         except BaseException as error:
-            dispatch.trim(error)
+            caller_frames.trim(error)
             raise
-        forget(self._name)
-        self._act()
+        _forget(self._name)
+        for act in list(self._acts):
+            act()
