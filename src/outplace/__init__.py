@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from outplace.version import __version__
+
 if TYPE_CHECKING:
     from outplace.reclaim.recompute import recompute
     from outplace.runtime.program.lifecycle import install, watch
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from outplace.updates import at, blend, functional, to_mask
 
 __all__ = ["WrongGradientError", "__version__", "at", "blend", "functional", "install", "recompute", "to_mask", "watch"]
-__version__ = "0.1.0"
 
 
 def load_ipython_extension(shell: Any) -> None:

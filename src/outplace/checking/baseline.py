@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from outplace import __version__
 from outplace.checking import fingerprint
 from outplace.checking.notebook import split_cell
 from outplace.errors import OutplaceError
 from outplace.files.writing import reason, replace_text
 from outplace.model import Finding
+from outplace.version import __version__
 
 SCHEMA = 1
 

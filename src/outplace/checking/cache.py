@@ -11,10 +11,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from outplace import __version__
 from outplace.checking.outcome import Failure, Note, Outcome
 from outplace.files.writing import replace_text
 from outplace.model import Finding, Fix, Site
+from outplace.version import __version__
 
 FOLDER = ".outplace_cache"
 ABSENT = "-"

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from outplace import __version__
 from outplace.errors import OutplaceError
+from outplace.version import __version__
 
 _COMMANDS = {
     "check": "Find in-place bugs in source code, before anything runs.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from outplace import settings
 from outplace.cli.program import ProgramCommand, check_writable
 from outplace.errors import OutplaceError
 from outplace.repair.plan.location import STYLES, Style
@@ -87,18 +88,17 @@ def run(
 
 def _ask_for(guard: bool, strict: bool) -> None:
     """By the environment, so that child processes hear of it too."""
-    from outplace.runtime.program.lifecycle import GUARD, STRICT
-
-    for name, wanted in ((GUARD, guard), (STRICT, strict)):
+    settings.check()
+    for flag, wanted in ((settings.GUARD, guard), (settings.STRICT, strict)):
         if wanted:
-            os.environ[name] = "1"
+            flag.put(True)
 
 
 def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:
     from outplace.runtime.program.launch import Program, execute
     from outplace.runtime.program.session import Targets
 
-    if os.environ.get("OUTPLACE_EVIDENCE"):  # one of the runs of `--fix`
+    if settings.EVIDENCE.read():  # one of the runs of `--fix`
         from outplace.runtime.program import evidence
 
         evidence.start()

@@ -14,7 +14,6 @@ from pygls import uris
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import PositionCodec
 
-from outplace import __version__
 from outplace.checking.notebook import SUFFIX, split_cell
 from outplace.checking.outcome import Outcome
 from outplace.checking.settings import Settings
@@ -22,6 +21,7 @@ from outplace.lsp import checking, texts
 from outplace.lsp.checking import Subject
 from outplace.model import Finding, Site
 from outplace.repair.syntax.files import Unwritable, read
+from outplace.version import __version__
 
 PAUSE = 0.25
 """Seconds without a keystroke after which a document is checked."""

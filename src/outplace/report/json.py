@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from outplace import __version__
 from outplace.errors import OutplaceError
 from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis, Fix, Graph, GraphEdge, GraphNode, Mutation, SavedTensor, Site, Tensor
 from outplace.report.excerpts import excerpts
 from outplace.report.words import under_cwd
+from outplace.version import __version__
 
 SCHEMA = 1
 

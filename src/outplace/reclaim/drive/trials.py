@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from outplace import settings
 from outplace.reclaim.observe import probe, recording, witness
 from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
@@ -88,17 +89,17 @@ class Trials:
         self.count += 1
         folder = Path(self._folder.name, str(self.count))
         folder.mkdir()
-        environment = {**os.environ, probe.FOLDER: str(folder), probe.STEPS: str(self._steps), "PYTHONHASHSEED": "0"}
-        environment.pop(probe.LEDGER, None)
-        if ledger:
-            environment[probe.LEDGER] = "1"
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        settings.RECLAIM.put(str(folder), environment)
+        settings.STEPS.put(self._steps, environment)
+        settings.LEDGER.put(ledger, environment)
         if self.exact:
-            environment[probe.EXACT] = "1"
+            settings.EXACT.put(True, environment)
             environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         if texts:
             real = {os.path.realpath(path): text for path, text in texts.items()}
             (folder / "overlay.json").write_text(json.dumps(real), encoding="utf-8")
-            environment[probe.OVERLAY] = str(folder / "overlay.json")
+            settings.OVERLAY.put(str(folder / "overlay.json"), environment)
         command = [sys.executable, "-m", "outplace.reclaim.observe.child", *self._words]
         code, timed_out = self._wait(command, environment, folder, shown)
         return Trial(

@@ -1,9 +1,9 @@
 """Inside the program's own process: keeps its account and its testimony, and ends it after a few steps.
 
-It is started by the environment that `outplace reclaim` gives to the runs it makes. `FOLDER` is where the account and
-the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts that are compiled in
-place of the program's own; `LEDGER` asks for the account and the testimony (without it nothing watches, and there are
-only the clock and the peak of CUDA's allocator).
+It is started by the environment that `outplace reclaim` gives to the runs it makes. In `outplace.settings`, `RECLAIM`
+is where the account and the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts
+that are compiled in place of the program's own; `LEDGER` asks for the account and the testimony (without it nothing
+watches, and there are only the clock and the peak of CUDA's allocator).
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from outplace import settings
 from outplace.reclaim.observe.witness import Testimony, of_leaves, of_tensors
 from outplace.runtime.program import evidence, lifecycle
 from outplace.runtime.record.user_files import own_files
 
-FOLDER, STEPS, OVERLAY, LEDGER = "OUTPLACE_RECLAIM", "OUTPLACE_STEPS", "OUTPLACE_OVERLAY", "OUTPLACE_LEDGER"
-EXACT = "OUTPLACE_EXACT"
-"""Asks for CUDA algorithms that give the same bits in every run."""
 RECORDING, TESTIMONY, STOPPED = "recording.json", "testimony.json", "stopped"
 _BACKWARDS_A_STEP = 8
 """A program that never calls an optimizer is stopped after so many backwards for each step asked for."""
@@ -35,13 +33,11 @@ _BACKWARDS_A_STEP = 8
 
 def start() -> None:
     """Does what the environment asks for, and hides it from child processes."""
-    folder, steps = Path(os.environ.pop(FOLDER)), int(os.environ.pop(STEPS, "3"))
-    overlay, ledger = os.environ.pop(OVERLAY, None), os.environ.pop(LEDGER, None)
-    exact = os.environ.pop(EXACT, None)
+    folder, overlay = settings.RECLAIM.take(), settings.OVERLAY.take()
     if overlay:
         evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
     random.seed(0)
-    probe = _Probe(folder, steps, bool(ledger), bool(exact))
+    probe = _Probe(Path(folder), settings.STEPS.take(), settings.LEDGER.take(), settings.EXACT.take())
     connect = lifecycle._connect
 
     def then_probe() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from outplace import settings
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
 from outplace.repair.drive.evidence import Evidence, read
@@ -46,13 +47,14 @@ class Runs:
         self._count += 1
         folder = Path(self._folder.name, str(self._count))
         folder.mkdir()
-        environment = {**os.environ, "OUTPLACE_EVIDENCE": str(folder / "evidence")}
+        environment = dict(os.environ)
+        settings.EVIDENCE.put(str(folder / "evidence"), environment)
         if texts:
             real = {os.path.realpath(path): text for path, text in texts.items()}
             (folder / "overlay").write_text(json.dumps(real), encoding="utf-8")
-            environment["OUTPLACE_OVERLAY"] = str(folder / "overlay")
+            settings.OVERLAY.put(str(folder / "overlay"), environment)
         if reference:
-            environment["OUTPLACE_REFERENCE"] = "1"
+            settings.REFERENCE.put(True, environment)
         command = [sys.executable, "-m", "outplace", "run", "--json", str(folder / "report"), "--", *self._words]
         output = folder / "stdout"
         stopped, code = False, 0

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from outplace import __version__
 from outplace.checking import fingerprint
 from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
@@ -16,6 +15,7 @@ from outplace.checking.outcome import Failure, Result
 from outplace.knowledge.kinds import KINDS, Kind, page
 from outplace.model import Finding, Site
 from outplace.report.findings import places
+from outplace.version import __version__
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 BASE = "%SRCROOT%"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from outplace import settings
 from outplace.knowledge.errors import Match, recognise
 from outplace.model import Diagnosis
 from outplace.runtime.patches.caller_frames import trim
@@ -141,7 +142,7 @@ def report_fault(trouble: Exception) -> None:
     where = traceback.extract_tb(trouble.__traceback__)[-1]
     at = f"{os.path.basename(where.filename)}:{where.lineno}"
     print(f"outplace: could not read this failure ({type(trouble).__name__}: {trouble}, {at})", file=sys.stderr)
-    if os.environ.get("OUTPLACE_DEBUG"):
+    if settings.DEBUG.read():
         traceback.print_exception(trouble)
 
 

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
+from outplace import settings
 from outplace.runtime import instrument
 from outplace.runtime.program import lifecycle
 from outplace.runtime.record.user_files import fields_of, own_files
 
-EVIDENCE, OVERLAY, REFERENCE = "OUTPLACE_EVIDENCE", "OUTPLACE_OVERLAY", "OUTPLACE_REFERENCE"
 _CONTAINERS = (tuple, list, dict, deque)
 _MOST_BACKWARDS = 400
 """Backwards that are noted; a proof needs the failing one and some around it."""
@@ -31,8 +31,7 @@ _MOST_BACKWARDS = 400
 
 def start() -> None:
     """Does what the environment asks for, and hides it from child processes."""
-    evidence, overlay = os.environ.pop(EVIDENCE, None), os.environ.pop(OVERLAY, None)
-    reference = os.environ.pop(REFERENCE, None)
+    evidence, overlay, reference = settings.EVIDENCE.take(), settings.OVERLAY.take(), settings.REFERENCE.take()
     if overlay:
         with open(overlay, encoding="utf-8") as file:
             lay_over(json.load(file))
@@ -42,7 +41,7 @@ def start() -> None:
 
         def then_note() -> None:
             connect()
-            notes.install(bool(reference))
+            notes.install(reference)
 
         lifecycle._connect = then_note
         atexit.register(notes.files)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal
 
+from outplace import settings
 from outplace.errors import OutplaceError
 from outplace.model import Diagnosis
 from outplace.runtime import instrument
@@ -49,7 +50,7 @@ def execute(program: Program, targets: Targets, show: Show) -> int:
     except OutplaceError:
         session.close()
         raise
-    lifecycle.attach(way, lifecycle.GUARD in os.environ, lifecycle.STRICT in os.environ)
+    lifecycle.attach(way, settings.GUARD.read(), settings.STRICT.read())
     _hide_frames_below()
     atexit.register(_finish, session, show)  # registered first, so it comes after all the program's own
     try:
@@ -150,7 +151,7 @@ def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
     if isinstance(source, str) or _is_text(source):
         return instrument.compile_main(source, filename)
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("OUTPLACE")}
+    plain = settings.without_ours(os.environ)
     given = source if filename == "<stdin>" else None
     words = [sys.executable, *options, program.target, *program.arguments]
     raise SystemExit(subprocess.run(words, input=given, env=plain).returncode)

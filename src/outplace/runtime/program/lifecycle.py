@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import functools
 import inspect
-import os
 import sys
 import threading
 import traceback
@@ -16,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from outplace import settings
+from outplace.errors import OutplaceError
 from outplace.model import Diagnosis
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
@@ -37,13 +38,11 @@ _guards = 0
 """How many have asked for the guard."""
 _lock = threading.RLock()
 
-GUARD, STRICT = "OUTPLACE_GUARD", "OUTPLACE_STRICT"
-"""Environment variables: what `outplace run` was asked for, for its child processes."""
-
 
 def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
     """Starts recording in this process; `guard` and `strict` are as in `watch`."""
     global _way
+    settings.check()
     with _lock:
         _ask_for(guard, strict)
         if _way is None:
@@ -102,7 +101,13 @@ def attach_to_process() -> None:
     """What the .pth file calls when OUTPLACE is set: a child process, whose main script is not ours to compile."""
     from outplace.runtime.program import session
 
-    attach("tags", GUARD in os.environ, STRICT in os.environ)
+    try:
+        if not settings.ENABLED.read():
+            return
+        attach("tags", settings.GUARD.read(), settings.STRICT.read())
+    except OutplaceError as error:  # a variable with a value that is not understood
+        print(f"outplace: {error}", file=sys.stderr)
+        return
     session.start_in_child()
     session.start_in_forks()
     if ranks.launched():

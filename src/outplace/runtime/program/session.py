@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from outplace import settings
 from outplace.errors import OutplaceError
 from outplace.files.writing import replace_text
 from outplace.model import Diagnosis
@@ -25,12 +26,6 @@ from outplace.report import words
 from outplace.runtime.errors import dispatch
 from outplace.runtime.program import ranks
 from outplace.runtime.record.user_files import known_sources
-
-FOLDER = "OUTPLACE_SESSION"
-"""Environment variable: the folder where the processes of a session leave their reports."""
-
-STARTED_IN = "OUTPLACE_STARTED_IN"
-"""Environment variable: the working folder at the start, which reports show paths relative to."""
 
 _TARGETS = "targets"
 
@@ -49,15 +44,17 @@ class Session:
         self._pid = os.getpid()
         self._folder: str | None = None
         self._report: _Report | None = None
-        os.environ["OUTPLACE"] = "1"
-        words.working_folder = os.environ[STARTED_IN] = os.getcwd()
+        settings.ENABLED.put(True)
+        words.working_folder = os.getcwd()
+        settings.STARTED_IN.put(words.working_folder)
         if any(targets) or is_launcher or ranks.launched():
             self._start_report(targets)
         start_in_forks()
 
     def _start_report(self, targets: Targets) -> None:
         _sweep()
-        self._folder = os.environ[FOLDER] = ranks.meeting_place() if ranks.launched() else _new_folder()
+        self._folder = ranks.meeting_place() if ranks.launched() else _new_folder()
+        settings.SESSION.put(self._folder)
         if ranks.launched():
             ranks.join(self._folder)
         replace_text(Path(self._folder, _TARGETS), json.dumps(targets._asdict()))
@@ -121,7 +118,7 @@ def _is_running(process: int) -> bool:
 @contextlib.contextmanager
 def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
     """Hands out the diagnoses that this process is to show, in the block: on several ranks each bug is shown once."""
-    folder = os.environ.get(FOLDER)
+    folder = settings.SESSION.read() or None
     with ranks.telling(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
         yield mine
 
@@ -225,12 +222,12 @@ def _alone(folder: str) -> Iterator[None]:
 
 def start_in_child() -> None:
     """In a forked or spawned child: its diagnoses are its own."""
-    if ranks.launched() and FOLDER not in os.environ:
-        os.environ[FOLDER] = ranks.meeting_place()
-    folder = os.environ.get(FOLDER)
-    words.working_folder = os.environ.get(STARTED_IN)
+    if ranks.launched() and not settings.SESSION.read():
+        settings.SESSION.put(ranks.meeting_place())
+    folder = settings.SESSION.read()
+    words.working_folder = settings.STARTED_IN.read() or None
     dispatch.start_afresh()
-    if folder is not None and os.path.isdir(folder):
+    if os.path.isdir(folder):
         if ranks.launched():
             ranks.join(folder)
         dispatch.listeners.append(_Report(folder).leave)

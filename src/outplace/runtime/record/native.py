@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
+
+from outplace import settings
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 compiled: ModuleType | None = None
-if not os.environ.get("OUTPLACE_PURE_PYTHON"):
+if not settings.PURE_PYTHON.read():
     try:
         from outplace.runtime.record import _native as compiled
     except ImportError:  # installed from source on a machine without a C compiler

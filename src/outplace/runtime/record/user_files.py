@@ -11,8 +11,6 @@ import sysconfig
 from collections.abc import Iterator
 from typing import Any
 
-import outplace
-
 HANDING_ON = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Functions of the user's that carry out operations which other code has called: that code's line is what counts."""
 
@@ -26,7 +24,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     return held if type(held) is dict else {}
 
 
-OUTPLACE_FOLDER = os.path.abspath(next(iter(outplace.__path__)))
+OUTPLACE_FOLDER = os.path.abspath(os.path.join(os.path.dirname(__file__), os.pardir, os.pardir))
 
 
 def _library_folders() -> tuple[str, ...]:

@@ -10,7 +10,6 @@ C++ is not compiled, or where it cannot be, Python finds out anew every time.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from outplace import settings
 from outplace.updates.kernels.native import Native
 
 SET, SET_UNIQUE, ADD, TAKE, SPLIT = range(5)
@@ -121,7 +121,7 @@ _connecting = threading.Lock()
 def _may_work() -> bool:
     """Before torch 2.7 compiled autograd forgets the writes of a node in C++. And Python would have a lock again."""
     usable = torch.__version__ >= (2, 7) and not torch.version.hip and getattr(sys, "_is_gil_enabled", lambda: True)()
-    return bool(usable) and not os.environ.get("OUTPLACE_PURE_PYTHON") and not _is_recorded()
+    return bool(usable) and not settings.PURE_PYTHON.read() and not _is_recorded()
 
 
 def _is_recorded() -> bool:
