@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -56,7 +56,7 @@ class Variable(Generic[_T]):
         return value
 
 
-VARIABLES: list[Variable[object]] = []
+VARIABLES: list[Variable[Any]] = []
 """All of them."""
 
 
