@@ -1,1 +1,1 @@
-"""In-place where it is safe and pays: what a program's memory was at its peak, and which of it was not needed."""
+"""Finds memory that a training program does not need, and rewrites that free it."""

@@ -1,8 +1,8 @@
-"""`outplace.recompute`: what a module keeps for the backward is made again then, and nothing else is done twice.
+"""`outplace.recompute`: recomputes a module's activations in backward, without side effects.
 
-`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers would change once
-more, too: a batch norm's running statistics would count each batch twice. Here the second run gets the module's buffers
-and modes as they were before the first, and what it does to them is thrown away.
+`torch.utils.checkpoint` runs the module's forward once more, with the same random numbers. Buffers would also change
+a second time: a batch norm would count each batch twice. So the second run gets the buffers and modes from before the
+first run, and its changes to them are discarded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    """Calls the module, and keeps only its inputs: what its backward needs is computed again when it comes.
+    """Calls the module and keeps only its inputs. Backward runs the forward again to get the activations.
 
     Less memory for more time; losses, gradients and buffers are the same, bit for bit. The inputs must not be
-    overwritten before the backward. Where no gradients are wanted, and in compiled code, it is a plain call.
+    overwritten before the backward. Without gradients, and in compiled code, it is a plain call.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"recompute() takes a module and its arguments, not {type(module).__name__}")
@@ -33,7 +33,7 @@ def recompute(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
 
 
 class _State:
-    """A module's modes and buffers as they were, put in place of those it has while the context lasts."""
+    """A copy of a module's modes and buffers. The context manager puts them back for a while."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._modes = [(one, one.training) for one in module.modules()]
@@ -47,7 +47,7 @@ class _State:
 
     @contextlib.contextmanager
     def trimmed(self) -> Iterator[None]:
-        """Afterwards forgets the buffers that were not changed. Norms change theirs without counting a version."""
+        """Forgets the buffers that did not change. Compares contents: norms write without changing the version."""
         yield
         self._buffers = [
             one

@@ -1,4 +1,4 @@
-"""Shows what was found, writes what was asked for, and puts it back where it does not hold."""
+"""The `outplace reclaim` command: shows the suggestions, writes the files, restores them if the proof fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Command:
         """The files that have been changed for good."""
 
     def run(self) -> int:
-        """Does it; leaves with 0, or with the program's own exit code where it fails, as a shell has it."""
+        """Runs the command. Exits with 0, or with the program's own exit code if the program fails."""
         try:
             outcome = self._reclaim.run()
             sys.stdout.buffer.write(outcome.first.output)  # the program's own output, once
@@ -98,7 +98,7 @@ class Command:
 
 
 def _put_back(documents: Mapping[str, files.Document], written: Mapping[str, bytes]) -> None:
-    """All files as they were; one that somebody else has changed meanwhile is left to them."""
+    """Restores all files. A file that another program has changed since is left alone."""
     with _undisturbed():
         for path, document in documents.items():
             if files.read(path).data == written[path]:
@@ -107,7 +107,7 @@ def _put_back(documents: Mapping[str, files.Document], written: Mapping[str, byt
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """An impatient second Ctrl-C must not stop what undoes the first."""
+    """Ignores Ctrl-C while files are being restored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The whole of `outplace reclaim`: run, think, and let the program itself show that nothing but its memory changes."""
+"""Runs the program, collects suggestions, and proves them by running the changed program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SINGLE_TRIALS = 24
 
 @dataclass
 class Outcome:
-    """How it went. `trouble` says why there is nothing to show."""
+    """The result of the command. `trouble` says why there is no result."""
 
     first: Trial
     advice: Advice | None = None
@@ -49,7 +49,7 @@ class Reclaim:
         self._again: Trial | None = None
 
     def run(self) -> Outcome:
-        """Runs the program, finds what can be saved, and tries it."""
+        """Runs the program, finds savings, and tries them."""
         outcome = Outcome(self._trials.run(shown=True))
         outcome.trouble = _trouble(outcome.first)
         recording = outcome.first.recording
@@ -88,7 +88,7 @@ class Reclaim:
         outcome.texts = _changed(files, kept)
 
     def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
-        """Those that hold: all of them, or else those that hold together with the ones before."""
+        """The suggestions that pass the proof: all at once, or one added after another."""
         after = self._trial(outcome, files, wanted)
         if after is not None:
             return wanted, after
@@ -102,7 +102,7 @@ class Reclaim:
         return kept, after
 
     def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:
-        """A run with these changes, if it computes the same."""
+        """A run with these changes, or None if it computes something else."""
         texts = _changed(files, suggestions)
         after = self._trials.run(texts)
         difference = self._difference(outcome.first, after)
@@ -113,7 +113,7 @@ class Reclaim:
         return None if difference or outcome.unsteady else after
 
     def _difference(self, first: Trial, after: Trial) -> str:
-        """What the changed program computed or printed that the unchanged one did not; empty where there is nothing."""
+        """How the results of the changed program differ from the original; empty if they are equal."""
         found = after.differs_from(first)
         if found or after.output == first.output:
             return found
@@ -122,9 +122,9 @@ class Reclaim:
         return "other output" if self._again.output == first.output else ""  # or it prints the time
 
     def _may_try_again(self, outcome: Outcome) -> bool:
-        """Where two runs differ: does the unchanged program do that by itself?
+        """Two runs differ. Does the unchanged program also differ from run to run?
 
-        On CUDA the bits may depend on addresses. There the program is held to algorithms that always give the same.
+        On CUDA the bits may depend on addresses. The program is then run with reproducible algorithms only.
         """
         assert outcome.first.recording is not None
         held = outcome.first.recording.device.startswith("cuda") and not self._trials.exact
@@ -138,7 +138,7 @@ class Reclaim:
         return held and not outcome.unsteady
 
     def holds_on_disk(self, outcome: Outcome) -> bool:
-        """Runs the files as they are now: do they do what was proved?"""
+        """Runs the files as written. Do they give the proved result?"""
         return not self._difference(outcome.first, self._trials.run())
 
 
@@ -157,7 +157,7 @@ def _text(path: str) -> str | None:
 
 
 def _trouble(trial: Trial) -> str:
-    """Why nothing can be said about a program."""
+    """Why a program cannot be analysed."""
     if trial.timed_out:
         return "the program was still in its first steps when its time was up: give it more with --timeout"
     if trial.code < 0:
@@ -181,7 +181,7 @@ def _signal(number: int) -> str:
 
 
 def activations(outcome: Outcome) -> tuple[int, int | None]:
-    """The peak less parameters, their gradients and the optimizer's state, before and after."""
+    """The peak without parameters, gradients and optimizer state, before and after."""
     assert outcome.first.recording is not None
     before = Account(outcome.first.recording)
     after = None

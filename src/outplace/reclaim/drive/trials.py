@@ -1,4 +1,4 @@
-"""Runs of the program for a few steps, each in a process of its own, with changed source laid over its files."""
+"""Runs the program for a few steps, each time in a new process, with changed source in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outplace.reclaim.observe.witness import Testimony
 
 @dataclass
 class Trial:
-    """One run: how it ended, its account and what it computed."""
+    """One run: how it ended, its memory recording and its digests."""
 
     code: int
     timed_out: bool
@@ -35,11 +35,11 @@ class Trial:
 
     @property
     def good(self) -> bool:
-        """Did it come through?"""
+        """Did the run succeed?"""
         return self.code == 0 and not self.timed_out and self.recording is not None
 
     def differs_from(self, other: Trial) -> str:
-        """What this run did that the other did not, in a few words; empty where both did the same, to the bit."""
+        """How this run differs from the other, in a few words; empty if both gave the same bits."""
         if self.timed_out:
             return "it does not come to its end"
         if not self.good or self.testimony is None or other.testimony is None:
@@ -56,7 +56,7 @@ class Trial:
 
     @property
     def peak(self) -> int:
-        """By the account, or where there is none by CUDA's allocator."""
+        """The peak in the recording; without a recording, the figure of CUDA's allocator."""
         if self.recording is None:
             return 0
         if self.recording.operations:
@@ -65,13 +65,13 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """From one step to the next, in the shortest case: the first ones have more to do."""
+        """The shortest time between two steps. The first steps are slower."""
         clock = self.recording.seconds if self.recording is not None else []
         return min((later - earlier for earlier, later in pairwise(clock)), default=None)
 
 
 class Trials:
-    """Starts the program as often as it takes."""
+    """Starts the runs."""
 
     def __init__(self, words: Sequence[str], steps: int, limit: float, exact: bool = False) -> None:
         self._words, self._steps, self._limit = list(words), steps, limit
@@ -81,11 +81,11 @@ class Trials:
         """Are CUDA's algorithms to be those that give the same bits in every run?"""
 
     def close(self) -> None:
-        """Clears up."""
+        """Deletes the temporary files."""
         self._folder.cleanup()
 
     def run(self, texts: Mapping[str, str] | None = None, ledger: bool = True, shown: bool = False) -> Trial:
-        """One run; `shown` passes the program's own output on as it comes."""
+        """Runs the program once. With `shown`, its output is printed as it comes."""
         self.count += 1
         folder = Path(self._folder.name, str(self.count))
         folder.mkdir()

@@ -1,8 +1,8 @@
-"""Keeps account of a running program's memory: every storage, who made it, who was given it, when it went.
+"""Records the memory of a running program: each storage, the operation that made it, its readers, when it was freed.
 
 A `TorchDispatchMode` sees each operation with the Python frames it came from, forward and backward. A storage's Python
-object lives as long as its memory, so a weak reference to it tells the moment of its death. Nothing here keeps a tensor
-alive. What an operation allocates and frees inside itself no mode can see: the allocator is asked.
+object lives as long as its memory, so a weak reference to it tells when the memory is freed. Nothing here keeps a
+tensor alive. Memory that an operation allocates and frees internally is read from the allocator.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LARGEST_SLACK = 1 << 20
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[misc]
-    """The account of one thread, the main one; what other threads do is left alone."""
+    """The memory record of the main thread. Other threads are ignored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Operations meanwhile are not noted."""
+        """Does not record operations inside this block."""
         was, self._looking = self._looking, False
         try:
             yield
@@ -149,7 +149,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         )
 
     def _storage(self, tensor: Any, given: bool = True) -> int:
-        """The number of a tensor's storage; a new one where it has not been seen, or has been given another size."""
+        """The number of a tensor's storage. A new or resized storage gets a new number."""
         memory = tensor.untyped_storage()
         key, size = memory._cdata, memory.nbytes()
         known = self._alive.get(key)
@@ -175,7 +175,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             del self._alive[key]
 
     def _account_for(self, taken: int) -> None:
-        """What CUDA's allocator has handed out during this operation, and no tensor of it has asked for."""
+        """Memory that CUDA's allocator gave to this operation beyond its result tensors."""
         made = []
         for storage in reversed(self.recording.storages):
             if storage.born < self._now:
@@ -215,7 +215,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     # -- modules ------------------------------------------------------------------------------------------------------
 
     def watch_modules(self) -> None:
-        """Notes where modules are made and which of them are being called."""
+        """Records where modules are made and which modules are being called."""
         make = torch.nn.Module.__init__
 
         def made(module: Any, *args: Any, **kwargs: Any) -> None:
@@ -245,13 +245,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         torch.nn.Module.__call__ = called
 
     def buffers(self) -> Iterator[Any]:
-        """Those of all modules that are there, in the order in which the modules were made."""
+        """The buffers of all live modules, in the order in which the modules were made."""
         for module in (reference() for reference in self._made):
             if module is not None:
                 yield from (one for one in module._buffers.values() if one is not None and _has_storage(one))
 
     def watch_gradients(self) -> None:
-        """Notes when gradients are let go of."""
+        """Records when gradients are released."""
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             owner.zero_grad = self._watched_clearing(owner.zero_grad)
 
@@ -285,7 +285,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     # -- graphs -------------------------------------------------------------------------------------------------------
 
     def backward_begins(self, frame: FrameType | None, roots: Any, retain: bool) -> Backward:
-        """Notes what the graph keeps, and which names stand for what."""
+        """Records what the graph has saved, and which names refer to which storage."""
         nodes: list[int] = []
         if self.on:
             for node in graph.walk(graph.roots_of(roots)):
@@ -303,7 +303,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return begun
 
     def backward_ends(self, begun: Backward) -> None:
-        """Notes when it was over."""
+        """Records the end of a backward."""
         begun.ended = max(self._now, begun.began)
         self._backward = None
         self._highest = 0.0  # the next step climbs anew
@@ -313,7 +313,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.recording.steps.append(max(self._now, 0))
 
     def _sum(self, args: Any) -> None:
-        """Two numbers were added: where a running total is meant, what the added one's graph keeps is noted."""
+        """Two numbers were added. For a running total, records what the graph of the added number keeps."""
         place = self.recording.places[self.recording.operations[-1].place]
         added = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
         if not place or added.grad_fn is None or not _is_running_total(place[0]):
@@ -347,7 +347,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             self.recording.held.append(Held(place, function, name, self._storage(value), self._now + 1))
 
     def finish(self, ended: bool) -> Recording:
-        """The recording, complete."""
+        """Returns the complete recording."""
         self.on = False
         recording = self.recording
         recording.ended = ended
@@ -363,7 +363,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
 @functools.cache
 def _is_readable(forward: Any) -> bool:
-    """Is this forward torch's or the user's own?"""
+    """Is this forward part of torch, or the user's own code?"""
     code = getattr(forward, "__code__", None)
     return code is not None and (code.co_filename.startswith(_TORCH) or own_files[code.co_filename])
 
@@ -374,7 +374,7 @@ def _has_hooks(module: Any) -> bool:
 
 
 def _parameters(owner: Any) -> Iterator[Any]:
-    """Those of a module or of an optimizer."""
+    """The parameters of a module or of an optimizer."""
     if isinstance(owner, torch.nn.Module):
         yield from owner.parameters()
     else:
@@ -382,7 +382,7 @@ def _parameters(owner: Any) -> Iterator[Any]:
 
 
 def rounded(storage: Storage) -> int:
-    """What the allocator hands out for it."""
+    """The size rounded up as the allocator does."""
     if not storage.device.startswith("cuda"):
         return storage.nbytes
     return -(-storage.nbytes // CUDA_ROUNDS_TO) * CUDA_ROUNDS_TO
@@ -398,7 +398,7 @@ def _is_running_total(instruction: Instruction) -> bool:
 
 
 def _has_storage(tensor: Any) -> bool:
-    """Is it memory with a shape, and not a shell around other tensors, or a parameter that has no size yet?"""
+    """Does the tensor have its own storage? Wrapper tensors and lazy parameters do not."""
     if is_lazy(tensor) or is_traceable_wrapper_subclass(tensor) or tensor.is_nested:
         return False
     plain = tensor.layout == torch.strided and tensor.device.type != "meta"

@@ -1,4 +1,4 @@
-"""Inside the program's own process: keeps its account and its testimony, and ends it after a few steps.
+"""Runs inside the program's process: records memory and digests, and stops the program after a few steps.
 
 It is started by the environment that `outplace reclaim` gives to the runs it makes. In `outplace.settings`, `RECLAIM`
 is where the account and the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts
@@ -32,7 +32,7 @@ _BACKWARDS_A_STEP = 8
 
 
 def start() -> None:
-    """Does what the environment asks for, and hides it from child processes."""
+    """Reads the environment variables, and removes them so that child processes do not see them."""
     folder, overlay = settings.RECLAIM.take(), settings.OVERLAY.take()
     if overlay:
         evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
@@ -60,7 +60,7 @@ class _Probe:
         self._over = False
 
     def install(self) -> None:
-        """Puts the hooks into torch, which has just been imported."""
+        """Installs the hooks in torch, which has just been imported."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -101,7 +101,7 @@ class _Probe:
         return watched
 
     def _witnessed(self, function: Any, given: dict[str, Any], frame: Any, args: Any, kwargs: Any) -> Any:
-        """The backward, with the losses it starts from and the gradients it ends with."""
+        """Runs a backward and records its losses and gradients."""
         import torch
 
         roots = given.get("tensors", given.get("outputs"))
@@ -121,7 +121,7 @@ class _Probe:
 
     @contextlib.contextmanager
     def _unseen(self) -> Any:
-        """What is done meanwhile is none of the program's doing."""
+        """Marks operations as ours, not the program's."""
         import torch
 
         with self._ledger.paused(), torch.no_grad():
@@ -141,7 +141,7 @@ class _Probe:
             self._stop()
 
     def _stop(self) -> None:
-        """Ends the program here, whatever it would do at its end: it was run for its memory, not for its results."""
+        """Stops the program here, without its exit handlers."""
         if os.getpid() != self._pid:
             return
         self._leave(ended=False)
@@ -152,7 +152,7 @@ class _Probe:
         os._exit(0)
 
     def end(self) -> None:
-        """The program has come to its own end."""
+        """The program has ended by itself."""
         if not self._over and os.getpid() == self._pid:
             self._leave(ended=True)
 
@@ -174,7 +174,7 @@ class _Probe:
 
 
 def _clock() -> float:
-    """Now, when all that was asked of CUDA has been done."""
+    """The time, after waiting for CUDA."""
     import torch
 
     if torch.cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""What was seen of a program's memory, as plain data: written by the process that ran it, read by the one that thinks.
+"""A program's memory as plain data. The program's process writes it; the command reads it.
 
 Time is counted in operations: a storage is alive from the operation that made it (`born`) up to the last one after
 which it was still there (`died`), both included.
@@ -38,7 +38,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that an operation was given or handed out: its storage and its geometry."""
+    """An input or output tensor of an operation: its storage, sizes and strides."""
 
     storage: int
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Tensor:
     """Does it have hooks, or is its gradient to be kept?"""
 
     def fills(self, nbytes: int) -> bool:
-        """Is it all of its storage, element by element in order?"""
+        """Does the tensor cover its whole storage, contiguously?"""
         size = 1
         for extent, stride in sorted(zip(self.shape, self.stride, strict=True), key=lambda pair: pair[1]):
             if extent != 1 and stride != size:
@@ -62,7 +62,7 @@ class Tensor:
         return self.offset == 0 and size * self.itemsize == nbytes
 
     def fits(self, other: Tensor) -> bool:
-        """Could one stand in the other's memory, element by element?"""
+        """Could one tensor take the other's memory?"""
         return (self.shape, self.stride, self.offset, self.dtype) == (
             other.shape,
             other.stride,
@@ -72,7 +72,7 @@ class Tensor:
 
 
 class Call(NamedTuple):
-    """A call of a module; `direct` where a line of the user's own code made it, not a library's container."""
+    """A call of a module. `direct`: the user's own code made the call, not a library container."""
 
     number: int
     module: int
@@ -83,7 +83,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation that ran. `node` is the autograd node it made, in a backward the node that ran it."""
+    """One operation that ran. `node` is the autograd node it made; in a backward, the node that ran it."""
 
     name: str
     place: int
@@ -100,7 +100,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Module:
-    """A module that was called: its class if it is torch's own, where it was made, its in-place flag if it has one."""
+    """A module that was called: its torch class if any, where it was made, its `inplace` flag if any."""
 
     kind: str
     place: int
@@ -113,7 +113,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Saved:
-    """A storage that an autograd node kept for its backward."""
+    """A storage that an autograd node saved for its backward."""
 
     node: int
     kind: str
@@ -123,7 +123,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Held:
-    """A name of the user's code that stood for a storage when a backward began, or memory had grown to a new height."""
+    """A name in the user's code that referred to a storage when a backward began or memory reached a new peak."""
 
     place: int
     function: int
@@ -136,7 +136,7 @@ class Held:
 
 @dataclass
 class Backward:
-    """One backward pass: when it began and ended, what it went through."""
+    """One backward pass: its start, its end, its nodes."""
 
     began: int
     ended: int
@@ -148,7 +148,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Sum:
-    """A number with a graph that was added to a running total (`total += loss`), and what that graph keeps."""
+    """A number with a graph, added to a running total (`total += loss`), and what that graph keeps."""
 
     operation: int
     nodes: list[int]
@@ -157,7 +157,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Clearing:
-    """A call of `zero_grad`: the storages of the gradients it let go of."""
+    """A call of `zero_grad`, and the gradient storages that it released."""
 
     place: int
     moment: int
@@ -202,7 +202,7 @@ class Recording:
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
-        """For each storage the operations that were given it."""
+        """For each storage, the operations that read it."""
         found: dict[int, list[int]] = {}
         for number, operation in enumerate(self.operations):
             for storage in dict.fromkeys(tensor.storage for tensor in operation.inputs):
@@ -211,14 +211,14 @@ class Recording:
 
     @cached_property
     def savers(self) -> dict[int, list[Saved]]:
-        """For each storage the nodes that kept it."""
+        """For each storage, the nodes that saved it."""
         found: dict[int, list[Saved]] = {}
         for saved in self.saved:
             found.setdefault(saved.storage, []).append(saved)
         return found
 
     def write(self, path: Path) -> None:
-        """Leaves it in a file."""
+        """Writes the data to a file."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
@@ -233,7 +233,7 @@ _KINDS: dict[str, Any] = {
 
 
 def read(path: Path) -> Recording:
-    """What a process has left."""
+    """Reads the file that a process has written."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     data["storages"] = [Storage(**one) for one in data["storages"]]
     data["operations"] = [_operation(one) for one in data["operations"]]

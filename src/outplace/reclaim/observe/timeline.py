@@ -1,4 +1,4 @@
-"""Memory over time, as it was and as it would be: storages with other lives, summed up operation by operation."""
+"""Memory over time, before and after a change: the bytes alive during each operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Life = tuple[int, int]
 
 @dataclass
 class Change:
-    """What a rewrite does to storages: some get another life, some are never made."""
+    """What a rewrite does to storages: some live shorter or longer, some are never made."""
 
     lives: dict[int, Life] = field(default_factory=dict)
     merged: dict[int, int] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Change:
     """Storages that live on up to an operation."""
 
     def goes_with(self, other: Change) -> bool:
-        """Can both be made? Not where one overwrites what the other keeps, or would make it again once more."""
+        """Can both changes be applied? Not if one overwrites or recomputes what the other keeps."""
         if other is not self and not self.gaps.keys().isdisjoint(other.gaps):
             return False
         return self.keeps.isdisjoint(other.merged.values()) and other.keeps.isdisjoint(self.merged.values())
@@ -41,17 +41,17 @@ class Curve:
 
     @property
     def peak(self) -> int:
-        """The most at any time."""
+        """The highest value."""
         return max(self.values, default=0)
 
     @property
     def moment(self) -> int:
-        """The operation at which there was most, the first of several."""
+        """The first operation at the peak."""
         return self.values.index(self.peak) if self.values else 0
 
 
 class Account:
-    """The memory of the device that a recording is about."""
+    """The memory of one device."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -63,16 +63,16 @@ class Account:
                 self._lives[number] = (born, max(born, min(died, recording.last)))
 
     def life(self, storage: int) -> Life | None:
-        """A storage's life as it was; None for one on another device."""
+        """The original lifetime of a storage; None on another device."""
         return self._lives.get(storage)
 
     def nbytes(self, storage: int) -> int:
-        """What a storage takes."""
+        """The size of a storage in bytes."""
         one = self._recording.storages[storage]
         return one.nbytes + one.slack
 
     def curve(self, changes: Iterable[Change] = ()) -> Curve:
-        """Memory over time, with these changes made."""
+        """Memory over time with these changes applied."""
         lives, gaps = self._changed(list(changes))
         steps = [0] * (len(self._recording.operations) + 1)
         for storage, (born, died) in lives.items():
@@ -88,7 +88,7 @@ class Account:
         return Curve([n + op.workspace for n, op in zip(alive, self._recording.operations, strict=True)])
 
     def _changed(self, changes: Sequence[Change]) -> tuple[Mapping[int, Life], Mapping[int, Life]]:
-        """The lives of all storages, and the gaps in them."""
+        """The lifetimes of all storages, and the gaps in them."""
         lives = dict(self._lives)
         merged: dict[int, int] = {}
         gaps: dict[int, Life] = {}
@@ -120,17 +120,17 @@ class Account:
         return sorted(alive, key=self.nbytes, reverse=True)
 
     def standing(self) -> int:
-        """Bytes at the peak that are no activations: parameters, their gradients, the optimizer's state."""
+        """Bytes at the peak that are not activations: parameters, gradients, optimizer state."""
         return sum(self.nbytes(number) for number in self._standing())
 
     def kept(self) -> int:
-        """Bytes at the peak that operations keep for the backward, parameters aside."""
+        """Bytes at the peak that are saved for backward, without parameters."""
         standing = self._standing()
         alive = self.alive_at(self.curve().moment)
         return sum(self.nbytes(n) for n in alive if n in self._recording.savers and n not in standing)
 
     def _standing(self) -> set[int]:
-        """What is there at the peak and stays to the end, and gradients; but no graph that is never freed."""
+        """Storages at the peak that stay until the end, and gradients. Graphs that are never freed do not count."""
         last, moment = self._recording.last, self.curve().moment
         given = (tensor for operation in self._recording.operations for tensor in operation.inputs)
         made = {tensor.storage for tensor in given if not tensor.leaf and not tensor.view}  # a weight's view is no leaf

@@ -1,4 +1,4 @@
-"""What a run computed, to the bit: losses, the gradients of each backward, parameters and buffers after each step."""
+"""Digests of what a run computed: losses, gradients of each backward, parameters and buffers after each step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Testimony:
-    """Digests in the order in which things happened. Two runs that computed the same have the same."""
+    """Digests in order of time. Two runs that computed the same bits have equal digests."""
 
     __test__ = False  # pytest takes the name for a test's
 
@@ -26,22 +26,22 @@ class Testimony:
         return bool(self.gradients)
 
     def write(self, path: Path) -> None:
-        """Leaves it in a file."""
+        """Writes the data to a file."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 def read(path: Path) -> Testimony:
-    """What a process has left."""
+    """Reads the file that a process has written."""
     return Testimony(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def of_tensors(tensors: Any) -> str:
-    """One digest for tensors, in this order."""
+    """One digest for several tensors; the order counts."""
     return hashlib.sha256("".join(map(_of_tensor, tensors)).encode()).hexdigest()
 
 
 def of_leaves(leaves: Any) -> str:
-    """One digest for the gradients of leaves, in whatever order the graph hands them out."""
+    """One digest for the gradients of leaves; the order does not count."""
     pairs = sorted(_of_tensor(leaf) + _of_tensor(leaf.grad) for leaf in leaves if leaf.grad is not None)
     return hashlib.sha256("".join(pairs).encode()).hexdigest()
 
@@ -72,9 +72,9 @@ _STRETCH = 1 << 16
 
 
 def _sums(numbers: Any) -> Any:
-    """On the device, which is quicker than to fetch them all: each stretch of the numbers summed with odd weights.
+    """Sums of the numbers with odd weights, computed on the device. That is faster than copying them.
 
-    One number that differs, by any bit, makes another sum: an odd weight has an inverse modulo 2^64.
+    A single different bit changes the sum, because an odd weight has an inverse modulo 2^64.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""What an operation takes and gives back inside itself (cuDNN's workspaces, oneDNN's reordered copies).
+"""Memory that an operation uses internally (cuDNN workspaces, oneDNN's reordered copies).
 
-No tensor stands for this memory, so nothing but the allocator can tell of it. CUDA's keeps figures; the CPU's reports
-each allocation to torch's profiler, which is switched on for the one operation.
+No tensor owns this memory, so only the allocator knows it. CUDA's allocator keeps statistics. The CPU's allocator
+reports to torch's profiler, which is switched on for one operation at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALLOCATION = "memory_alloc"
 
 
 class Workspace:
-    """Around one operation: `taken` is what was given back before its end, `stays` what was not."""
+    """The internal memory of one operation: `taken` was freed before its end, `stays` was not."""
 
     taken = 0
     stays = 0
@@ -31,7 +31,7 @@ class Workspace:
 
 
 class OnCuda(Workspace):
-    """By the figures of CUDA's allocator."""
+    """Reads the statistics of CUDA's allocator."""
 
     def __enter__(self) -> Workspace:
         torch.cuda.reset_peak_memory_stats()
@@ -45,7 +45,7 @@ class OnCuda(Workspace):
 
 
 class OnCpu(Workspace):
-    """By what the CPU's allocator tells a profiler; a program that runs one of its own is left alone."""
+    """Reads the CPU allocator through a profiler. Does nothing if the program runs its own profiler."""
 
     def __enter__(self) -> Workspace:
         settings = _settings()
@@ -64,7 +64,7 @@ class OnCpu(Workspace):
 
 @functools.cache
 def _settings() -> Any:
-    """Those of a profiler that looks at memory alone; None where torch has none of this kind any more."""
+    """Settings of a profiler that records only memory; None if this torch does not offer one."""
     try:
         from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 

@@ -1,4 +1,4 @@
-"""From a recording to a ranked list: what each change would take off the peak, alone and together with the others."""
+"""Turns a recording into a ranked list of suggestions, with the memory that each one saves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINES = ("del", "zero-grad")
 
 @dataclass
 class Advice:
-    """What was found: `paying` lowers the peak, `others` are as safe and do not."""
+    """The suggestions: `paying` lower the peak; `others` are safe too, but do not."""
 
     account: Account
     before: Curve
@@ -40,16 +40,16 @@ class Advice:
     """What could be computed twice; among `paying` only where that was asked for."""
 
     def expected(self) -> Curve:
-        """Memory over time as it should be with all that pays."""
+        """Expected memory over time with all paying suggestions."""
         return self.account.curve([suggestion.change for suggestion in self.paying])
 
     def recomputed(self) -> Curve:
-        """Memory over time as it should be with blocks that are computed twice, too."""
+        """Expected memory over time, with recomputed blocks too."""
         return self.account.curve([one.change for one in (*self.paying, *self.blocks)])
 
 
 def advise(recording: Recording, files: Files, recompute: bool = False) -> Advice:
-    """All suggestions, the one that saves most first; what takes more time only where it is asked for."""
+    """All suggestions, the largest saving first. Recomputation only on request."""
     account = Account(recording)
     before = account.curve()
     kinds = (Reuses(recording, files), Keepers(recording, files), Gradients(recording, files))
@@ -71,7 +71,7 @@ def advise(recording: Recording, files: Files, recompute: bool = False) -> Advic
 
 
 def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Those without which the peak would be higher: of two that free the same memory, one is enough."""
+    """The suggestions that matter: of two that free the same memory, one is enough."""
     lines = [one for one in suggestions if one.kind in _LINES]
     kept = _thinned(account, list(suggestions), lines, before.peak * LEAST_SHARE_OF_A_LINE)
     return _thinned(account, kept, kept, before.peak * LEAST_SHARE)
@@ -80,10 +80,10 @@ def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) 
 def _worth_their_time(
     account: Account, before: Curve, files: Files, needed: list[Suggestion], blocks: list[Suggestion]
 ) -> list[Suggestion]:
-    """The blocks that lower the peak still further once all is done that costs nothing.
+    """The blocks to recompute that lower the peak further, after all free changes.
 
-    Of a block and those within it only one is taken. Which ones leave the lowest peak is tried, beginning with each of
-    those that save most by themselves; where it hardly differs, those are taken that have less to compute.
+    Of a block and the blocks inside it only one is taken. The search starts from each of the blocks that save most.
+    Between nearly equal results it takes the one with less to recompute.
     """
     ranked = sorted(blocks, key=lambda one: -one.alone)
     choices = []
@@ -102,7 +102,7 @@ def _worth_their_time(
 def _thinned(
     account: Account, kept: list[Suggestion], candidates: Sequence[Suggestion], bytes_to_spare: float
 ) -> list[Suggestion]:
-    """Leaves out candidates, the least first, as long as the peak does not rise by more than can be spared in all."""
+    """Drops candidates, the smallest first, while the peak stays within the allowed tolerance."""
     lowest = now = account.curve([one.change for one in kept]).peak
     for one in sorted(candidates, key=lambda one: one.alone):
         rest = [other for other in kept if other is not one]
@@ -113,7 +113,7 @@ def _thinned(
 
 
 def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> None:
-    """What each is worth."""
+    """How much each suggestion saves."""
     whole = account.curve([one.change for one in suggestions]).peak
     for one in suggestions:
         rest = [other.change for other in suggestions if other is not one]
@@ -122,7 +122,7 @@ def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) ->
 
 
 def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence[Suggestion] = ()) -> list[Suggestion]:
-    """Those that can be made together: of two that want the same memory or the same characters the first stays."""
+    """The suggestions that can be applied together. Of two that need the same memory or text, the first stays."""
     kept = list(first)
     for one in suggestions:
         if not all(one.change.goes_with(other.change) for other in kept) or not one.change.goes_with(one.change):
@@ -136,7 +136,7 @@ def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence
 
 
 def edited(files: Files, suggestions: Sequence[Suggestion]) -> Files | None:
-    """The files with these changes made."""
+    """The files with these changes applied."""
     edits: dict[str, tuple[Edit, ...]] = {}
     for one in suggestions:
         for path, changes in one.edits.items():

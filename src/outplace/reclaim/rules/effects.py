@@ -1,4 +1,4 @@
-"""Does a function do anything but compute? Asked of the source of what would be run twice."""
+"""Does a function have side effects? Reads the source of code that would run twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PURE = {"math", "torch", "np", "numpy"}
 
 
 class Effects:
-    """What the functions of some files do."""
+    """Side effects of the functions in some files."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -44,7 +44,7 @@ class Effects:
                     self._functions.setdefault(node.name, []).append(node)
 
     def at(self, instruction: Instruction) -> bool:
-        """Does the function in which this stands, or one that it calls by name, do more than compute?"""
+        """Does the enclosing function, or a function that it calls by name, have side effects?"""
         found = node_at(self._files, instruction)
         function = found[0].function(found[1]) if found is not None else None
         if function is None or isinstance(function, ast.Lambda):
@@ -65,7 +65,7 @@ class Effects:
 
 
 def _name_of(function: ast.expr) -> str:
-    """`step` of `step(x)` and of `self.step(x)`; no method of anything else."""
+    """The name `step` in `step(x)` and `self.step(x)`; None for other calls."""
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self":
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
@@ -93,6 +93,6 @@ def _is_effect(node: ast.AST, own: set[str]) -> bool:
 
 
 def _is_own(node: ast.expr, own: set[str]) -> bool:
-    """Does it belong to something that the function has made for itself?"""
+    """Is this part of an object that the function itself has made?"""
     root = root_of(node.value) if isinstance(node, ast.Attribute | ast.Subscript) else node
     return isinstance(root, ast.Name) and root.id in own

@@ -1,4 +1,4 @@
-"""Gradients of the last step that are still there while the next forward runs: `zero_grad()` could come before it."""
+"""Old gradients that live during the next forward: `zero_grad()` could come before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Gradients:
         self._recording, self._files = recording, files
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """One for each `zero_grad()` that stands after the forward in its loop or function."""
+        """One suggestion for each `zero_grad()` after the forward in its loop or function."""
         if self._somebody_looks():
             return
         groups: dict[int, list[Clearing]] = {}
@@ -55,7 +55,7 @@ class Gradients:
                 )
 
     def _somebody_looks(self) -> bool:
-        """Does any line of the program read a gradient by itself, perhaps only every hundredth step?"""
+        """Does any line of the program read a gradient, even a line that did not run?"""
         for code in self._files.codes(".grad"):
             for node in ast.walk(code.tree):
                 named = isinstance(node, ast.Attribute) and node.attr == "grad"
@@ -64,7 +64,7 @@ class Gradients:
         return False
 
     def _lives(self, code: Code, statement: ast.stmt, first: ast.stmt, clearings: list[Clearing]) -> dict[int, Life]:
-        """The shorter lives of the gradients; empty where somebody reads them meanwhile."""
+        """The shorter lifetimes of the gradients; empty if something reads them in between."""
         lives: dict[int, Life] = {}
         before = 0
         for clearing in clearings:
@@ -82,7 +82,7 @@ class Gradients:
         return lives
 
     def _begins(self, path: str, first_line: int, end_line: int, start: int, end: int) -> int | None:
-        """The first operation between two moments that these lines have run, or have called."""
+        """The first operation between two moments that these lines ran or called."""
         for number in range(start, min(end, len(self._recording.operations))):
             place = self._recording.places[self._recording.operations[number].place]
             if any(one[0] == path and first_line <= one[1] < end_line for one in place):
@@ -91,7 +91,7 @@ class Gradients:
 
 
 def _first(code: Code, statement: ast.stmt) -> ast.stmt | None:
-    """The statement before which it could stand just as well; None where something in between must come first."""
+    """The earliest statement that `zero_grad()` can move before; None if something in between must come first."""
     parent, block = code.parents.get(statement), code.block(statement)
     if not isinstance(parent, ast.For | ast.While | ast.FunctionDef) or block is not parent.body:
         return None
@@ -108,7 +108,7 @@ def _first(code: Code, statement: ast.stmt) -> ast.stmt | None:
 
 
 def _moved(code: Code, statement: ast.stmt, first: ast.stmt) -> tuple[Edit, ...] | None:
-    """The edits that take a statement out and put it before another."""
+    """Edits that move a statement before another."""
     put = code.before(first, code.segment(statement))
     start, end = code.span(statement)
     rest = re.compile(r"[ \t]*(;[ \t]*|\n)").match(code.text, end)
@@ -122,7 +122,7 @@ def _moved(code: Code, statement: ast.stmt, first: ast.stmt) -> tuple[Edit, ...]
 
 
 def _above_comments(code: Code, put: Edit) -> Edit:
-    """Before what is said about the statement, not between."""
+    """The line above the comments of a statement."""
     start = put.start
     while (above := code.text.rfind("\n", 0, max(start - 1, 0)) + 1) < start:
         if not code.text[above:start].lstrip().startswith("#"):

@@ -1,4 +1,4 @@
-"""Another operation would keep less: advice only, since it does not compute the same to the bit for every input."""
+"""Operations that would keep less memory. Advice only: they do not give the same bits for every input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Hints:
             self._ran.setdefault(found[1], (found[0], []))[1].append(number)
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """Those of each kind."""
+        """All hints."""
         for node, (code, numbers) in self._ran.items():
             yield from self._blend(code, node, numbers)
             yield from self._relu(code, node, numbers)
@@ -41,7 +41,7 @@ class Hints:
     # -- x + mask * (v - x) -------------------------------------------------------------------------------------------
 
     def _blend(self, code: Code, node: ast.AST, numbers: list[int]) -> Iterator[Suggestion]:
-        """Two tensors of x's size come and go; `torch.where` needs neither, but rounds less."""
+        """A blend makes two temporary tensors of x's size. `torch.where` makes none, but rounds differently."""
         parts = _parts_of_blend(node)
         if parts is None:
             return
@@ -69,7 +69,7 @@ class Hints:
         )
 
     def _mask(self, product: Operation, difference: Operation) -> Tensor | None:
-        """What is multiplied with the difference, if it is a mask: made of truth values."""
+        """The factor of the difference, if it was made from bool values."""
         for tensor in product.inputs:
             maker = self._recording.storages[tensor.storage].maker
             made = self._recording.operations[maker] if maker is not None else None
@@ -81,7 +81,7 @@ class Hints:
     # -- relu(exp(x)) -------------------------------------------------------------------------------------------------
 
     def _relu(self, code: Code, node: ast.AST, numbers: list[int]) -> Iterator[Suggestion]:
-        """ReLU keeps its result. After an operation that keeps its own result, `clamp_min` has nothing more to keep."""
+        """ReLU saves its result. After an operation that saves its own result, `clamp_min` saves nothing more."""
         if not isinstance(node, ast.Call) or (operand := _operand(node)) is None:
             return
         lives: dict[int, Life] = {}
@@ -108,7 +108,7 @@ class Hints:
 
 
 def _parts_of_blend(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr, ast.expr, ast.expr] | None:
-    """Mask, value and x of `x + mask * (value - x)`, and its inner product and difference."""
+    """The parts of `x + mask * (value - x)`: mask, value, x, product, difference."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
         return None
     x, product = node.left, node.right
@@ -121,7 +121,7 @@ def _parts_of_blend(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr, ast.ex
 
 
 def _operand(call: ast.Call) -> ast.expr | None:
-    """The tensor that a call of ReLU is given, however it is written."""
+    """The input of a ReLU call, in any spelling."""
     if call.keywords:
         return None
     if len(call.args) == 1:

@@ -1,4 +1,4 @@
-"""Who else could see a tensor that is to be overwritten: asked of the source, also for paths that did not run."""
+"""Who else could read a tensor that would be overwritten? Reads the source, so it covers paths that did not run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] =
 
 
 def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | ast.stmt] | None:
-    """The expression that an instruction stands for."""
+    """The expression of a bytecode instruction."""
     code = files.code(instruction[0])
     if code is None:
         return None
@@ -35,7 +35,7 @@ def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | as
 
 
 def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:
-    """Where a node stands."""
+    """The site of a syntax node."""
     function = code.function(node)
     name = getattr(function, "name", "<lambda>") if function is not None else "<module>"
     end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
@@ -43,7 +43,7 @@ def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:
 
 
 def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
-    """Is what this expression hands out nobody else's, on every path?"""
+    """Is the value of this expression held by nobody else, on every path?"""
     if isinstance(operand, ast.BinOp | ast.UnaryOp):
         return True
     statement = code.statement(operand)
@@ -60,7 +60,7 @@ def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
 
 
 def made_for_good(files: Files, recording: Recording, maker: Operation, user: Operation) -> bool:
-    """Do all functions between the operation that made a tensor and the one that uses it hand out what they made?"""
+    """Do all functions between the maker of a tensor and its user return a tensor that they made themselves?"""
     if maker.calls:
         kind = recording.modules[maker.calls[0].module].kind
         if kind.startswith(PASS_THROUGH):
@@ -82,7 +82,7 @@ def _hands_out_its_own(files: Files, code: Code, function: Function) -> bool:
 
 
 def _is_own(files: Files, code: Code, statement: ast.stmt, value: ast.expr, depth: int) -> bool:
-    """Is it made in this function, and no argument, attribute or item of something else?"""
+    """Is it made in this function? Arguments, attributes and container items are not."""
     for origin in origins(files, code, value):
         if origin.kind == "held" or depth > _DEEPEST:
             return False

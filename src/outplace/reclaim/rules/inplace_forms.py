@@ -1,4 +1,4 @@
-"""How an operation is written in place: the edit, and the expression whose memory the result then takes."""
+"""The in-place form of an operation: the edit, and the expression that would be overwritten."""
 
 from __future__ import annotations
 
@@ -49,13 +49,12 @@ class Form:
 
 
 def spelled(operation: str) -> set[str]:
-    """What the operation is called in source."""
+    """The spellings of an operation in source."""
     return _SPELLINGS.get(operation, {operation})
 
 
 def in_place(code: Code, node: ast.AST | None, operation: str, position: int | None) -> Form | None:
-    """The in-place form of an expression; `position` says which of its operands is to be overwritten, None: the one
-    that is a tensor."""
+    """The in-place form of an expression. `position` is the operand to overwrite; None: the only tensor."""
     if isinstance(node, ast.Call):
         return _call(code, node, operation) if not position else None
     if isinstance(node, ast.BinOp):
@@ -67,7 +66,7 @@ def in_place(code: Code, node: ast.AST | None, operation: str, position: int | N
 
 
 def flagged(code: Code, call: ast.Call) -> Edit | None:
-    """The edit that adds `inplace=True` to a call; None where it has a flag, or arguments that cannot be counted."""
+    """The edit that adds `inplace=True` to a call; None if the call has the flag or starred arguments."""
     name = _called(call)
     given = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
     if name not in POSITION or given or len(call.args) > POSITION[name]:
@@ -113,7 +112,7 @@ def _renamed(code: Code, call: ast.Call, operand: ast.expr) -> Form:
 
 
 def _home(code: Code, function: ast.expr) -> str | None:
-    """The library that a function is called from: `torch.nn.functional`, `torch`."""
+    """The library prefix of a function: `torch.nn.functional`, `torch`."""
     if isinstance(function, ast.Attribute):
         name = ast.unparse(function.value)
         functional = name.split(".")[-1] in ("F", "functional")
@@ -148,14 +147,14 @@ def _binary(code: Code, node: ast.BinOp, operation: str, position: int) -> Form 
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Is it surely no tensor: `2`, `-1.5`, `math.sqrt(d)`?"""
+    """Is it certainly a number: `2`, `-1.5`, `math.sqrt(d)`?"""
     if isinstance(node, ast.UnaryOp):
         return _is_number(node.operand)
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("math."))
 
 
 def _is_whole(code: Code, statement: ast.Assign, node: ast.BinOp) -> bool:
-    """Does the statement end where the expression does, without brackets around it?"""
+    """Does the statement end with the expression, without brackets around it?"""
     return code.span(statement)[1] == code.span(node)[1]
 
 

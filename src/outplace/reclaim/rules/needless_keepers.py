@@ -1,4 +1,4 @@
-"""What keeps memory alive that nobody needs: a name after its last use, a graph that is retained, a running total."""
+"""Memory that stays alive without need: names after their last use, retained graphs, running totals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Keepers:
                 self._visited.setdefault(node, []).append(number)
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """Those of each kind."""
+        """All suggestions."""
         yield from self._names()
         yield from self._retained()
         yield from self._totals()
@@ -46,7 +46,7 @@ class Keepers:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _names(self) -> Iterator[Suggestion]:
-        """Names that stand for large tensors at a time when they are not used any more; one `del` for each place."""
+        """Names that hold large tensors after their last use; one `del` for each place."""
         groups: dict[tuple[str, int, str], list[Held]] = {}
         for held in self._recording.held:
             file = self._recording.places[held.place][0][0]
@@ -79,7 +79,7 @@ class Keepers:
             )
 
     def _end(self, code: Code, statement: ast.stmt, number: int) -> int:
-        """The last operation of a statement's run that has come as far as this operation."""
+        """The last operation of a statement's run that contains this operation."""
         lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
         for following in range(number + 1, len(self._recording.operations)):
             place = self._recording.places[self._recording.operations[following].place]
@@ -88,7 +88,7 @@ class Keepers:
         return self._recording.last
 
     def _idle(self, uses: list[Held]) -> dict[int, Life]:
-        """The shorter lives of what the name held when nobody needed it any more; empty where it always was needed."""
+        """The shorter lifetimes of what the name held; empty if it was needed until the end."""
         lives: dict[int, Life] = {}
         for held in uses:
             storage = self._recording.storages[held.storage]
@@ -102,7 +102,7 @@ class Keepers:
     # -- graphs -------------------------------------------------------------------------------------------------------
 
     def _retained(self) -> Iterator[Suggestion]:
-        """`backward(retain_graph=True)` where no second backward comes."""
+        """`backward(retain_graph=True)` without a second backward."""
         groups: dict[int, list[int]] = {}
         for number, backward in enumerate(self._recording.backwards):
             groups.setdefault(backward.place, []).append(number)
@@ -132,7 +132,7 @@ class Keepers:
         return any(later > number for node in self._recording.backwards[number].nodes for later in self._visited[node])
 
     def _freed(self, backward: Backward) -> dict[int, Life]:
-        """Lives that end when the last node that keeps the storage has been gone through."""
+        """Lifetimes that end when backward has run the last node that saved the storage."""
         nodes = set(backward.nodes)
         left = {
             operation.node: number
@@ -183,7 +183,7 @@ class Keepers:
             )
 
     def _until_let_go(self, sums: list[Sum], named: bool) -> dict[int, Life]:
-        """What a sum no longer keeps goes at once; where a name stands for what was added, when that is bound anew."""
+        """Lifetimes without the sum: they end at once, or when the name of the added value is rebound."""
         lives: dict[int, Life] = {}
         for one, following in zip(sums, [*sums[1:], None], strict=True):
             end = one.operation
@@ -196,7 +196,7 @@ class Keepers:
         return lives
 
     def _is_for_backward(self, one: Sum) -> bool:
-        """Did, or may, a backward start from the total?"""
+        """Did a backward start from the total, or may one?"""
         node = self._recording.operations[one.operation].node
         if node in self._visited:
             return True
@@ -207,7 +207,7 @@ class Keepers:
 
 
 def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int] | None:
-    """The block where the name is bound and the statement that uses it last; None unless all of it is in one block."""
+    """The block that binds the name and its last using statement; None unless both are in one block."""
     scope = code.scope(node)
     everywhere = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
     elsewhere = {code.scope(n) for n in everywhere if isinstance(n.ctx, ast.Store)} - {scope}
@@ -246,7 +246,7 @@ def _is_of_names(target: ast.expr) -> bool:
 
 
 def _is_handed_on(code: Code, name: ast.Name) -> bool:
-    """Does somebody else hold it from here on: another name, an attribute, a container, the caller?"""
+    """Does something else hold the value from here on: another name, an attribute, a container, the caller?"""
     parent = code.parents.get(name)
     if isinstance(name.ctx, ast.Store):
         return False
@@ -258,7 +258,7 @@ def _is_handed_on(code: Code, name: ast.Name) -> bool:
 
 
 def _in_inner(code: Code, node: ast.AST, scope: ast.AST) -> bool:
-    """Does it stand in a lambda or a comprehension, which may run later?"""
+    """Is it inside a lambda or a comprehension, which may run later?"""
     for above in code.above(node):
         if above is scope:
             return False

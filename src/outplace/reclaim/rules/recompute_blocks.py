@@ -1,4 +1,4 @@
-"""Modules whose insides could be computed again in the backward instead of being kept: less memory for more time."""
+"""Modules whose activations could be recomputed in backward: less memory for more time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELPER = "outplace.recompute"
 
 @dataclass
 class Run:
-    """One call of a module from a line of the user's own: the operations of its forward."""
+    """One call of a module from the user's code, and the operations of its forward."""
 
     call: Call
     numbers: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Blocks:
         """The last moment at which a name was seen to stand for a storage."""
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """One for each call in the source of which every run can be repeated."""
+        """One suggestion for each call whose every run can be repeated."""
         for instruction, runs in self._runs().items():
             found = node_at(self._files, instruction)
             if found is None or not isinstance(found[1], ast.Call) or not found[1].args:
@@ -78,13 +78,13 @@ class Blocks:
         return groups
 
     def _is_of_torch(self, operation: Operation) -> bool:
-        """Is it part of a module of torch's own, such as the counting of a batch norm?"""
+        """Is it part of a torch module, such as the batch counter of a batch norm?"""
         return bool(operation.calls) and bool(self._recording.modules[operation.calls[0].module].kind)
 
     # -- what the run has shown ---------------------------------------------------------------------------------------
 
     def _change(self, run: Run) -> Change | None:
-        """What is not there from the end of the forward up to the backward; None where it must not be done twice."""
+        """The storages that are free between forward and backward; None if the block must not run twice."""
         recording, numbers = self._recording, set(run.numbers)
         nodes = {recording.operations[number].node for number in run.numbers}
         first, last = run.numbers[0], run.numbers[-1]
@@ -113,7 +113,7 @@ class Blocks:
         return bisect_left(writes, start) < bisect_left(writes, end)
 
     def _gap(self, storage: int, nodes: set[int | None], last: int, backward: int) -> Life | None:
-        """The time in which only the nodes of this block would have kept it."""
+        """The time in which only nodes of this block keep the storage."""
         savers = self._recording.savers.get(storage)
         died = self._recording.storages[storage].died
         if not savers or any(saved.node not in nodes for saved in savers) or (died is not None and died < backward):
@@ -127,7 +127,7 @@ class Blocks:
     # -- what the source says -----------------------------------------------------------------------------------------
 
     def _has_effects(self, run: Run) -> bool:
-        """Would anybody notice that the forward was run twice?"""
+        """Does running the forward twice have side effects?"""
         outside = len(self._recording.places[run.call.place])
         inside: dict[Instruction, None] = {}
         for number in run.numbers:
@@ -172,7 +172,7 @@ class Blocks:
 
 
 def _importing(code: Code) -> list[Edit]:
-    """What brings outplace in: nothing where the file has it, else an import above torch's."""
+    """The edit that imports outplace; none if the file already does."""
     needed = code.importing("outplace")
     for node in code.tree.body if needed else ():
         names = [item.name for item in node.names] if isinstance(node, ast.Import) else []

@@ -1,4 +1,4 @@
-"""Operations whose result could have taken the memory of an input: seen to be safe in the run, and by the source."""
+"""Operations whose result could take the memory of an input. Both the run and the source must show that it is safe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY_RESULT = {"leaky_relu"}
 
 @dataclass(frozen=True)
 class Reuse:
-    """One run of an operation: the input that may be overwritten, at its position among the operation's tensors."""
+    """One run of an operation, and the position of the input that may be overwritten."""
 
     number: int
     operation: Operation
@@ -58,7 +58,7 @@ class Reuses:
         """Is what is made at one place, in a module, free for another? Asked once for each step."""
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """One for each place where every run of the operation was safe."""
+        """One suggestion for each place where every run was safe."""
         groups: dict[Key, list[int]] = {}
         for number, operation in enumerate(self._recording.operations):
             if not operation.backward and (key := self._key(operation)) is not None:
@@ -191,7 +191,7 @@ class Reuses:
         return self._made(code, call, (edit,), before, after, reuses)
 
     def _all_calls_seen(self, code: Code, call: ast.Call, made_at: Instruction) -> bool:
-        """Has every line run that calls such a module? One that did not could need its input."""
+        """Did every line run that calls such a module? A line that did not could need its input."""
         recording = self._recording
         made = [m for m in recording.modules if m.place >= 0 and recording.places[m.place][:1] == (made_at,)]
         names = {module.name for module in made if module.name.isidentifier()}
@@ -215,7 +215,7 @@ class Reuses:
         return called or _is_a_function(node)
 
     def _operand_is_free(self, reuse: Reuse) -> bool:
-        """Is what the module was given made inside the container that calls it, or free where own code hands it in?"""
+        """Is the module's input made inside the calling container, or unused in the user's code that passes it?"""
         operation, maker = reuse.operation, self._maker(reuse)
         made_in = {call.number for call in maker.calls}
         for call in operation.calls:
@@ -251,7 +251,7 @@ class Reuses:
 
 
 def _is_a_function(node: ast.Attribute) -> bool:
-    """`F.relu`, `torch.relu`: no attribute of a module."""
+    """Is it a library function such as `F.relu`, not a module attribute?"""
     return ast.unparse(node.value).split(".")[-1] in ("F", "functional", "torch", "nn")
 
 

@@ -1,4 +1,4 @@
-"""One way to need less memory: where, what to write, what it would save, and why nothing else changes."""
+"""One way to use less memory: where, what to write, what it saves, and why it is safe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["in-place", "del", "retain-graph", "detach", "zero-grad", "recomp
 
 @dataclass
 class Suggestion:
-    """`before` and `after` are the changed source; an advice has no edits."""
+    """A suggestion. `before` and `after` are source text. Advice has no edits."""
 
     kind: Kind
     site: Site
@@ -35,5 +35,5 @@ class Suggestion:
 
     @property
     def saves(self) -> int:
-        """What it is worth: some pay only together, since the next highest peak is no lower."""
+        """The bytes saved. Some suggestions save only together, because the second highest peak is as high."""
         return max(self.alone, self.together)

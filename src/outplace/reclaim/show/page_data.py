@@ -1,4 +1,4 @@
-"""What was found, as the data that `--json` writes. Fields are added, never renamed."""
+"""The results as data for `--json`. Fields are added, never renamed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def as_data(outcome: Outcome) -> dict[str, Any]:
-    """The whole of it."""
+    """All results as plain data."""
     assert outcome.advice is not None and outcome.first.recording is not None
     recording, advice = outcome.first.recording, outcome.advice
     live, live_after = activations(outcome)
@@ -63,7 +63,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def where(recording: Recording, moment: int) -> dict[str, Any] | None:
-    """The line and the operation at a moment."""
+    """The line and the operation at one time."""
     if not recording.operations:
         return None
     operation = recording.operations[moment]
@@ -79,7 +79,7 @@ def where(recording: Recording, moment: int) -> dict[str, Any] | None:
 def by_line(
     recording: Recording, account: Account, moment: int, moved: Mapping[str, Mapping[int, int]] | None = None
 ) -> list[dict[str, Any]]:
-    """What was alive at a moment, by the line that made it, largest first; `moved` has other numbers for lines."""
+    """Bytes alive at one time, by the line that made them, largest first. `moved` maps line numbers."""
     totals: dict[tuple[str | None, int | None, str], int] = {}
 
     def add(maker: int | None, nbytes: int, inside: bool = False) -> None:

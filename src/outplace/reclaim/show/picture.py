@@ -1,4 +1,4 @@
-"""The part of the HTML page that draws memory: over time before and after, and by line at the peak."""
+"""Draws memory for the HTML page: over time before and after, and by line at the peak."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _STYLE = Markup("""<style>
 
 
 def section(outcome: Outcome, data: dict[str, Any]) -> Section:
-    """All of it, as a section of the page."""
+    """The whole drawing as a section of the page."""
     assert outcome.advice is not None and outcome.first.recording is not None
     peak = data["peak"]
     parts = [_STYLE, Markup("<div class='reclaim'>"), _summary(data), _timeline(outcome)]
@@ -119,7 +119,7 @@ def _backwards(recording: Recording, count: int) -> list[Markup]:
 
 
 def _ticks(top: int) -> list[float]:
-    """Round figures from nothing up to the peak."""
+    """Round numbers from 0 to the peak."""
     unit = 1024 ** min(int(math.log(max(top, 1), 1024)), 3)
     rough = top / unit / _MOST_TICKS
     power = 10 ** math.floor(math.log10(rough))
@@ -134,7 +134,7 @@ def _tick(value: float, top: int) -> Markup:
 
 
 def _steps(recording: Recording, count: int) -> list[Markup]:
-    """Where an optimizer had stepped."""
+    """The times of the optimizer steps."""
     mark = Markup("<line class='step' x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}'/>")
     name = Markup("<text x='{:.1f}' y='{}' text-anchor='end'>step {}</text>")
     rows: list[Markup] = []
@@ -170,13 +170,13 @@ def _y(value: float, top: int) -> float:
 
 
 def _marks(recording: Recording) -> list[int]:
-    """The moments by which two runs are laid over each other: where backwards begin and end, and after each step."""
+    """Times that align two runs: the start and end of each backward, and each step."""
     inner = [moment for backward in recording.backwards for moment in (backward.began, backward.ended)]
     return [0, *sorted([*inner, *recording.steps]), len(recording.operations)]
 
 
 def _moments(own: list[int], other: list[int]) -> list[float]:
-    """For each operation of a run the moment in the other run at which it is drawn."""
+    """For each operation of a run, the aligned time in the other run."""
     if len(own) != len(other):
         own, other = [0, own[-1]], [0, other[-1]]
     found: list[float] = []
@@ -186,7 +186,7 @@ def _moments(own: list[int], other: list[int]) -> list[float]:
 
 
 def _curve(values: Sequence[int], moments: Sequence[float], count: int, top: int, kind: str) -> list[Markup]:
-    """The highest of each stretch, so that a peak is never smoothed away; the peak by its figure."""
+    """The curve as the maximum of each interval, so that no peak is lost."""
     width = max(1, -(-len(values) // _POINTS))
     heights = [(moments[start], max(values[start : start + width])) for start in range(0, len(moments), width)]
     points = [f"{_x(moment, count):.1f},{_y(height, top)}" for moment, height in heights]
@@ -209,7 +209,7 @@ def _curve(values: Sequence[int], moments: Sequence[float], count: int, top: int
 
 
 def _bars(outcome: Outcome) -> Markup:
-    """What is alive at the peak, by the line that made it."""
+    """Bytes alive at the peak, by the line that made them."""
     assert outcome.first.recording is not None and outcome.advice is not None
     before = _totals(outcome.first.recording, {})
     after = None
@@ -243,7 +243,7 @@ def _totals(recording: Recording, moved: Mapping[str, Mapping[int, int]]) -> dic
 
 
 def _old_lines(before: str, after: str) -> dict[int, int]:
-    """Where the lines of a changed file stood before: a `del` has moved those after it."""
+    """Maps lines of a changed file to the original lines."""
     old, new = before.split("\n"), after.split("\n")
     found: dict[int, int] = {}
     for _, first, _, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -278,7 +278,7 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
 
 
 def _hints(hints: Sequence[dict[str, Any]]) -> Markup:
-    """Advice that nothing can be proved for."""
+    """Advice without proof."""
     text = Markup("<p><code>{}:{}</code>: <code>{}</code> could be <code>{}</code> ({} less at the peak): {}.</p>")
     rows = [
         text.format(

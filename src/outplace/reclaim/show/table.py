@@ -1,4 +1,4 @@
-"""What was found, for a person at a terminal."""
+"""The results as terminal text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outplace.report.words import under_cwd
 
 
 def size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
+    """Bytes with a readable unit."""
     for unit in ("B", "KiB", "MiB"):
         if abs(nbytes) < 1024:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
