@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from outplace.cli.main import main
-from outplace.cli.repairing import write_all
 from outplace.errors import OutplaceError
 from outplace.repair.drive import from_run
 from outplace.repair.syntax import files
+from outplace.repair.syntax.files import write_all
 
 BUG = """import torch
 

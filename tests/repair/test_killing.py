@@ -10,8 +10,8 @@ from pathlib import Path
 
 from killing import BUG, MANY, half_written, lay_out, repaired
 
-from outplace.cli.repairing import write_all
 from outplace.repair.syntax import files
+from outplace.repair.syntax.files import write_all
 
 
 def test_fix_is_killed(tmp_path):

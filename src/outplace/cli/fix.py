@@ -149,14 +149,13 @@ class _Fix:
             click.echo(f"outplace: {few}; outplace check shows what to change", err=True)
 
     def _deliver(self, texts: Mapping[str, str]) -> None:
-        from outplace.cli.repairing import write_all
         from outplace.repair.syntax import files
 
         documents = {path: files.read(path) for path in texts}
         if self.options.diff:
             self.shown.update({path: (documents[path].text, text) for path, text in texts.items()})
         else:
-            write_all({path: documents[path].encode(text) for path, text in texts.items()}, documents)
+            files.write_all({path: documents[path].encode(text) for path, text in texts.items()}, documents)
             self.changed += len(texts)
 
     def _passed_over(self, path: str) -> bool:

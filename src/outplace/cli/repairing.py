@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sys
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
 from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
 from outplace.repair.drive.runs import Runs
@@ -74,14 +74,16 @@ class Repairing:
             self._runs.close()
 
     def _changed(self, outcome: from_run.Outcome, console: Console) -> None:
+        from outplace.report.diff import print_diff
+
         documents = {path: files.read(path) for path in outcome.texts}
-        where = ", ".join(shown(path) for path in outcome.texts)
+        where = ", ".join(under_cwd(path) for path in outcome.texts)
         if self._write:
-            write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
+            files.write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
             self._left = f"{where} had been written"
         console.print()
         for path, text in outcome.texts.items():
-            show_diff(unified(shown(path), documents[path].text, text), console)
+            print_diff(unified(under_cwd(path), documents[path].text, text), console)
         console.print()
         for proof in outcome.proofs:
             _say(console, proof.title, "bold")
@@ -94,30 +96,6 @@ class Repairing:
             _say(console, f"Not repaired: {outcome.left}.", "yellow")
 
 
-def write_all(data: dict[str, bytes], before: dict[str, files.Document]) -> None:
-    """All files or none: what is written already is put back if one cannot be."""
-    written: list[str] = []
-    try:
-        for path, content in data.items():
-            if files.read(path).data != before[path].data:
-                raise files.Unwritable("it has been changed meanwhile")
-            files.write(path, content)
-            written.append(path)
-    except BaseException as error:
-        for one in written:
-            files.write(one, before[one].data)
-        if not isinstance(error, files.Unwritable):
-            raise
-        raise OutplaceError(f"{shown(path)}: {error}; nothing was changed") from error
-
-
-def show_diff(diff: str, console: Console) -> None:
-    """A unified diff in colours."""
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in diff.splitlines():
-        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
-
-
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
@@ -127,12 +105,6 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # one that has no name
         return f"signal {number}"
-
-
-def shown(path: str) -> str:
-    """A path as it is shown: from the working folder where it lies in it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
 
 
 def _pass_on(output: Path) -> None:

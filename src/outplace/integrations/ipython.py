@@ -20,8 +20,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from outplace.files import naming
 from outplace.model import Diagnosis
-from outplace.report import words
 from outplace.report.console import for_stream
 from outplace.report.terminal import as_text, render
 from outplace.runtime import instrument
@@ -221,11 +221,11 @@ class _CellMarks:
     @contextlib.contextmanager
     def names_known(self) -> Any:
         """While it lasts reports call cells by their numbers."""
-        words.cell_name = self._name
+        naming.cell_name = self._name
         try:
             yield
         finally:
-            words.cell_name = None
+            naming.cell_name = None
 
     def renamed(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis with cells, not files, in the headers of its diffs."""

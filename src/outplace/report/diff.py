@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
 from rich.text import Text
 
-from outplace.report import words
+from outplace.files import naming
 from outplace.report.glyphs import Glyphs, lay_out
 from outplace.report.layout import wrap
 
@@ -77,7 +78,7 @@ def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
         if line.sign == "@":
             yield Text(f"{glyphs.skip:>{max(digits, 1)}}", style="dim")
         elif line.sign == "f":
-            yield from wrap(Text(glyphs.clean(words.path(text)), style="dim"), width)
+            yield from wrap(Text(glyphs.clean(naming.path(text)), style="dim"), width)
         else:
             yield from _rows(line, text[margin:], width, digits)
 
@@ -91,3 +92,10 @@ def _rows(line: DiffLine, text: str, width: int, digits: int) -> Iterator[Text]:
         row = Text.assemble((number if not nth else " " * len(number), "dim"), (sign, style), piece)
         row.rstrip()
         yield row
+
+
+def print_diff(diff: str, console: Console) -> None:
+    """Prints a unified diff as it is, in colours."""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in diff.splitlines():
+        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
 from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis, Fix, Graph, GraphEdge, GraphNode, Mutation, SavedTensor, Site, Tensor
 from outplace.report.excerpts import excerpts
-from outplace.report.words import under_cwd
 from outplace.version import __version__
 
 SCHEMA = 1

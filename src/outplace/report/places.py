@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from outplace.files import naming
 from outplace.knowledge import nodes
 from outplace.model import Diagnosis, Mutation, Site
 from outplace.report import words
@@ -69,7 +70,7 @@ def _changes(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Place]:
         yield Place("overwritten", _change(diagnosis, change, glyphs), change.site, change.chain)
     rest = diagnosis.mutations[MOST_MUTATIONS:]
     if rest:
-        spots = [words.place(change.site.file, change.site.line) for change in rest if change.site]
+        spots = [naming.place(change.site.file, change.site.line) for change in rest if change.site]
         last = f", the last at {spots[-1]}" if spots else ""
         yield Place("overwritten", f"overwritten by {len(rest)} more operations{last}", None)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
+from outplace.files import naming
 from outplace.model import Site
-from outplace.report import words
 from outplace.report.glyphs import Glyphs, Line, lay_out, window
 from outplace.report.layout import indented, wrap
 from outplace.report.places import STYLES, Place
@@ -78,7 +78,7 @@ class Snippet:
             before = number
 
     def _header(self, site: Site) -> list[Text]:
-        spot, _, function = self.glyphs.clean(words.where(site)).partition(" in ")
+        spot, _, function = self.glyphs.clean(naming.where(site)).partition(" in ")
         header = Text.assemble(spot, (f" in {function}", "dim")) if function else Text(spot)
         return wrap(header, self.width + self.digits + 3)
 
@@ -193,7 +193,7 @@ class Snippet:
         frames = [site for site in place.chain if not site.function.endswith("_call_impl")]  # every Module has these
         if not frames:
             return
-        calls = [f"{words.place(site.file, site.line)} {site.function}".rstrip() for site in frames]
+        calls = [f"{naming.place(site.file, site.line)} {site.function}".rstrip() for site in frames]
         text = Text(self.glyphs.clean(f"through {f' {self.glyphs.arrow} '.join(calls)}"), style="dim")
         start = start if self.width - start >= LEAST else 0
         for line in wrap(text, self.width - start):

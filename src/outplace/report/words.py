@@ -1,16 +1,14 @@
-"""Operations, nodes, tensors and places in the words a report uses for them."""
+"""Operations, nodes and tensors in the words a report uses for them."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
 
+from outplace.files import naming
 from outplace.knowledge import nodes
 from outplace.knowledge.kinds import BY_NAME
-from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
+from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 
 _OPERATIONS = {
     "__setitem__": "item assignment",
@@ -158,69 +156,11 @@ def is_unseen(diagnosis: Diagnosis, change: Mutation) -> bool:
     return change.version is None and diagnosis.kind in ("silent-data", "silent-alias")
 
 
-cell_name: Callable[[str], str | None] | None = None
-"""In a notebook: what a cell is called that was compiled as this file (`Cell In[3]`); None for other files."""
-
-
-def path(file: str) -> str:
-    """The file relative to the working folder where it lies under it, library files from their package on."""
-    named = cell_name(file) if cell_name else None
-    relative = named or under_cwd(file)
-    if relative != file:
-        return relative
-    parts = PurePath(file).parts
-    for folder in ("site-packages", "dist-packages"):
-        if folder in parts:
-            return str(PurePath(*parts[parts.index(folder) + 1 :]))
-    return file
-
-
-working_folder: str | None = None
-"""The folder that paths are shown relative to; None means the present one, which a program that is run may change."""
-
-
-def under_cwd(file: str) -> str:
-    """The file relative to the working folder where it lies under it, unchanged otherwise."""
-    try:
-        relative = os.path.relpath(file, working_folder or os.curdir)
-    except (ValueError, OSError):  # another drive, or the working folder is gone
-        return file
-    return relative if os.path.isabs(file) and relative.split(os.sep)[0] != os.pardir else file
-
-
-def place(file: str, line: int) -> str:
-    """`train.py:12`, or the notebook's own way to name a cell."""
-    cell = _cell(file)
-    return f"{cell}, line {line}" if cell else f"{path(file)}:{line}"
-
-
-def document(file: str) -> str:
-    """What a reader knows a file as: its path, or the name of the cell."""
-    return _cell(file) or path(file)
-
-
-def _cell(file: str) -> str | None:
-    named = cell_name(file) if cell_name else None
-    if named:
-        return named
-    cell = re.match(r"<ipython-input-(\d+)", file)
-    if cell:
-        return f"Cell In[{cell[1]}]"
-    return "Notebook cell" if "ipykernel_" in PurePath(file).parent.name else None
-
-
-def where(site: Site) -> str:
-    """`train.py:12 in forward`; the top level of a file needs no name."""
-    spot = place(site.file, site.line)
-    top = site.function in ("", "<module>") or site.function.startswith("<cell line")
-    return spot if top else f"{spot} in {site.function}"
-
-
 def also_kept(others: Sequence[SavedTensor], times: str, limit: int = 5) -> str:
     """The other nodes that kept the tensor, those of one line counted together."""
     counts: dict[str, int] = {}
     for saved in others:
-        spot = f" at {place(saved.site.file, saved.site.line)}" if saved.site else ""
+        spot = f" at {naming.place(saved.site.file, saved.site.line)}" if saved.site else ""
         counts[node(saved.node) + spot] = counts.get(node(saved.node) + spot, 0) + 1
     named = [f"{name} {times}{count}" if count > 1 else name for name, count in counts.items()]
     more = f" ({len(named) - limit} more)" if len(named) > limit else ""

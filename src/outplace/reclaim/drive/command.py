@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
-from outplace.cli.repairing import show_diff, shown, write_all
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
 from outplace.reclaim.drive.proving import Outcome, Reclaim
 from outplace.reclaim.drive.trials import Trials
 from outplace.reclaim.show import table
@@ -22,6 +22,7 @@ from outplace.repair.syntax.patch import unified
 from outplace.report import html
 from outplace.report import json as json_report
 from outplace.report.console import for_stream
+from outplace.report.diff import print_diff
 
 
 class Command:
@@ -70,13 +71,13 @@ class Command:
         documents = {path: files.read(path) for path in outcome.texts}
         console.print()
         for path, text in outcome.texts.items():
-            show_diff(unified(shown(path), documents[path].text, text), console)
+            print_diff(unified(under_cwd(path), documents[path].text, text), console)
         if not self._fix:
             return
         data = {path: documents[path].encode(text) for path, text in outcome.texts.items()}
-        names = ", ".join(shown(path) for path in outcome.texts)
+        names = ", ".join(under_cwd(path) for path in outcome.texts)
         try:
-            write_all(data, documents)
+            files.write_all(data, documents)
             holds = self._reclaim.holds_on_disk(outcome)
         except BaseException:
             _put_back(documents, data)

@@ -100,7 +100,7 @@ class Trials:
             real = {os.path.realpath(path): text for path, text in texts.items()}
             (folder / "overlay.json").write_text(json.dumps(real), encoding="utf-8")
             settings.OVERLAY.put(str(folder / "overlay.json"), environment)
-        command = [sys.executable, "-m", "outplace.reclaim.observe.child", *self._words]
+        command = [sys.executable, "-m", "outplace.cli.reclaim_child", *self._words]
         code, timed_out = self._wait(command, environment, folder, shown)
         return Trial(
             code,

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from outplace.files.naming import under_cwd
 from outplace.reclaim.drive.proving import Outcome, activations
 from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.repair.syntax.patch import unified
-from outplace.report.words import under_cwd
 from outplace.version import __version__
 
 SCHEMA = 1

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from outplace.files.naming import under_cwd
 from outplace.reclaim.drive.proving import Outcome, activations
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.reclaim.show.page_data import where
 from outplace.report.glyphs import for_encoding
-from outplace.report.words import under_cwd
 
 
 def size(nbytes: float) -> str:

@@ -12,7 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from outplace.errors import OutplaceError
 from outplace.files import reading
+from outplace.files.naming import under_cwd
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit, apply, parses
 
@@ -150,3 +152,20 @@ class Files:
         made = Files({**self._texts, **texts}, self._may_read)
         made._codes = {path: code for path, code in self._codes.items() if path not in texts}
         return made
+
+
+def write_all(data: Mapping[str, bytes], before: Mapping[str, Document]) -> None:
+    """Writes all files or none: if one cannot be written, those written before it are put back."""
+    written: list[str] = []
+    try:
+        for path, content in data.items():
+            if read(path).data != before[path].data:
+                raise Unwritable("it has been changed meanwhile")
+            write(path, content)
+            written.append(path)
+    except BaseException as error:
+        for changed in written:
+            write(changed, before[changed].data)
+        if not isinstance(error, Unwritable):
+            raise
+        raise OutplaceError(f"{under_cwd(path)}: {error}; nothing was changed") from error

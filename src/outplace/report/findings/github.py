@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Result
+from outplace.files.naming import under_cwd
 from outplace.model import Finding
 from outplace.report.findings import concise, places
-from outplace.report.words import under_cwd
 
 
 def render(result: Result) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Result
+from outplace.files.naming import under_cwd
 from outplace.model import Finding, Site
-from outplace.report.words import under_cwd
 
 
 def render(result: Result) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note
+from outplace.files.naming import under_cwd
 from outplace.model import Site
-from outplace.report.words import under_cwd
 
 
 def file(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from outplace.files import naming
 from outplace.model import Site
-from outplace.report import words
 from outplace.report.html import highlight
 from outplace.report.html.highlight import Stretch
 from outplace.report.html.places import Places
@@ -86,7 +86,7 @@ def _pane(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, name
     lines = (_line(number, texts[number], margin, told, nodes, names) for number in sorted(texts))
     main = sites[0]
     function = "" if main.function in ("", "<module>") or main.function.startswith("<cell line") else main.function
-    return Pane(words.place(main.file, main.line), function, tuple(_with_gaps(lines)))
+    return Pane(naming.place(main.file, main.line), function, tuple(_with_gaps(lines)))
 
 
 def _around(site: Site, context: int) -> range:

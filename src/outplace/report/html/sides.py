@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from markupsafe import Markup
 
-from outplace.report import words
+from outplace.files import naming
 from outplace.report.diff import DiffLine, condense, parse
 from outplace.report.html import highlight
 from outplace.report.html.highlight import Stretch
@@ -71,7 +71,7 @@ def _rows(lines: Sequence[DiffLine], margin: int) -> Iterator[Row]:
             old.append(line)
         elif line.sign == "f":
             shift = 0
-            yield Row(title=words.document(line.text))
+            yield Row(title=naming.document(line.text))
         elif line.sign == "@":
             yield Row()
         elif line.sign == " " and line.number is not None:

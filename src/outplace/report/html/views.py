@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from outplace.files import naming
 from outplace.knowledge.nodes import describe_saved
 from outplace.model import Diagnosis, Fix, Site
 from outplace.report import places, words
@@ -150,7 +151,7 @@ def _sentence(diagnosis: Diagnosis) -> str:
 
 def _row(event: story.Event, sources: Sources, names: Places, several_files: bool) -> Row:
     site = event.site
-    file = PurePath(words.document(site.file)).name if site and several_files else ""
+    file = PurePath(naming.document(site.file)).name if site and several_files else ""
     return Row(
         role=event.role,
         height=figure.height(event),

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import torch
 
+from outplace.files.naming import under_cwd
 from outplace.model import Fix
 from outplace.repair.syntax import edits
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.patch import unified
-from outplace.report.words import under_cwd
 from outplace.runtime.errors.freed_names import Keeper, Kept, base, value_of
 from outplace.runtime.locate import sites
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+from outplace.files import naming
 from outplace.knowledge.errors import Match
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import describe_saved
 from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
-from outplace.report import words
 from outplace.runtime.errors import freed_fixes, freed_names, saved_error
 from outplace.runtime.errors.freed_fixes import Story
 from outplace.runtime.errors.freed_names import Kept
@@ -293,7 +293,7 @@ def _why(story: Story, name: str | None, saved_by: SavedTensor) -> str:
 
 def _notes(story: Story, freed_at: list[Site], stepped_below: str | None) -> Iterable[str]:
     if freed_at:
-        spots = ", ".join(dict.fromkeys(words.place(site.file, site.line) for site in freed_at))
+        spots = ", ".join(dict.fromkeys(naming.place(site.file, site.line) for site in freed_at))
         yield f"Which backward freed it is not known: it was one of those at {spots}."
     if stepped_below is not None:
         yield (
@@ -316,7 +316,7 @@ def _steps_since(node: Any) -> tuple[str | None, str | None]:
             break
         if step.frames:
             site = sites.at_instruction(step.frames[-1]).site
-            place = f"{step.operation} at {words.place(site.file, site.line)}"
+            place = f"{step.operation} at {naming.place(site.file, site.line)}"
             last = last or place
             if any(before != after and id(parameter()) in leaves for parameter, before, after in step.versions()):
                 return last, place

@@ -12,6 +12,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
+from outplace.files.naming import under_cwd
 from outplace.knowledge.errors import recognise
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Diagnosis, Fix
@@ -19,7 +20,6 @@ from outplace.repair.plan.bug import Bug
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified
-from outplace.report.words import under_cwd
 from outplace.runtime.locate.sites import Located, full_path, source_tree
 from outplace.runtime.record.user_files import own_files
 

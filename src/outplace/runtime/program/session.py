@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from outplace import settings
 from outplace.errors import OutplaceError
+from outplace.files import naming
 from outplace.files.writing import replace_text
 from outplace.model import Diagnosis
 from outplace.report import json as json_report
-from outplace.report import words
 from outplace.runtime.errors import dispatch
 from outplace.runtime.program import ranks
 from outplace.runtime.record.user_files import known_sources
@@ -45,8 +45,8 @@ class Session:
         self._folder: str | None = None
         self._report: _Report | None = None
         settings.ENABLED.put(True)
-        words.working_folder = os.getcwd()
-        settings.STARTED_IN.put(words.working_folder)
+        naming.working_folder = os.getcwd()
+        settings.STARTED_IN.put(naming.working_folder)
         if any(targets) or is_launcher or ranks.launched():
             self._start_report(targets)
         start_in_forks()
@@ -225,7 +225,7 @@ def start_in_child() -> None:
     if ranks.launched() and not settings.SESSION.read():
         settings.SESSION.put(ranks.meeting_place())
     folder = settings.SESSION.read()
-    words.working_folder = settings.STARTED_IN.read() or None
+    naming.working_folder = settings.STARTED_IN.read() or None
     dispatch.start_afresh()
     if os.path.isdir(folder):
         if ranks.launched():

@@ -1,4 +1,4 @@
-"""The process in which `outplace reclaim` runs the program: `python -m outplace.reclaim.observe.child train.py`."""
+"""The process in which `outplace reclaim` runs the program: `python -m outplace.cli.reclaim_child train.py`."""
 
 from __future__ import annotations
 
