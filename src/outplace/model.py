@@ -11,37 +11,6 @@ from typing import Literal, NamedTuple
 
 Safety = Literal["safe", "unsafe", "suggestion"]
 Severity = Literal["error", "warning"]
-Cause = Literal[
-    "",
-    "gradient",  # a hook writes the gradient it is given
-    "function gradient",  # the backward of a Function does
-    "shared gradient",  # one tensor is the gradient of two leaves
-    "kept",  # a list or dict keeps one tensor again and again
-    "kept view",  # or views of one
-    "kept array",  # or arrays, or tensors, over the same memory
-    "handed out",  # an array over memory that is filled anew, while the one from before is still read
-    "kept gradient",
-    "many",  # a tensor stands in a list or dict many times
-    "state-dict",  # a state_dict() was kept that holds the parameters themselves
-    "lent state",  # one was changed in place, and loaded into another model
-    "copy",  # so do other references that were taken for copies
-    "ctx",  # a Function keeps a tensor where nothing is checked
-    "recomputed",  # so does a checkpointed block that is run again
-    "shallow",  # copy.copy of a network
-    "lost",  # a parameter was replaced behind its optimizer
-    "repeated",  # an index names a place twice
-    "cut",  # `.data =` hands on values without their graph
-    "sample",  # a dataset keeps what is scaled in place whenever it is fetched
-    "put back",  # what is assigned back to an attribute is what it holds anyway
-    "own leaf",  # a leaf lies in the memory of what it was made of
-    "copied container",  # copies of a list or dict hold the same tensors
-    "other name",  # one tensor under two names, where two were meant
-    "gathered",  # a write goes to the copy that an index makes
-    "computed weight",  # a write goes to what a parametrization has made for this one reading
-    "undeclared",  # a Function overwrites what it is given, without mark_dirty
-    "unrecorded",  # a result of the graph was written through `.data`, and computed with
-]
-"""Which of the silent bugs it is (OUT303, OUT301): what the repair goes by."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +119,8 @@ class Diagnosis:
     mutations: tuple[Mutation, ...] = ()
     made_at: Site | None = None
     """Where the leaf or the view was made, for the kinds that are raised where the operation stands."""
-    cause: Cause = ""
+    cause: str = ""
+    """The name of the silent rule that it breaks; empty for other kinds."""
     optimizer_at: Site | None = None
     """Where the optimizer was made that steps what stood here before."""
     kept_at: Site | None = None
@@ -189,4 +159,4 @@ class Finding:
     fix: Fix | None = None
     order: StepOrder | None = None
     cause: str = ""
-    """Which of several causes of its kind; of a silent bug a `Cause`."""
+    """Which of several causes of its kind; of a silent bug the name of its rule."""

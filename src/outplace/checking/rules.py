@@ -1,4 +1,4 @@
-"""Rules as people address them: by code, by the beginning of a code, by name."""
+"""Rules as people address them: by code, by the beginning of a code, by name, by the family they belong to."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from outplace.errors import OutplaceError
-from outplace.knowledge.kinds import BY_CODE, BY_NAME, KINDS
+from outplace.knowledge.kind import Kind
+from outplace.knowledge.kinds import BY_CODE, BY_NAME, KINDS, members
 
 ALL = "ALL"
 
 
 def matching(selector: str) -> frozenset[str]:
-    """The codes that `selector` stands for: `OUT201`, `OUT2`, `saved`, `ALL`, in any case; none if it is unknown."""
-    word = selector.strip()
+    """The codes that `selector` stands for: `OUT201`, `OUT2`, `saved`, `ALL`, in any case; none if it is unknown.
+
+    A family (`OUT303`, `silent-other`) stands for its rules as well.
+    """
+    named = _named(selector.strip())
+    return frozenset(code for kind in named for code in (kind.code, *(rule.code for rule in members(kind))))
+
+
+def _named(word: str) -> Sequence[Kind]:
+    """The rules whose name, code or beginning of a code this is."""
     kind = BY_NAME.get(word.lower())
     if kind is not None:
-        return frozenset([kind.code])
+        return (kind,)
     if word.upper() == ALL:
-        return frozenset(BY_CODE)
-    if word.upper().startswith("OUT"):
-        return frozenset(code for code in BY_CODE if code.startswith(word.upper()))
-    return frozenset()
+        return KINDS
+    return [kind for kind in KINDS if word.upper().startswith("OUT") and kind.code.startswith(word.upper())]
 
 
 def require(selectors: Iterable[str], origin: str) -> list[str]:
@@ -46,13 +53,19 @@ def choose(select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
     return frozenset(code for code in BY_CODE if _strength(code, select) > _strength(code, ignore))
 
 
-def _strength(code: str, selectors: Sequence[str]) -> int:
+def _strength(code: str, selectors: Sequence[str]) -> float:
     """How closely the closest of the selectors names this code: the letters of the code that it fixes."""
-    return max((_precision(selector) for selector in selectors if code in matching(selector)), default=0)
+    return max((_precision(code, selector) for selector in selectors if code in matching(selector)), default=0)
 
 
-def _precision(selector: str) -> int:
+def _precision(code: str, selector: str) -> float:
     word = selector.strip()
     if word.upper() == ALL:
         return 1
-    return len(word) if word.upper().startswith("OUT") and word.lower() not in BY_NAME else len(KINDS[0].code)
+    if word.lower() in BY_NAME:
+        word = BY_NAME[word.lower()].code
+    return len(word) - (0 if code.startswith(word.upper()) else _BY_FAMILY)
+
+
+_BY_FAMILY = 0.5
+"""A family fixes less of its rules' codes than they do themselves, and more than a shorter prefix."""

@@ -7,7 +7,8 @@ import json
 import click
 from rich.text import Text
 
-from outplace.knowledge.kinds import KINDS, Kind
+from outplace.knowledge.kind import Kind
+from outplace.knowledge.kinds import KINDS
 from outplace.report.console import for_stream
 from outplace.report.layout import hanging, indented, wrap
 
@@ -39,7 +40,8 @@ def rules(as_json: bool) -> None:
 
 
 def _plain(kind: Kind) -> dict[str, str]:
-    return {"code": kind.code, "name": kind.name, "raised": raised(kind)[0], "summary": kind.summary}
+    plain = {"code": kind.code, "name": kind.name, "raised": raised(kind)[0], "summary": kind.summary}
+    return plain | ({"family": kind.family} if kind.family != kind.name else {})
 
 
 def _table(width: int) -> list[Text]:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import resources
 
+from outplace.knowledge.kind import Kind
+from outplace.knowledge.silent_rules import RULES
 
-@dataclass(frozen=True)
-class Kind:
-    """A family of bugs. `name` is what users type and what JSON carries; `code` is the rule's number."""
-
-    code: str
-    name: str
-    summary: str
-
-
-KINDS: tuple[Kind, ...] = (
+FAMILIES: tuple[Kind, ...] = (
     # OUT1xx: raised where the operation stands
     Kind("OUT101", "leaf", "a leaf that requires grad is modified in place"),
     Kind("OUT102", "leaf-view", "a view of a leaf that requires grad is modified in place"),
@@ -47,6 +39,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("OUT303", "silent-other", "aliased lists, kept references or hooks that write make training wrong, silently"),
 )
 
+KINDS: tuple[Kind, ...] = (*FAMILIES, *RULES)
+"""All rules: the families, then the silent rules that belong to three of them."""
+
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 BY_CODE: dict[str, Kind] = {kind.code: kind for kind in KINDS}
 
@@ -56,6 +51,17 @@ def find(word: str) -> Kind | None:
     return BY_NAME.get(word.lower()) or BY_CODE.get(word.upper())
 
 
+def members(family: Kind) -> tuple[Kind, ...]:
+    """The rules that belong to a family, without the family itself."""
+    return tuple(rule for rule in RULES if rule.family == family.name)
+
+
 def page(kind: Kind) -> str:
-    """The Markdown page that explains a kind: the same text on the web, in `outplace explain` and in editors."""
-    return (resources.files(__package__) / "pages" / f"{kind.code}.md").read_text("utf-8")
+    """The Markdown page that explains a rule: the same text on the web, in `outplace explain` and in editors.
+
+    The page of a family ends with a table of its rules.
+    """
+    text = (resources.files(__package__) / "pages" / f"{kind.code}.md").read_text("utf-8")
+    rows = [f"| {rule.code} | `{rule.name}` | {rule.summary} |" for rule in members(kind)]
+    table = ["", "## Rules of this family", "", "| code | name | what happens |", "|---|---|---|", *rows, ""]
+    return text + "\n".join(table) if rows else text

@@ -13,6 +13,7 @@ from outplace.files.naming import under_cwd
 from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis, Fix, Graph, GraphEdge, GraphNode, Mutation, SavedTensor, Site, Tensor
 from outplace.report.excerpts import excerpts
+from outplace.report.words import rule_name
 from outplace.version import __version__
 
 SCHEMA = 1
@@ -56,6 +57,7 @@ def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "kind": diagnosis.kind,
         "code": diagnosis.code,
+        "rule": rule_name(diagnosis),
         "error": diagnosis.error,
         "raised_at": _site(diagnosis.raised_at),
         "tensor": {

@@ -53,7 +53,7 @@ def _report(diagnoses: Sequence[Diagnosis], width: int, glyphs: Glyphs) -> Itera
 
 
 def _headline(diagnosis: Diagnosis, order: str, width: int, glyphs: Glyphs) -> list[Text]:
-    rule = (glyphs.clean(f"{diagnosis.code} {diagnosis.kind}"), f"bold {STYLES['overwritten']}")
+    rule = (glyphs.clean(f"{diagnosis.code} {words.rule_name(diagnosis)}"), f"bold {STYLES['overwritten']}")
     return wrap(Text.assemble((order, "dim"), rule, (f": {glyphs.clean(words.headline(diagnosis))}", "bold")), width)
 
 
@@ -99,7 +99,7 @@ def fix_lines(fix: Fix, key: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
 
 
 def _summary(diagnoses: Sequence[Diagnosis], times: str) -> str:
-    rules = Counter(f"{diagnosis.code} {diagnosis.kind}" for diagnosis in diagnoses)
+    rules = Counter(f"{diagnosis.code} {words.rule_name(diagnosis)}" for diagnosis in diagnoses)
     codes = " ".join(dict.fromkeys(diagnosis.code for diagnosis in diagnoses))
     if len(diagnoses) == 1:
         return f"More: outplace explain {codes}"

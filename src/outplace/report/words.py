@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from outplace.files import naming
 from outplace.knowledge import nodes
-from outplace.knowledge.kinds import BY_NAME
-from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
+from outplace.knowledge.kind import SilentRule
+from outplace.knowledge.kinds import BY_CODE, BY_NAME
+from outplace.model import Diagnosis, Finding, Mutation, SavedTensor, Tensor
 
 _OPERATIONS = {
     "__setitem__": "item assignment",
@@ -52,23 +53,7 @@ _HEADLINES = {
 }
 
 _SHARED = "{tensor} was changed by {op}, and with it all that shares its memory"
-_SHARED_OR = {
-    "rebound": "{tensor} was replaced after its optimizer was made, and nobody updates it",
-    "grad =": "{tensor} has become the gradient of two leaves",
-    ".data =": "{tensor} was given values by .data, which cuts them off from what they were computed from",
-    "repeated index": "{tensor} is added to at an index that occurs twice, and only one of the values counts",
-}
-"""For silent bugs that no node is part of, by the operation."""
-
-_UNRECORDED = "{tensor} was changed by {op} through .data, and backward goes on as if it had not been"
-
-_COMPUTED = "{tensor} is computed from other parameters, and what {op} writes into it is lost"
-
-_KEPT_ARRAY = "{tensor} was changed by {op} between two entries of a list, which all lie in its memory"
-
-_HANDED_OUT = "{tensor} was changed by {op}, while an array over its memory is still read for what it held before"
-
-_OF_ARRAYS = {"kept array": _KEPT_ARRAY, "handed out": _HANDED_OUT}
+"""For a silent bug that no node is part of."""
 
 _CHANGED_BASE = "{tensor} is one of several views made by one call, and {op} has since changed what they are views of"
 """For a view that is refused where it is read."""
@@ -102,6 +87,12 @@ def form(subject: Tensor) -> str:
     return f"{(subject.dtype or '').removeprefix('torch.')}{'' if subject.shape is None else list(subject.shape)}"
 
 
+def rule_name(bug: Diagnosis | Finding) -> str:
+    """The name of the rule that a bug breaks; for most rules it is the kind."""
+    rule = BY_CODE.get(bug.code)
+    return bug.kind if rule is None else rule.name
+
+
 def headline(diagnosis: Diagnosis) -> str:
     """What happened, to which tensor, in one sentence without a full stop."""
     template = _HEADLINES.get(diagnosis.kind)
@@ -114,19 +105,20 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _LEAF_OR_VIEW
     elif diagnosis.kind == "multi-view" and changes and diagnosis.raised_at not in (None, changes[0].site):
         template = _CHANGED_BASE
-    elif diagnosis.cause == "computed weight":
-        template = _COMPUTED
-    elif diagnosis.kind == "silent-other" and saved is None and changes:
-        template = _SHARED_OR.get(changes[0].operation, _SHARED)
-    elif diagnosis.cause == "unrecorded" and saved is None:
-        template = _UNRECORDED
-    elif diagnosis.cause in _OF_ARRAYS:
-        template = _OF_ARRAYS[diagnosis.cause]
+    elif diagnosis.code.startswith("OUT3") and saved is None:
+        template = _silent_headline(diagnosis)
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",
         node=node(saved.node) if saved else "a node",
     )
+
+
+def _silent_headline(diagnosis: Diagnosis) -> str:
+    """For a silent bug that no node is part of."""
+    rule = BY_CODE.get(diagnosis.code)
+    own = rule.headline if isinstance(rule, SilentRule) else ""
+    return own or (_SHARED if diagnosis.kind == "silent-other" else _HEADLINES[diagnosis.kind])
 
 
 def first_line(text: str) -> str:

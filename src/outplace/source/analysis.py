@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
@@ -145,7 +146,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             found = [*alone.tape.hits, *settled(alone)]
             if owner in receivers and function.node in receivers[owner].called:
                 # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
-                found = [hit for hit in found if hit.detail != "computed weight" or hit in built]
+                found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
             hits.extend(_with_doubts(found, function, args, numbers))
     return hits
 

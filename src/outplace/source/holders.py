@@ -15,6 +15,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
 from outplace.source.overlaps import touches
 from outplace.source.tape import Hit, Write, compatible
 from outplace.source.values import Dictionary, Instance, Items, Scope, Stale, Tensor, Value, options
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Container = Items | Dictionary | Instance
 
 _MOST_COPIES = 16
-_COPIED, _NAMED = "copied container", "other name"
 
 
 class Update:
@@ -194,7 +194,7 @@ def _tell(interpreter: Interpreter, tensor: Tensor, write: Write, update: Update
     renewed = tensor.storage.replaced_since(write.time)
     if interpreter.looking_at or renewed or not compatible(write.path, interpreter.tape.path):
         return
-    hit = Hit("silent-other", write, write.place, False, detail=_COPIED if update is None else _NAMED)
+    hit = Hit.silent(COPIED_CONTAINER_WRITTEN if update is None else TENSOR_UNDER_TWO_NAMES, write, write.place, False)
     (interpreter.tape.hits if update is None else update.hits).append(hit)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from outplace.knowledge.kind import SilentRule
 from outplace.model import StepOrder
 from outplace.source import attributes, calls, expressions, holders, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
@@ -100,6 +101,10 @@ class Interpreter:
         """Reports something that is wrong where it stands."""
         facts.setdefault("group", self.tape.group)
         self.tape.hits.append(Hit(kind, None, self.place(node), certain, detail=detail, **facts))
+
+    def hit_silent(self, rule: SilentRule, node: ast.AST, certain: bool) -> None:
+        """Reports a silent bug where it stands."""
+        self.hit(rule.family, node, certain, rule.name)
 
     def run_module(self, module: Module) -> None:
         """Interprets the top level of a file, once."""

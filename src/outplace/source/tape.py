@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.derivatives import passed_by, rescales
+from outplace.knowledge.kind import SilentRule
+from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN, MISSING_MARK_DIRTY, TENSOR_KEPT_IN_CTX
+from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
 from outplace.source.overlaps import Region, apart, touches
 
 if TYPE_CHECKING:
@@ -223,6 +228,11 @@ class Hit:
     order: StepOrder | None = None
     """Where an update of parameters stands before the backward."""
 
+    @classmethod
+    def silent(cls, rule: SilentRule, write: Write | None, place: Place, certain: bool) -> Hit:
+        """A hit of a silent rule."""
+        return cls(rule.family, write, place, certain, detail=rule.name)
+
 
 _clock = itertools.count(1)
 """One clock for all runs: what a module's `__init__` wrote lies before whatever its methods save."""
@@ -320,12 +330,12 @@ class Tape:
                 other = owners.setdefault(id(leaf.grad.storage), leaf)
                 assigned = leaf.grad.assigned or (other.grad.assigned if other.grad is not None else None)
                 if other is not leaf and assigned is not None:
-                    self.hits.append(Hit("silent-other", None, assigned, True, detail="shared gradient"))
+                    self.hits.append(Hit.silent(SHARED_GRADIENT, None, assigned, True))
                 self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
             leaf.graded = True
             for write in leaf.storage.lent:
                 if compatible(write.path, self.path):
-                    self.hits.append(Hit("silent-other", write, write.place, False, detail="lent state"))
+                    self.hits.append(Hit.silent(STATE_DICT_WRITTEN, write, write.place, False))
 
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
@@ -340,7 +350,7 @@ class Tape:
                 for write in save.storage.writes:
                     later = write.time > save.time and compatible(write.path, node.path, self.path)
                     if later and not self._is_undone(save, write) and not self._is_repeated(save, write):
-                        self._hurt(node, save, write, sure, "unrecorded" if write.place in unrecorded else "")
+                        self._hurt(node, save, write, sure, DATA_WRITE_USED.name if write.place in unrecorded else "")
             for storage in node.outputs:
                 for write in storage.writes:
                     if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
@@ -348,11 +358,11 @@ class Tape:
                     elif (
                         not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path)
                     ):
-                        self.hits.append(Hit("silent-data", write, write.place, False, detail="unrecorded"))
+                        self.hits.append(Hit.silent(DATA_WRITE_USED, write, write.place, False))
                     elif write.time in self.undeclared and compatible(write.path, node.path, self.path):
                         function = self.undeclared[write.time]
                         if any(user.time > function.time and node in user.inputs for user in reached):
-                            self.hits.append(Hit("silent-other", write, write.place, False, detail="undeclared"))
+                            self.hits.append(Hit.silent(MISSING_MARK_DIRTY, write, write.place, False))
         for run in functions:
             run()
 
@@ -372,9 +382,9 @@ class Tape:
                 return  # a node's own result may be detached
             kind = "detached"
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
-            kind, detail = "silent-other", "ctx"
+            kind, detail = TENSOR_KEPT_IN_CTX.family, TENSOR_KEPT_IN_CTX.name
         if block is not None and kind == "saved" and block.reentrant is False:
-            kind, detail = "silent-other", "recomputed"
+            kind, detail = CHECKPOINT_SAVED_WRITTEN.family, CHECKPOINT_SAVED_WRITTEN.name
             certain = certain and touches(write.region, save.region) and None not in (write.region or ())
         implied = all(arm in write.path for arm in node.path)
         together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from outplace.knowledge.kind import SilentRule
 from outplace.source.tape import Family, compatible
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Tensor(Value):
         """A PackedSequence: its `data` is a tensor like any other."""
         self.packed: bool | None = None
         """Do its elements lie in one piece and in order (see `layouts`)? Then `reshape` does not copy."""
-        self.gradient: bool | None = False
+        self.gradient: tuple[SilentRule, bool] | None = None
         """A gradient that autograd handed to a hook; None where others hardly share it."""
         self.many = False
         """Does it stand many times in one list (`[x] * n`)?"""

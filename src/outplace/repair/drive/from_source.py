@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.model import Finding, Fix
 from outplace.repair.plan.bug import Candidate, of_finding
 from outplace.repair.plan.chooser import propose
@@ -221,7 +222,8 @@ def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
 
 def _doubtful(finding: Finding) -> bool:
     """A write past autograd, or to what a list keeps views of, that may be a bug: without the errors nothing tells."""
-    return finding.severity == "warning" and (finding.kind == "silent-data" or finding.cause == "kept view")
+    views = finding.code == SAME_VIEW_APPENDED.code
+    return finding.severity == "warning" and (finding.kind == "silent-data" or views)
 
 
 def _silent(finding: Finding) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.plan.location import Place
 from outplace.repair.syntax import edits as editing
@@ -19,7 +20,7 @@ def through_data(place: Place) -> ast.Attribute | None:
         node = node.value
     if not isinstance(node, ast.Attribute) or node.attr != "data" or ast.unparse(node.value) != place.path:
         return None
-    return node if _has_a_derivative(place.node, place.statement, place.bug.cause == "unrecorded") else None
+    return node if _has_a_derivative(place.node, place.statement, place.bug.rule is DATA_WRITE_USED) else None
 
 
 def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> bool:
@@ -106,4 +107,4 @@ def _written_part(statement: ast.stmt, data: ast.Attribute, place: Place) -> ast
         node = node.value
     if not isinstance(node, ast.Attribute) or not same(node, data):
         return None
-    return node if _has_a_derivative(statement, statement, place.bug.cause == "unrecorded") else None
+    return node if _has_a_derivative(statement, statement, place.bug.rule is DATA_WRITE_USED) else None

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outplace.knowledge import silent_rules
+from outplace.knowledge.kind import SilentRule
 from outplace.model import Finding, Safety, Site
 from outplace.repair.syntax.edits import Edit
 
@@ -51,7 +53,7 @@ class Bug:
     error: str = ""
     """PyTorch's own words, where a run has shown them."""
     cause: str = ""
-    """Which of several causes of its kind: a `Cause` of a silent bug, or what a rule tells them apart by."""
+    """Which of several causes of its kind: the name of a silent rule, or what a kind tells them apart by."""
     optimizer_line: int | None = None
     """Where the optimizer was made that does not step this parameter, in the same file."""
     from_run: bool = False
@@ -60,6 +62,11 @@ class Bug:
     """The backward that failed."""
     moment: Moment | None = None
     """Where an optimizer has stepped before the backward: the two. It need not be the step that wrote."""
+
+    @property
+    def rule(self) -> SilentRule | None:
+        """The silent rule that it breaks."""
+        return silent_rules.BY_NAME.get(self.cause)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.plan.kinds.leaf import leaf
 from outplace.repair.plan.kinds.refused import inference, multi_view, out_arg, overlap, refused, shape_dtype
 from outplace.repair.plan.kinds.saved import detached, saved
-from outplace.repair.plan.kinds.silent import silent_alias, silent_data, silent_other
+from outplace.repair.plan.kinds.silent import by_rule, silent_alias, silent_data
 from outplace.repair.plan.kinds.stepped import kept_weights, stepped
 from outplace.repair.plan.location import Place, Style, place_at
 from outplace.repair.syntax.files import Files
@@ -46,5 +46,5 @@ _BY_KIND: dict[str, Callable[[Place, tuple[Bug, ...]], Iterator[Candidate]]] = {
     "underivable": refused,
     "silent-data": silent_data,
     "silent-alias": silent_alias,
-    "silent-other": silent_other,
+    "silent-other": by_rule,
 }

@@ -24,8 +24,9 @@ def as_text(result: Result) -> str:
 def as_json(result: Result) -> str:
     """The same as a list."""
     listed = [
-        {"code": code, "kind": BY_CODE[code].name, "count": count, "summary": BY_CODE[code].summary}
+        {"code": code, "kind": rule.family, "rule": rule.name, "count": count, "summary": rule.summary}
         for code, count in _counts(result)
+        if (rule := BY_CODE[code])
     ]
     return json.dumps(listed, indent=2) + "\n"
 

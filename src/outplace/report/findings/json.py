@@ -9,6 +9,7 @@ from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Result
 from outplace.files.naming import under_cwd
 from outplace.model import Finding, Site
+from outplace.report.words import rule_name
 
 
 def render(result: Result) -> str:
@@ -22,6 +23,7 @@ def plain(finding: Finding) -> dict[str, Any]:
     return {
         "kind": finding.kind,
         "code": finding.code,
+        "rule": rule_name(finding),
         "severity": finding.severity,
         **_file(site),
         "line": site.line,

@@ -12,7 +12,8 @@ from outplace.checking import fingerprint
 from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Result
-from outplace.knowledge.kinds import KINDS, Kind, page
+from outplace.knowledge.kind import Kind
+from outplace.knowledge.kinds import KINDS, page
 from outplace.model import Finding, Site
 from outplace.report.findings import places
 from outplace.version import __version__

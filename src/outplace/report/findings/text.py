@@ -19,6 +19,7 @@ from outplace.report.layout import indented, wrap
 from outplace.report.places import Place
 from outplace.report.snippet import Snippet, group, number_width
 from outplace.report.terminal import INDENT, NARROWEST, fix_lines
+from outplace.report.words import rule_name
 
 _SEVERITIES = {"error": "bold red", "warning": "bold yellow"}
 _SAVED = {"OUT1": "made here", "OUT2": "saved here", "OUT3": "saved here"}
@@ -57,7 +58,7 @@ def _end(result: Result) -> Iterator[Text]:
 
 def _finding(finding: Finding, width: int, glyphs: Glyphs) -> Iterator[Text]:
     style = _SEVERITIES[finding.severity]
-    head = Text.assemble((f"{finding.code} {finding.kind}", style), (f" [{finding.severity}]", "dim"), ": ")
+    head = Text.assemble((f"{finding.code} {rule_name(finding)}", style), (f" [{finding.severity}]", "dim"), ": ")
     yield from wrap(head.append(glyphs.clean(finding.message.strip()), style="bold"), width)
     shown = list(_places(finding))
     for members in group(shown):

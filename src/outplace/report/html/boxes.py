@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outplace.knowledge import nodes
+from outplace.knowledge.kind import SilentRule
+from outplace.knowledge.kinds import BY_CODE
 from outplace.model import Diagnosis
 from outplace.report import words
 from outplace.report.diff import parse
@@ -24,7 +26,6 @@ _HELPED = {
 }
 """The kinds of bug that a new box is the answer to."""
 _VIEWS = {"leaf-view", "multi-view", "nograd-view", "custom-view"}
-_HOLDERS = {"kept": "a list", "kept view": "a list", "kept array": "a list", "handed out": "an array"}
 _LONGEST_NAME = 15
 _LONGEST_CODE = 60
 
@@ -71,7 +72,10 @@ def boxes(diagnosis: Diagnosis) -> Boxes | None:
 def _holder(diagnosis: Diagnosis, name: str) -> str:
     if diagnosis.saved_by is not None:
         return nodes.by_node(diagnosis.saved_by.node).label
-    return f"{name}.grad" if diagnosis.kind == "leaf" else _HOLDERS.get(diagnosis.cause, "autograd")
+    rule = BY_CODE.get(diagnosis.code)
+    if isinstance(rule, SilentRule):
+        return rule.holder
+    return f"{name}.grad" if diagnosis.kind == "leaf" else "autograd"
 
 
 def short(text: str, longest: int) -> str:

@@ -94,7 +94,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
     return View(
         id=id,
         code=diagnosis.code,
-        kind=diagnosis.kind,
+        kind=words.rule_name(diagnosis),
         sentence=_sentence(diagnosis),
         name=short(tensor.name or "the tensor", 60),
         form=words.form(tensor),

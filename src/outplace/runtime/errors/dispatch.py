@@ -12,6 +12,7 @@ from typing import Any
 
 from outplace import settings
 from outplace.knowledge.errors import Match, recognise
+from outplace.knowledge.silent_rules import lists
 from outplace.model import Diagnosis
 from outplace.runtime.patches.caller_frames import trim
 from outplace.runtime.record.user_files import known_sources
@@ -179,9 +180,12 @@ def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
             listener()
 
 
+_APPENDED = (lists.SAME_TENSOR_APPENDED.name, lists.SAME_VIEW_APPENDED.name)
+
+
 def _is_behind(silent: Diagnosis, error: Diagnosis) -> bool:
     """A list that keeps one state is heard of when the error about the writes of that state is gone."""
-    if silent.cause != "kept" or not error.raised_at:
+    if silent.cause not in _APPENDED or not error.raised_at:
         return False
     written = {mutation.site for mutation in error.mutations}
     return any(mutation.site and mutation.site in written for mutation in silent.mutations)
@@ -191,7 +195,7 @@ def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:
     """What makes two diagnoses the same bug: a loop that fails, and goes on, at every step has one."""
     saver = diagnosis.saved_by
     writers = tuple(mutation.site for mutation in diagnosis.mutations)
-    return diagnosis.kind, diagnosis.tensor.name, writers, diagnosis.raised_at, saver and saver.site
+    return diagnosis.code, diagnosis.tensor.name, writers, diagnosis.raised_at, saver and saver.site
 
 
 def chain(error: BaseException) -> list[BaseException]:

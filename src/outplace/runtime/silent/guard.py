@@ -22,8 +22,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
+from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import describe_saved
-from outplace.model import Mutation, SavedTensor, Tensor
+from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.runtime import instrument
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
@@ -175,7 +176,9 @@ def _report(tensor: Tensor, keeps: str, saver: SavedTensor, notes: tuple[str, ..
         f"{keeps} for its backward. Its contents were then changed {by}: numpy, a C extension, a raw pointer, another "
         "process. PyTorch cannot tell, and the gradient is computed from the wrong values."
     )
-    reporting.tell("silent-alias", tensor, why, mutations, _REMEDY, saved_by=saver, notes=notes)
+    family = BY_NAME["silent-alias"]
+    texts = (family.name, family.code, reporting.NO_ERROR, tensor, why)
+    reporting.report(Diagnosis(*texts, mutations=mutations, saved_by=saver, notes=notes), _REMEDY)
 
 
 _REMEDY = "Give the code outside PyTorch a copy (`.clone()`, `.numpy().copy()`), or let it write after the backward."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from outplace.knowledge.kinds import BY_NAME
-from outplace.model import Cause, Diagnosis, Fix, Graph, Mutation, SavedTensor, Site, Tensor
+from outplace.knowledge.kind import SilentRule
+from outplace.knowledge.kinds import BY_CODE
+from outplace.model import Diagnosis, Fix, Graph, Mutation, Tensor
 from outplace.runtime.errors import dispatch, remedies
 
 NO_ERROR = "no error is raised: the gradient is silently wrong"
@@ -25,39 +27,28 @@ to_raise: list[Diagnosis] = []
 
 
 def tell(
-    kind: str,
+    rule: SilentRule,
     tensor: Tensor,
-    why: str,
     mutations: tuple[Mutation, ...],
-    remedy: str,
-    *,
-    cause: Cause = "",
-    optimizer_at: Site | None = None,
-    saved_by: SavedTensor | None = None,
-    also_saved_by: tuple[SavedTensor, ...] = (),
-    notes: tuple[str, ...] = (),
-    drawn: Callable[[], Graph | None] = lambda: None,
+    words: Mapping[str, object] = MappingProxyType({}),
+    **facts: Any,
 ) -> None:
-    """Reports a bug once, however often the program runs into it."""
-    lines = tuple((mutation.site.file, mutation.site.line) for mutation in mutations if mutation.site)
-    key = (kind, lines or saved_by)
+    """Reports a bug of a rule once, however often the program runs into it.
+
+    `words` fill the {names} in the texts of the rule; `facts` are further fields of the diagnosis.
+    """
+    why, remedy = rule.why.format_map(words), rule.remedy.format_map(words)
+    texts = (rule.family, rule.code, NO_ERROR, tensor, why)
+    report(Diagnosis(*texts, cause=rule.name, mutations=mutations, **facts), remedy)
+
+
+def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] = lambda: None) -> None:
+    """Reports a bug once; `remedy` is the advice where no fix is known, `drawn` makes the excerpt of the graph."""
+    lines = tuple((mutation.site.file, mutation.site.line) for mutation in diagnosis.mutations if mutation.site)
+    key = (diagnosis.code, lines or diagnosis.saved_by)
     if key not in _told:
-        found = Diagnosis(
-            kind,
-            BY_NAME[kind].code,
-            NO_ERROR,
-            tensor,
-            why,
-            cause=cause,
-            optimizer_at=optimizer_at,
-            saved_by=saved_by,
-            also_saved_by=also_saved_by,
-            mutations=mutations,
-            notes=notes,
-            graph=drawn(),
-        )
-        fixes = remedies.rewrite_for(found) or (Fix(remedy, "suggestion"),)
-        _told[key] = replace(found, fixes=fixes)
+        shown = replace(diagnosis, graph=drawn())
+        _told[key] = replace(shown, fixes=remedies.rewrite_for(shown) or (Fix(remedy, "suggestion"),))
     dispatch.add(_told[key])
     if strict:
         to_raise.append(_told[key])
@@ -76,7 +67,8 @@ def raise_if_strict() -> None:
 def _message(diagnosis: Diagnosis) -> str:
     lines = [f"{mutation.site.file}:{mutation.site.line}" for mutation in diagnosis.mutations if mutation.site]
     written = f", written at {', '.join(lines)}" if lines else ""
-    return f"a gradient is silently wrong ({diagnosis.code} {diagnosis.kind}): {diagnosis.tensor.name}{written}"
+    rule = f"{diagnosis.code} {BY_CODE[diagnosis.code].name}"
+    return f"a gradient is silently wrong ({rule}): {diagnosis.tensor.name}{written}"
 
 
 def start_afresh() -> None:

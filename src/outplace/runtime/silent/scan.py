@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import describe_saved
-from outplace.model import Mutation, SavedTensor
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.model import Diagnosis, Mutation, SavedTensor
 from outplace.runtime.errors import dispatch
 from outplace.runtime.errors.remedies import SENT, SENT_ADVICE
 from outplace.runtime.locate import graph, names, sites
@@ -358,18 +360,21 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         "cannot tell, and the gradient is computed from the wrong values."
     )
     around = Surroundings(graph.roots_of(frame.f_locals.get("t_outputs", ())), stack)
-    reporting.tell(
+    used = kind == DATA_WRITE_USED.family and any(map(goes_on, written))
+    diagnosis = Diagnosis(
         kind,
+        DATA_WRITE_USED.code if used else BY_NAME[kind].code,
+        reporting.NO_ERROR,
         names.described(first.alias, tensor_name),
         why,
-        mutations,
-        SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind],
-        cause="unrecorded" if any(map(goes_on, written)) else "",
+        cause=DATA_WRITE_USED.name if used else "",
+        mutations=mutations,
         saved_by=saved_by(first),
         also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
         notes=how_far(hits),
-        drawn=partial(around.of, [hit.node for hit in hits], mutations),
     )
+    remedy = SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind]
+    reporting.report(diagnosis, remedy, partial(around.of, [hit.node for hit in hits], mutations))
 
 
 goes_on: Callable[[Write], bool] = lambda write: False  # noqa: E731

@@ -9,6 +9,7 @@ from importlib import import_module
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Finding, Site
+from outplace.source.rules.silent import silent_rule
 from outplace.source.tape import Hit, Place
 
 _MODULES: dict[str, Callable[[Hit], str]] = {}
@@ -16,11 +17,11 @@ _MODULES: dict[str, Callable[[Hit], str]] = {}
 
 def finding_for(hit: Hit) -> Finding:
     """Turns a hit into a finding, by the rule of its kind."""
-    kind = BY_NAME[hit.kind]
+    kind = silent_rule(hit) or BY_NAME[hit.kind]
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
     site, message = site_of(hit.place), _message(hit)
-    return Finding(kind.name, kind.code, severity, site, message, saved_by, None, hit.order, _cause(hit))  # type: ignore[arg-type]
+    return Finding(hit.kind, kind.code, severity, site, message, saved_by, None, hit.order, _cause(hit))  # type: ignore[arg-type]
 
 
 def _cause(hit: Hit) -> str:

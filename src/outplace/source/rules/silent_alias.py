@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from outplace.source.rules.silent import silent_rule
 from outplace.source.tape import Hit
 
 
 def message(hit: Hit) -> str:
     """What shares the memory."""
-    if hit.detail == "taken again":
-        return (
-            "this tensor lies in the memory of an array, and this changes the array: the same part is taken from it "
-            "again later, changed already: make the tensor of a copy"
-        )
-    if hit.detail == "kept array":
-        return (
-            "a list keeps arrays that lie in this memory, again and again, and each write changes all of its entries: "
-            "append copies"
-        )
+    rule = silent_rule(hit)
+    if rule is not None:
+        return rule.message
     return "this numpy array shares its memory with a tensor that backward needs: the gradient is silently wrong"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outplace.knowledge import silent_rules
 from outplace.knowledge.nodes import describe_saved
 from outplace.source.tape import Hit
 
@@ -9,9 +10,6 @@ from outplace.source.tape import Hit
 def message(hit: Hit) -> str:
     """What is kept, and what changes it unseen."""
     if hit.node is None or hit.save is None:
-        return (
-            "a result of the graph is changed through .data, which autograd does not record: backward goes on as if "
-            "the write had not happened"
-        )
+        return silent_rules.BY_NAME[hit.detail].message
     keeps = describe_saved(hit.node.operation, hit.save.saved_as)
     return f"a write that autograd cannot see changes what backward needs ({keeps}): the gradient is silently wrong"

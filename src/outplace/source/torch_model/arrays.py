@@ -11,6 +11,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from outplace.knowledge.derivatives import normalises
+from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
 from outplace.source.overlaps import Region, touches
 from outplace.source.tape import Hit, compatible
 from outplace.source.torch_model import regions
@@ -42,7 +43,7 @@ def check_taken_again(interpreter: Interpreter, source: Plain, made: Tensor, nod
             used = earlier.tensor.since < write.time < last_read
             renewed = earlier.tensor.storage.replaced_since(write.time)
             if used and not renewed and normalises(write.operation) and compatible(write.path, tape.path):
-                tape.hits.append(Hit("silent-alias", write, write.place, False, detail="taken again"))
+                tape.hits.append(Hit.silent(ARRAY_PART_WRITTEN, write, write.place, False))
     before.append(Taken(array, region, made))
 
 

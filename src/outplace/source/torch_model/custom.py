@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model.layers import CONTAINERS
 from outplace.source.torch_model.modules import init_container
@@ -97,7 +98,7 @@ def _backward(
         count = len(made.items) if isinstance(made, Items) else 1
         gradients = [fresh(interpreter) for _ in range(count)]
         for gradient in gradients:
-            gradient.gradient = None
+            gradient.gradient = BACKWARD_WRITES_GRADIENT, False
         interpreter.call_function(function, [context, *gradients], {}, node)
         interpreter.grad = mode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
 from outplace.source import python_model
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model import layouts, regions, shapes
@@ -84,7 +85,7 @@ def check_kept(interpreter: Interpreter, written: Value, expression: ast.expr, n
         root = root.func if isinstance(root, ast.Call) else root.value
     owner = interpreter.eval(root) if _is_path(root) and root is not expression else None
     if isinstance(owner, Tensor) and owner.storage is not written.storage:
-        interpreter.hit("silent-other", node, True, "gathered")
+        interpreter.hit_silent(WRITE_TO_INDEX_COPY, node, True)
 
 
 def _is_path(node: ast.expr) -> bool:

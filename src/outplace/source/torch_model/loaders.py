@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.derivatives import changes_again
+from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
 from outplace.source import python_model
 from outplace.source.tape import REPLACING, Hit, Storage, Write
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
@@ -81,7 +82,7 @@ def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function
         again = storage.made < begin and (id(storage), id(write.place.node)) in first and id(storage) not in renewed
         of_all = id(storage) in own and write.region == ()  # `self.noise *= 0.99` is no sample
         if again and _scales(write) and not of_all and not _is_guarded(write):
-            tape.hits.append(Hit("silent-other", write, write.place, False, detail="sample"))
+            tape.hits.append(Hit.silent(DATASET_SAMPLE_WRITTEN, write, write.place, False))
     return sample
 
 

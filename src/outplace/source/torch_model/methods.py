@@ -6,6 +6,8 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
+from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.source.tape import Hit, Node
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.operations import find_op, reduced, run_op
@@ -124,7 +126,7 @@ def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> N
             for write in tensor.storage.writes:
                 if write.step and write.time > kept.since:
                     sure = kept.certain and tensor.certain
-                    interpreter.tape.hits.append(Hit("silent-other", write, write.place, sure, detail="copy"))
+                    interpreter.tape.hits.append(Hit.silent(PARAMETERS_BY_REFERENCE, write, write.place, sure))
 
 
 def _set(
@@ -212,7 +214,7 @@ def _register_hook(
 ) -> Value:
     if args:
         gradient = fresh(interpreter)
-        gradient.gradient = None if tensor.leaf else True  # few branches share the gradient of a leaf
+        gradient.gradient = HOOK_WRITES_GRADIENT, not tensor.leaf  # few branches share the gradient of a leaf
         interpreter.call(args[0], [gradient], {}, node)
     return PLAIN
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
+from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
 from outplace.source import python_model
 from outplace.source.tape import Hit
 from outplace.source.torch_model.layers import (
@@ -327,7 +329,7 @@ def _check_kept(interpreter: Interpreter, kept: Dictionary, own: list[Tensor]) -
             since = kept.since if isinstance(kept, StateDict) else tensor.since
             for write in tensor.storage.writes:
                 if write.time > since and write.step:
-                    interpreter.tape.hits.append(Hit("silent-other", write, write.place, True, detail="state-dict"))
+                    interpreter.tape.hits.append(Hit.silent(STATE_DICT_BY_REFERENCE, write, write.place, True))
 
 
 def _register_buffer(
@@ -357,7 +359,7 @@ def _hook(
     if args and isinstance(args[0], (Function, Bound)):
         gradients = [Items([fresh(interpreter)], "tuple") for _ in range(2)]
         for gradient in gradients:
-            gradient.items[0].gradient = None  # type: ignore[attr-defined]
+            gradient.items[0].gradient = HOOK_WRITES_GRADIENT, False  # type: ignore[attr-defined]
         interpreter.call(args[0], [module, *gradients], {}, node)
     return PLAIN
 

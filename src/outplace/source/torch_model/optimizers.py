@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.lost import DATA_ASSIGN_DETACHES, PARAMETER_REPLACED
+from outplace.knowledge.silent_rules.two_names import SHALLOW_MODEL_COPY
 from outplace.source.holders import note_step
 from outplace.source.tape import Cut, Hit, Write
 from outplace.source.torch_model.shared import note_overwritten
@@ -95,7 +97,7 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
             if tensor.expanded:
                 interpreter.hit("expanded", node, sure and bool(tensor.repeated), "parameter")
         if tensor.shallow:
-            interpreter.hit("silent-other", node, False, "shallow")
+            interpreter.hit_silent(SHALLOW_MODEL_COPY, node, False)
         if tensor.replaced is not None and tensor.graded is False:
             _check_lost(interpreter, tensor.replaced)
     note_step(interpreter, node, stepped)
@@ -117,7 +119,7 @@ def _check_cut(interpreter: Interpreter, trained: list[Tensor]) -> None:
     for cut in tape.cuts:
         if cut.target.graded and any(leaf is tensor for leaf in cut.leaves for tensor in trained):
             sure = tape.path[: len(cut.path)] == cut.path
-            tape.hits.append(Hit("silent-other", None, cut.place, sure, detail="cut"))
+            tape.hits.append(Hit.silent(DATA_ASSIGN_DETACHES, None, cut.place, sure))
 
 
 def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
@@ -125,7 +127,7 @@ def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
     new, path = replaced.by, interpreter.tape.path
     if new.graded and not new.held and not new.storage.writes:
         sure = path[: len(replaced.path)] == replaced.path
-        interpreter.tape.hits.append(Hit("silent-other", None, replaced.place, sure, detail="lost"))
+        interpreter.tape.hits.append(Hit.silent(PARAMETER_REPLACED, None, replaced.place, sure))
 
 
 def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node: ast.AST) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.knowledge.written import attribute_of
 from outplace.source.tape import Node, Save, compatible
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
@@ -96,4 +97,4 @@ def check_remade(interpreter: Interpreter, written: Value, expression: ast.expr,
     way = written.storage.remade if isinstance(written, Tensor) else None
     if isinstance(written, Tensor) and way is not None and attribute_of(expression) is not None:
         sure = written.certain and written.known and set(way) <= set(interpreter.tape.path)
-        interpreter.hit("silent-other", node, sure, "computed weight")
+        interpreter.hit_silent(PARAMETRIZED_WEIGHT_WRITE, node, sure)

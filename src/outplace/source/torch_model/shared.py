@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.silent_rules.two_names import LEAF_SHARES_MEMORY, SNAPSHOT_BY_REFERENCE
 from outplace.source.overlaps import RESHAPED
 from outplace.source.tape import REPLACING, Hit, Write, compatible
 from outplace.source.values import Tensor, Value
@@ -37,7 +38,7 @@ def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:
     for original, write in read.storage.overwritten:
         again = _is_part(read, original) and not read.storage.replaced_since(write.time)
         if again and compatible(write.path, tape.path):
-            tape.hits.append(Hit("silent-other", write, write.place, False, detail="own leaf"))
+            tape.hits.append(Hit.silent(LEAF_SHARES_MEMORY, write, write.place, False))
 
 
 def check_put_back(interpreter: Interpreter, name: str, old: Value | None, new: Value, node: ast.AST) -> None:
@@ -48,7 +49,7 @@ def check_put_back(interpreter: Interpreter, name: str, old: Value | None, new: 
         return
     for write in old.storage.writes:
         if write.target.split("[")[0].endswith(f".{name}") and compatible(write.path, interpreter.tape.path):
-            interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail="put back"))
+            interpreter.tape.hits.append(Hit.silent(SNAPSHOT_BY_REFERENCE, write, write.place, False))
 
 
 def _is_part(read: Tensor, original: Tensor) -> bool:

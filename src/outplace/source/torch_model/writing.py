@@ -6,6 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
+from outplace.knowledge.silent_rules.gradients import GRADIENT_BY_REFERENCE
+from outplace.knowledge.silent_rules.lists import (
+    SAME_BUFFER_APPENDED,
+    SAME_TENSOR_APPENDED,
+    SAME_TENSOR_REPEATED,
+    SAME_VIEW_APPENDED,
+)
+from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
 from outplace.source.overlaps import Region, overlap, touches
 from outplace.source.tape import Hit, Node, Storage, Write, compatible
 from outplace.source.torch_model import dtypes
@@ -74,10 +82,11 @@ def check_write(
 ) -> None:
     """The kinds that PyTorch refuses where the operation stands."""
     sure = target.certain and target.known
-    if target.gradient is not False:
-        interpreter.hit("silent-other", node, sure and bool(target.gradient), "gradient")
+    if target.gradient is not None:
+        rule, shared = target.gradient
+        interpreter.hit_silent(rule, node, sure and shared)
     if target.many:
-        interpreter.hit("silent-other", node, sure, "many")
+        interpreter.hit_silent(SAME_TENSOR_REPEATED, node, sure)
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")
         target.storage.refused |= sure
@@ -143,7 +152,7 @@ def check_overlap(
 def check_index(interpreter: Interpreter, index: Value, op: ast.operator, node: ast.stmt) -> None:
     """`y[index] += v` adds once for each place, however often the index names it."""
     if isinstance(op, (ast.Add, ast.Sub)) and isinstance(index, Tensor) and index.repeats is not False:
-        interpreter.hit("silent-other", node, bool(index.repeats), "repeated")
+        interpreter.hit_silent(REPEATED_INDEX, node, bool(index.repeats))
 
 
 def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> None:
@@ -157,8 +166,8 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
         for write in tensor.storage.writes:
             changed = same is tensor or touches(write.region, tensor.region)
             if changed and write.time > since and write.operation != "detach_":
-                detail = "kept" if same is tensor else "kept view"
-                interpreter.tape.hits.append(Hit("silent-other", write, write.place, False, detail=detail))
+                rule = SAME_TENSOR_APPENDED if same is tensor else SAME_VIEW_APPENDED
+                interpreter.tape.hits.append(Hit.silent(rule, write, write.place, False))
 
 
 def check_appended_array(interpreter: Interpreter, holder: Items, storage: Storage) -> None:
@@ -168,7 +177,7 @@ def check_appended_array(interpreter: Interpreter, holder: Items, storage: Stora
     since, path = holder.appended.setdefault(id(storage), (tape.tick(), tape.path))
     for write in storage.writes if known and compatible(path, tape.path) else ():
         if write.time > since:
-            tape.hits.append(Hit("silent-alias", write, write.place, False, detail="kept array"))
+            tape.hits.append(Hit.silent(SAME_BUFFER_APPENDED, write, write.place, False))
 
 
 def _tensors(item: Value) -> list[Tensor]:
@@ -194,7 +203,7 @@ def check_kept_gradient(interpreter: Interpreter, gradient: Tensor) -> None:
     for write in gradient.storage.writes:
         later = write.time > (gradient.read or 0) and compatible(write.path, tape.path)
         if later and write.operation in ("backward", "zero_grad"):
-            tape.hits.append(Hit("silent-other", write, write.place, False, detail="kept gradient"))
+            tape.hits.append(Hit.silent(GRADIENT_BY_REFERENCE, write, write.place, False))
 
 
 def numpy_write(interpreter: Interpreter, array: Plain, node: ast.AST) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
+from outplace.knowledge.silent_rules.lists import NUMPY_BUFFER_REUSED
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.model import Safety
 from outplace.repair.facts.intent import is_leaf
 from outplace.repair.forms import backward_first, recorded, silent, step_order
@@ -16,6 +20,8 @@ from outplace.repair.plan.out_of_place import rebinding
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import used_later
 
+Neighbours = tuple[Bug, ...]
+
 
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The write recorded where its result is computed with; else a copy for the backward, or the backward first."""
@@ -25,7 +31,7 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         if made is not None:
             title = f"Make a new `{place.path}`, which autograd records"
             yield Candidate(title, "safe", {place.code.path: tuple(made)}, keeps="values")
-        if place.bug.cause == "unrecorded":
+        if place.bug.rule is DATA_WRITE_USED:
             return
     if recorded.adds_what_was_cut(place) and rebinding(place) != "no":
         return  # is what is added to be trained or not? If it is, a copy for the backward would hide that it is not
@@ -45,7 +51,7 @@ def _may_be_recorded(place: Place) -> bool:
     answer, path = rebinding(place), place.path or ""
     if is_leaf(place, path):
         return False  # what is trained is updated so
-    if place.bug.cause == "unrecorded":
+    if place.bug.rule is DATA_WRITE_USED:
         return answer != "no"
     return answer == "yes" and ("." in path or used_later(place.code, place.statement, path))
 
@@ -55,113 +61,176 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
     if place.target is not None:
         for edits in silent.own_array(place.code, place.statement, place.target):
             yield place.candidate("Give the array memory of its own", "safe", edits)
-    if place.bug.cause == "taken again":
-        for edits in silent.own_parts(place.code):
-            yield place.candidate("Give the tensor memory of its own", "unsafe", edits)
-    if place.bug.cause in ("kept array", "handed out"):
-        safety: Safety = "safe" if place.bug.from_run else "unsafe"
-        handed_out = silent.handed_out(place)
-        if handed_out:
-            yield place.candidate("Hand out copies", safety, handed_out)
-    if place.bug.cause == "kept array":
-        kept = {home.path: tuple(edits) for home in place.files.codes("append") if (edits := silent.kept_arrays(home))}
-        if kept:
-            yield Candidate("Keep copies", safety, kept)
+    yield from by_rule(place, neighbours)
     own: dict[str, tuple[Edit, ...]] = {}
     for site, _ in place.bug.savers:
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
-        found = silent.own_tensors(code, node) if code is not None and node is not None else []
-        own[site.file] = tuple(dict.fromkeys((*own.get(site.file, ()), *found)))
+        copies = silent.own_tensors(code, node) if code is not None and node is not None else []
+        own[site.file] = tuple(dict.fromkeys((*own.get(site.file, ()), *copies)))
     if own and all(own.values()):
         yield Candidate("Give the tensor memory of its own", "safe", own)
     yield from copies_for_backward(place)
 
 
-def silent_other(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """By the cause."""
-    if place.bug.cause == "gradient":
-        edits = silent.returned_gradient(place.code, place.node, place.statement)
-        if edits is not None:
-            yield place.candidate("Return a new gradient from the hook", "safe", edits)
-    if place.bug.cause in ("state-dict", "lent state"):
-        entry = place.target
-        written = ast.unparse(entry.value) if isinstance(entry, ast.Subscript) else None
-        for edits in silent.kept_state(place.code, written):
-            title = "Keep a deep copy of the state" if place.bug.cause == "state-dict" else "Work on a deep copy"
-            yield place.candidate(title, "safe", edits)
-    if place.bug.cause == "recomputed":
-        yield from saved(place, neighbours)
-    yield from _kept(place)
-    yield from _lost(place)
-    yield from _held(place)
+def by_rule(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
+    """The form that belongs to the rule."""
+    rule = place.bug.rule
+    form = FORMS.get(rule.name) if rule is not None else None
+    if rule is not None and form is not None:
+        yield from form(place, rule.fix, neighbours)
 
 
-def _lost(place: Place) -> Iterator[Candidate]:
-    """Gradients that nobody uses, or that two leaves share."""
-    bug, code, statement = place.bug, place.code, place.statement
-    if bug.cause == "shared gradient":
-        edits = silent.own_gradient(code, statement)
-        if edits is not None:
-            yield place.candidate("Assign a copy of the gradient", "safe", edits)
-    if bug.cause == "shallow":
-        for edits in silent.deep_copies(code):  # one may be meant to follow the other: only a run shows that
-            yield place.candidate("Make a deep copy", "safe" if bug.from_run else "unsafe", edits)
-    if bug.cause == "lost":
-        edits = silent.changed_parameter(code, statement)
-        if edits is not None:  # only a run has shown that the new one has the shape of the old one
-            yield place.candidate("Change the parameter itself", "safe" if bug.from_run else "unsafe", edits)
-        line = bug.optimizer_line
-        edits = silent.optimizer_later(code, statement, line) if line is not None else None
-        if edits is not None:
-            yield place.candidate("Make the optimizer afterwards", "safe", edits)
+# -- one form for each rule -------------------------------------------------------------------------------------------
 
 
-def _held(place: Place) -> Iterator[Candidate]:
-    """One tensor where two were meant: memory of its own, or a new tensor, for one of them."""
-    cause = place.bug.cause
-    if cause == "own leaf":
-        for edits in silent.own_leaves(place.code):
-            yield place.candidate("Make the leaf of a copy", "safe" if place.bug.from_run else "unsafe", edits)
-    if cause == "sample":
-        found = {
-            home.path: tuple(edits) for home in place.files.codes("__getitem__") if (edits := silent.samples(home))
-        }
-        if found:
-            yield Candidate("Hand out copies of the samples", "safe" if place.bug.from_run else "unsafe", found)
-    if cause == "undeclared":
-        copied = silent.own_argument(place)
-        if copied is not None:
-            yield place.candidate("Write into a copy", "safe" if place.bug.from_run else "unsafe", copied)
-    if cause in ("copied container", "other name"):
-        rewritten = silent.new_tensor(place.code, place.statement)
-        if rewritten is not None:
-            yield place.candidate("Write out of place", "unsafe", rewritten)
+def _unless_run(place: Place) -> Safety:
+    """Only a run shows that one tensor is not meant to follow the other, or that the shapes agree."""
+    return "safe" if place.bug.from_run else "unsafe"
 
 
-def _kept(place: Place) -> Iterator[Candidate]:
-    """What is kept by reference: a copy of it."""
-    cause, code = place.bug.cause, place.code
-    name = place.bug.tensor or place.path or ""
-    if cause == "many":
-        for edits in silent.own_entries(code):
-            yield place.candidate("Make a tensor for each entry", "safe", edits)
-    if cause in ("kept", "kept gradient"):
-        for edits in silent.kept_copies(code, name):
-            yield place.candidate("Append copies", "safe", edits)
-    if cause in ("copy", "state-dict"):
-        for edits in silent.kept_parameters(code):
-            yield place.candidate("Keep copies of the parameters", "safe", edits)
-    if cause == "ctx":
-        for edits in silent.copied_in_ctx(code):
-            yield place.candidate("Keep a copy for the backward", "safe", edits)
+def _new_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.returned_gradient(place.code, place.node, place.statement)
+    if edits is not None:
+        yield place.candidate(title, "safe", edits)
+
+
+def _copied_gradient(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
     written = place.target
     while isinstance(written, ast.Subscript):
         written = written.value
-    if cause == "function gradient" and isinstance(written, ast.Name):
-        edits = silent.copied_gradient(code, place.statement, written.id)
-        yield place.candidate("Write a copy of the gradient", "safe", edits)
-    if cause == "repeated":
-        added = silent.accumulated(code, place.statement)
-        if added is not None:
-            yield place.candidate("Add for each index", "safe", added)
+    if isinstance(written, ast.Name):
+        yield place.candidate(title, "safe", silent.copied_gradient(place.code, place.statement, written.id))
+    yield from _new_gradient(place, HOOK_WRITES_GRADIENT.fix, neighbours)
+
+
+def _own_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.own_gradient(place.code, place.statement)
+    if edits is not None:
+        yield place.candidate(title, "safe", edits)
+
+
+def _kept_copies(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.kept_copies(place.code, place.bug.tensor or place.path or ""):
+        yield place.candidate(title, "safe", edits)
+
+
+def _own_entries(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.own_entries(place.code):
+        yield place.candidate(title, "safe", edits)
+
+
+def _handed_out(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.handed_out(place)
+    if edits:
+        yield place.candidate(title, _unless_run(place), edits)
+
+
+def _kept_arrays(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
+    yield from _handed_out(place, NUMPY_BUFFER_REUSED.fix, neighbours)
+    edits = {code.path: tuple(found) for code in place.files.codes("append") if (found := silent.kept_arrays(code))}
+    if edits:
+        yield Candidate(title, _unless_run(place), edits)
+
+
+def _own_parts(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.own_parts(place.code):
+        yield place.candidate(title, "unsafe", edits)
+
+
+def _kept_state(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    entry = place.target
+    written = ast.unparse(entry.value) if isinstance(entry, ast.Subscript) else None
+    for edits in silent.kept_state(place.code, written):
+        yield place.candidate(title, "safe", edits)
+
+
+def _kept_parameters(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.kept_parameters(place.code):
+        yield place.candidate(title, "safe", edits)
+
+
+def _kept_state_or_items(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
+    yield from _kept_state(place, title, neighbours)
+    yield from _kept_parameters(place, PARAMETERS_BY_REFERENCE.fix, neighbours)
+
+
+def _deep_copy(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.deep_copies(place.code):
+        yield place.candidate(title, _unless_run(place), edits)
+
+
+def _out_of_place(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.new_tensor(place.code, place.statement)
+    if edits is not None:
+        yield place.candidate(title, "unsafe", edits)
+
+
+def _own_leaf(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.own_leaves(place.code):
+        yield place.candidate(title, _unless_run(place), edits)
+
+
+def _own_samples(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = {code.path: tuple(found) for code in place.files.codes("__getitem__") if (found := silent.samples(code))}
+    if edits:
+        yield Candidate(title, _unless_run(place), edits)
+
+
+def _copied_in_ctx(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    for edits in silent.copied_in_ctx(place.code):
+        yield place.candidate(title, "safe", edits)
+
+
+def _own_argument(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.own_argument(place)
+    if edits is not None:
+        yield place.candidate(title, _unless_run(place), edits)
+
+
+def _as_if_saved(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
+    yield from saved(place, neighbours)
+
+
+def _same_parameter(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.changed_parameter(place.code, place.statement)
+    if edits is not None:
+        yield place.candidate(title, _unless_run(place), edits)
+    line = place.bug.optimizer_line
+    edits = silent.optimizer_later(place.code, place.statement, line) if line is not None else None
+    if edits is not None:
+        yield place.candidate("Make the optimizer afterwards", "safe", edits)
+
+
+def _added(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.accumulated(place.code, place.statement)
+    if edits is not None:
+        yield place.candidate(title, "safe", edits)
+
+
+FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
+    "hook-writes-gradient": _new_gradient,
+    "backward-writes-gradient": _copied_gradient,
+    "shared-gradient": _own_gradient,
+    "gradient-by-reference": _kept_copies,
+    "same-tensor-appended": _kept_copies,
+    "same-view-appended": _kept_copies,
+    "same-tensor-repeated": _own_entries,
+    "same-buffer-appended": _kept_arrays,
+    "numpy-buffer-reused": _handed_out,
+    "array-part-written": _own_parts,
+    "state-dict-by-reference": _kept_state_or_items,
+    "state-dict-written": _kept_state,
+    "parameters-by-reference": _kept_parameters,
+    "shallow-model-copy": _deep_copy,
+    "copied-container-written": _out_of_place,
+    "tensor-under-two-names": _out_of_place,
+    "leaf-shares-memory": _own_leaf,
+    "dataset-sample-written": _own_samples,
+    "tensor-kept-in-ctx": _copied_in_ctx,
+    "missing-mark-dirty": _own_argument,
+    "checkpoint-saved-written": _as_if_saved,
+    "parameter-replaced": _same_parameter,
+    "repeated-index": _added,
+}
+"""The form that repairs the bugs of a rule, by the rule's name. `data-write-used` is repaired by `silent_data`."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import checkpoint as checkpoints
 
+from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN
 from outplace.model import SavedTensor
 from outplace.runtime.locate import names, sites, writers
 from outplace.runtime.patches import tensor_writes
@@ -70,13 +71,7 @@ def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
     between = writers.writes_between(storage, saved.version, tensor._version)
     written = [write for write in between if write.moment >= saved.moment]
     if written:
-        why = (
-            "This block is checkpointed: backward runs it again, and PyTorch does not look whether what it saves then "
-            "is overwritten. It was, so the gradient is computed from the wrong values. Without the checkpoint the "
-            "same lines raise the error of OUT201."
-        )
         found = names.described(tensor, scan.target_of(written[-1]))
-        remedy = "Compute the new value out of place, or write a clone of what was saved."
         site = sites.at_instruction(saved.place).site
         saver = SavedTensor("checkpoint", "recomputed", saved.version, site, saved.moment)
         mutations = tuple(
@@ -84,9 +79,7 @@ def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
             for write in written
             for mutation in scan.mutations_of([write])
         )
-        tell = partial(
-            reporting.tell, "silent-other", found, why, mutations, remedy, cause="recomputed", saved_by=saver
-        )
+        tell = partial(reporting.tell, CHECKPOINT_SAVED_WRITTEN, found, mutations, saved_by=saver)
         scan.tell_when_done(tell)
 
 

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import checkpoint as checkpoints
 
-from outplace.model import Mutation, SavedTensor
+from outplace.knowledge.kinds import BY_NAME
+from outplace.knowledge.silent_rules.functions import CHECKPOINT_WEIGHTS_CHANGED
+from outplace.model import Diagnosis, Mutation, SavedTensor
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.patches import code_injection, saved_tensor_hooks, tensor_writes
@@ -122,16 +124,23 @@ def _report(region: _Region) -> None:
     tensor = next((one for one in (*changed, *region.arguments) if scan.hidden_after(region.last, one)), first)
     assert tensor is not None
     name = names.name_in_frames(tensor, names.own_frames(None, sys._getframe(1)))
-    why = (
-        "This block is checkpointed: backward runs it again. What it computes with was changed after its forward, and "
-        "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's."
-    )
     site = made_at(writers.place_of(region.node), region.node.name())
     kept = "input" if any(tensor is one for one in region.arguments) else "block"
     saver = SavedTensor("checkpoint", kept, None, site, region.last)
-    kind, found = "silent-data" if unseen else "silent-other", names.described(tensor, name)
-    remedy = "Run the backward first and write the weights after it, or write a copy of what the block was given."
-    scan.tell_when_done(partial(reporting.tell, kind, found, why, mutations, remedy, saved_by=saver))
+    # Where autograd could not see the write, it is of the family that says so.
+    rule = CHECKPOINT_WEIGHTS_CHANGED
+    family = BY_NAME["silent-data"] if unseen else rule
+    diagnosis = Diagnosis(
+        family.family,
+        family.code,
+        reporting.NO_ERROR,
+        names.described(tensor, name),
+        rule.why,
+        cause="" if unseen else rule.name,
+        mutations=mutations,
+        saved_by=saver,
+    )
+    scan.tell_when_done(partial(reporting.report, diagnosis, rule.remedy))
 
 
 def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:

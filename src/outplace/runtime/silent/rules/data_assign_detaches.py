@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.silent_rules.lost import DATA_ASSIGN_DETACHES
 from outplace.model import Mutation
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record.log import Instruction
@@ -64,22 +65,12 @@ def _tell(found: dict[Instruction, torch.Tensor]) -> None:
     statements = [one.statement for one in located]
     targets = [one.targets[0].value for one in statements if _is_assignment(one)]  # type: ignore[union-attr]
     name = ast.unparse(targets[0]) if targets else None
-    why = (
-        "`.data =` hands on values without their graph: backward ends at this tensor, and what the values were "
-        "computed from gets no gradient, so its optimizer has nothing to step by."
-    )
-    remedy = (
-        "Compute with the new values themselves: `torch.func.functional_call(module, {'weight': w}, (x,))`, or "
-        "`F.linear(x, w)`."
-    )
     shown = [
         sites.site_of(one.filename, one.statement, one.site.function) if one.statement is not None else one.site
         for one in located
     ]
     mutations = tuple(Mutation(".data =", site) for site in dict.fromkeys(shown))
-    reporting.tell(
-        "silent-other", names.described(next(iter(found.values())), name), why, mutations, remedy, cause="cut"
-    )
+    reporting.tell(DATA_ASSIGN_DETACHES, names.described(next(iter(found.values())), name), mutations)
 
 
 def _is_assignment(statement: ast.stmt | None) -> bool:

@@ -20,6 +20,7 @@ import torch
 from torch.utils.hooks import unserializable_hook
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record import log, untracked_aliases
@@ -148,19 +149,8 @@ def _compare(watched: _Watched, before: torch.Tensor, now: torch.Tensor, grad: A
 
 def _tell(written: list[Write], now: torch.Tensor, count: int, total: int) -> None:
     name = scan.target_of(written[0], by_data=True)
-    why = (
-        "It is a result of the graph, and was written through `.data`, which autograd does not record: the gradient "
-        "goes back as if the write had not happened."
-    )
-    reporting.tell(
-        "silent-data",
-        names.described(now, name),
-        why,
-        scan.mutations_of(written),
-        "Make a new tensor, which is recorded: `x = x.clamp(low, high)` instead of `x.data.clamp_(low, high)`.",
-        cause="unrecorded",
-        notes=(_counted(count, total),),
-    )
+    notes = (_counted(count, total),)
+    reporting.tell(DATA_WRITE_USED, names.described(now, name), scan.mutations_of(written), notes=notes)
 
 
 def _counted(count: int, total: int) -> str:

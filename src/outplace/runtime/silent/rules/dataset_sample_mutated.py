@@ -17,6 +17,7 @@ from torch.utils.data._utils import fetch as fetching
 
 from outplace.knowledge.derivatives import changes_again
 from outplace.knowledge.names import spellings
+from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
 from outplace.model import Tensor
 from outplace.runtime.locate import sites
 from outplace.runtime.patches import tensor_writes
@@ -110,13 +111,8 @@ def look(nodes: Iterable[Any]) -> None:
     _told.update(line for line, _ in found)
     scaled = [write for _, write in found]
     if scaled:
-        why = (
-            "A dataset hands out what it keeps, and this changes it in place: each time the same sample is fetched, it "
-            "has been changed already, and is changed once more."
-        )
-        remedy = "Hand out copies: `sample = copy.deepcopy(self.samples[index])`, or write out of place."
         name = scan.target_of(scaled[-1])
-        reporting.tell("silent-other", Tensor(name), why, scan.mutations_of(scaled), remedy, cause="sample")
+        reporting.tell(DATASET_SAMPLE_WRITTEN, Tensor(name), scan.mutations_of(scaled))
 
 
 def _kind_of(write: Write) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.silent_rules.gradients import GRADIENT_BY_REFERENCE
 from outplace.runtime.locate import names
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import PLAIN
@@ -79,13 +80,9 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
     written = [one for one in written if (one.before or 0) >= kept.version]
     if written:
         name = f'state["{kept.key}"]'
-        why = (
-            f"{type(optimizer).__name__} keeps the last gradient in its state by reference. It is then zeroed and "
-            "added to in place, so what was kept is the gradient of the next step, not of the last one."
-        )
-        remedy = f"Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`."
         found = names.described(gradient, name)
-        reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause="kept gradient")
+        words = {"name": name, "optimizer": type(optimizer).__name__}
+        reporting.tell(GRADIENT_BY_REFERENCE, found, scan.mutations_of(written), words)
 
 
 def forget() -> None:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from outplace.model import Cause
+from outplace.knowledge.kind import SilentRule
+from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT, HOOK_WRITES_GRADIENT
 from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
 from outplace.runtime.record import log
 from outplace.runtime.silent import reporting, scan
 
-_HOOK = "The hook"
 _get_frame = sys._getframe
 
 
@@ -39,42 +39,36 @@ class _Gradients:
             if type(gradient) is torch.Tensor and gradient._use_count() > alone
         ]
 
-    def look(self, by: str) -> None:
-        """Tells of one that has been written; `by` is what was given them."""
+    def look(self, rule: SilentRule) -> None:
+        """Tells of one that has been written; `rule` says who was given them."""
         for gradient, before in self._shared:
             if gradient._version != before:
-                scan.guarded(functools.partial(_report, gradient, before, by))
+                scan.guarded(functools.partial(_report, gradient, before, rule))
             elif scan.count_hidden() > self._hidden:
-                scan.guarded(functools.partial(_report_unseen, gradient, self._hidden, by))
+                scan.guarded(functools.partial(_report_unseen, gradient, self._hidden, rule))
         reporting.raise_if_strict()
 
 
-def _report(gradient: torch.Tensor, before: int, by: str) -> None:
+def _report(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
     storage = names.storage_of(gradient)
     written = [
         write
         for write in log.current().writes
         if write.storage == storage and write.frames and (write.before or 0) >= before
     ]
-    _tell(gradient, written[-(gradient._version - before) :], by)
+    _tell(gradient, written[-(gradient._version - before) :], rule)
 
 
-def _report_unseen(gradient: torch.Tensor, before: int, by: str) -> None:
+def _report_unseen(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
     """It may have been written through `.data`, or through numpy."""
-    _tell(gradient, scan.hidden_since(before, gradient), by)
+    _tell(gradient, scan.hidden_since(before, gradient), rule)
 
 
-def _tell(gradient: torch.Tensor, written: list[log.Write], by: str) -> None:
+def _tell(gradient: torch.Tensor, written: list[log.Write], rule: SilentRule) -> None:
     if not written:
         return
-    why = (
-        f"{by} writes the gradient in place. Autograd has handed the very same tensor to another branch of the graph, "
-        "which now gets the changed gradient too."
-    )
-    remedy = "Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`."
     found = names.described(gradient, scan.target_of(written[-1]))
-    cause: Cause = "gradient" if by == _HOOK else "function gradient"
-    reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause=cause)
+    reporting.tell(rule, found, scan.mutations_of(written))
 
 
 class _Alone(NamedTuple):
@@ -145,7 +139,7 @@ def _watched_hook(hook: Any) -> Any:
             return hook(gradient)
         given = _Gradients((gradient,), _alone().hook)
         made = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
-        given.look(_HOOK)
+        given.look(HOOK_WRITES_GRADIENT)
         return made
 
     return watched
@@ -173,8 +167,8 @@ class _ModuleHook:
         given = _Gradients(outputs, _alone().passed if passed else _alone().module)
         also = _Gradients(inputs[0] if inputs else (), _alone().module)
         made = caller_frames.call(_get_frame().f_back, self._hook, (module, *gradients), {})
-        given.look(_HOOK)
-        also.look(_HOOK)
+        given.look(HOOK_WRITES_GRADIENT)
+        also.look(HOOK_WRITES_GRADIENT)
         return made
 
     def __reduce__(self) -> Any:
@@ -223,7 +217,7 @@ def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
     given = _Gradients(gradients, _alone().function)
     before = scan.count_hidden()
     made = backward(ctx, *gradients)
-    given.look("The backward of this Function")
+    given.look(BACKWARD_WRITES_GRADIENT)
     if scan.count_hidden() > before:
         scan.examine_rest(ctx)
     return made

@@ -18,6 +18,10 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.functions import TENSOR_KEPT_IN_CTX
+from outplace.knowledge.silent_rules.lists import SAME_TENSOR_REPEATED
+from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
+from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE, STATE_DICT_BY_REFERENCE
 from outplace.model import Mutation, SavedTensor, Tensor
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.locate.graph import is_wrapped
@@ -98,14 +102,9 @@ def _check_kept(module: Any, kept: Any, taken: int, whose: Any, frame: FrameType
     places = frames_to_own_code(frame)
     call = sites.at_instruction(places[-1]).node if places else None
     name = ast.unparse(call.args[0]) if isinstance(call, ast.Call) and call.args else None
-    why = (
-        "state_dict() holds the parameters themselves, not copies. They have been changed in place since, so what was "
-        "kept is what the model has now, and loading it back does nothing."
-    )
     mutations = shallow_model_copy.changes_of(own, taken)
     if mutations:
-        remedy = "Keep a copy: `copy.deepcopy(model.state_dict())`."
-        reporting.tell("silent-other", Tensor(name), why, mutations, remedy, cause="state-dict")
+        reporting.tell(STATE_DICT_BY_REFERENCE, Tensor(name), mutations)
 
 
 _receivers: deque[tuple[int, Callable[[], Any]]] = deque(maxlen=16)
@@ -143,12 +142,8 @@ def _report_own_copy(tensor: torch.Tensor, frame: FrameType) -> None:
         assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None
         source = located.node.args[0] if isinstance(located.node, ast.Call) and located.node.args else assigned
         name = None if source is None else ast.unparse(source)
-        why = (
-            "What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place "
-            f"since, so copying it back at line {located.site.line} does nothing."
-        )
-        remedy = "Keep a copy: `[p.detach().clone() for p in model.parameters()]`."
-        reporting.tell("silent-other", names.described(tensor, name), why, mutations, remedy, cause="copy")
+        words = {"line": located.site.line}
+        reporting.tell(PARAMETERS_BY_REFERENCE, names.described(tensor, name), mutations, words)
 
 
 # -- what marked code shows us ---------------------------------------------------------------------------------------
@@ -206,13 +201,8 @@ def note_special(write: Write, tensor: torch.Tensor) -> None:
 def _report_many(write: Write, tensor: torch.Tensor) -> None:
     if not _stands_many_times(tensor):
         return
-    why = (
-        "This one tensor stands in a list or dict many times (`[x] * n` copies the reference, not the tensor). A write "
-        "to one of its entries is a write to all of them."
-    )
-    remedy = "Make one tensor for each entry: `[torch.zeros(3) for _ in range(n)]`."
     found = names.described(tensor, scan.target_of(write))
-    reporting.tell("silent-other", found, why, scan.mutations_of([write]), remedy, cause="many")
+    reporting.tell(SAME_TENSOR_REPEATED, found, scan.mutations_of([write]))
 
 
 def _stands_many_times(tensor: torch.Tensor) -> bool:
@@ -265,15 +255,10 @@ def _report_in_ctx(node: Any, kept: torch.Tensor, moment: int, place: Instructio
     storage = names.storage_of(kept)
     written = [one for one in log.current().writes if one.storage == storage and one.moment >= moment and one.frames]
     if written:
-        why = (
-            "The Function keeps this tensor as an attribute of its ctx, where PyTorch does not check it. It was "
-            "changed in place since, and backward computes with the changed values."
-        )
         saver = SavedTensor(node.name(), "ctx", None, sites.at_instruction(place).site, graph.number_of(node))
         name = scan.target_of(written[-1])
-        remedy = "Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place."
         found = names.described(kept, name)
-        reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause="ctx", saved_by=saver)
+        reporting.tell(TENSOR_KEPT_IN_CTX, found, scan.mutations_of(written), saved_by=saver)
 
 
 _WAYS: dict[str, Any] = {
@@ -323,13 +308,8 @@ def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     name = next((ast.unparse(target.value) for target in targets if isinstance(target, ast.Subscript)), None)
     times = "one index occurs" if repeated == 1 else f"{repeated} indices occur"
-    why = (
-        f"`y[index] += v` reads, adds and writes back once for each place, and {times} again: of several values for "
-        "one place only one is added, and only that one has a gradient."
-    )
-    remedy = "Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`."
     mutations = (Mutation("repeated index", located.site),)
-    reporting.tell("silent-other", Tensor(name), why, mutations, remedy, cause="repeated")
+    reporting.tell(REPEATED_INDEX, Tensor(name), mutations, {"times": times})
 
 
 def install() -> None:

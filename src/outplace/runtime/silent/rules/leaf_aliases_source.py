@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.two_names import LEAF_SHARES_MEMORY
 from outplace.model import Mutation
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import read_later
@@ -84,11 +85,6 @@ def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
 
 
 def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> None:
-    why = (
-        f"The optimizer steps a tensor that lies in the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
-        f"make no copy. So `{name}` is changed with it, and it is read again as if it were as before."
-    )
-    remedy = f"Make the leaf of a copy: `{name}.detach().clone()`."
     place = (frame.f_code, frame.f_lasti)
     step = Mutation(f"{type(optimizer).__name__}.step", sites.at_instruction(place).site)
-    reporting.tell("silent-other", names.described(leaf, name), why, (step,), remedy, cause="own leaf")
+    reporting.tell(LEAF_SHARES_MEMORY, names.described(leaf, name), (step,), {"name": name})

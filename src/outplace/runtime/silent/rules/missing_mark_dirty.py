@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.functions import MISSING_MARK_DIRTY
 from outplace.runtime.locate import graph, names
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
@@ -107,10 +108,5 @@ def _declares(function: Any) -> bool:
 
 def _tell(function: Any, kept: torch.Tensor, written: list[Write]) -> None:
     name = type(function).__name__.removesuffix("Backward")
-    why = (
-        f"The forward of {name} writes into what it was given, in memory that it shares with its caller, and does not "
-        "declare it. An operation after it computes with the changed values, and backward knows nothing of the change."
-    )
-    remedy = "Write into a copy: `work = x.clone()` (`x.float()` copies nothing where x is float32 already)."
     found = names.described(kept, scan.target_of(written[-1]))
-    reporting.tell("silent-other", found, why, scan.mutations_of(written[::-1]), remedy, cause="undeclared")
+    reporting.tell(MISSING_MARK_DIRTY, found, scan.mutations_of(written[::-1]), {"function": name})

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.lists import NUMPY_BUFFER_REUSED
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import binds, read_later
 from outplace.runtime.locate import names, sites
@@ -113,10 +114,5 @@ def look(nodes: Iterable[Any]) -> None:
         written = [one for one in written if one.frames]
         if written:
             _told.add(line)
-            why = (
-                "An array made of a tensor shares its memory. Here the same memory is handed out again, filled anew, "
-                f"while the caller still reads the array from before, `{name}`: both show the new values."
-            )
-            remedy = "Hand out copies: `x.numpy().copy()`."
             found = names.described(tensor, scan.target_of(written[-1]))
-            reporting.tell("silent-alias", found, why, scan.mutations_of(written), remedy, cause="handed out")
+            reporting.tell(NUMPY_BUFFER_REUSED, found, scan.mutations_of(written), {"name": name})

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.modules import module as modules
 
+from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
+from outplace.knowledge.silent_rules.lost import PARAMETER_REPLACED
 from outplace.model import Mutation, Site
 from outplace.runtime.locate import names, sites
 from outplace.runtime.patches import code_injection, tensor_writes
@@ -309,17 +311,10 @@ def _stands(lost: _Lost) -> bool:
 
 
 def _tell(lost: _Lost) -> None:
-    why = (
-        f"The optimizer made at line {lost.made.line} steps the tensor that `{lost.name}` was then. Another one has "
-        "taken its place since: that one gets the gradients, and nobody updates it."
-    )
-    remedy = (
-        "Change the parameter instead of replacing it (`with torch.no_grad(): w.copy_(...)`), or make the optimizer "
-        "after the last replacement, or hand it the new one by `add_param_group`."
-    )
     mutations = () if lost.mutation is None else (lost.mutation,)
     found = names.described(lost.contents, lost.name)
-    reporting.tell("silent-other", found, why, mutations, remedy, cause="lost", optimizer_at=lost.made)
+    words = {"line": lost.made.line, "name": lost.name}
+    reporting.tell(PARAMETER_REPLACED, found, mutations, words, optimizer_at=lost.made)
 
 
 # -- one tensor as the gradient of two leaves -----------------------------------------------------------------------
@@ -371,14 +366,9 @@ def _report_shared(shared: _Shared, gradient: torch.Tensor) -> None:
     located = sites.at_instruction(shared.place)
     statement = located.statement
     name = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else None
-    why = (
-        "This assignment made one tensor the gradient of two leaves. Backward adds to a gradient in place, so each of "
-        "them now gets the gradients of both."
-    )
     site = located.site if statement is None else sites.site_of(located.filename, statement, located.site.function)
-    remedy = "Give it a copy: `a.grad = b.grad.clone()`."
     found, mutations = names.described(gradient, name), (Mutation("grad =", site),)
-    reporting.tell("silent-other", found, why, mutations, remedy, cause="shared gradient")
+    reporting.tell(SHARED_GRADIENT, found, mutations)
 
 
 def install() -> None:

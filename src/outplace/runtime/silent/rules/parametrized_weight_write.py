@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.knowledge.written import attribute_of, written_by
 from outplace.model import Mutation, Tensor
 from outplace.runtime.locate import names, sites
@@ -61,13 +62,8 @@ def _tell(module: torch.nn.Module, name: str, place: Instruction) -> None:
     else:
         made = "A norm computes it anew in each forward"
         instead = f"change what it is computed from ({', '.join(_originals(module, name))})."
-    why = (
-        f"{made}. What is written here is the result of this one time: the parameters that are trained stay as they "
-        "are, and nothing is raised."
-    )
-    remedy = f"Write before that is registered, or {instead}"
     mutations = (Mutation(operation or "in-place write", located.site),)
-    reporting.tell("silent-other", Tensor(written), why, mutations, remedy, cause="computed weight")
+    reporting.tell(PARAMETRIZED_WEIGHT_WRITE, Tensor(written), mutations, {"made": made, "instead": instead})
 
 
 def _originals(module: torch.nn.Module, name: str) -> list[str]:

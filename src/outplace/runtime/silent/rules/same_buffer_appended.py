@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.silent_rules.lists import SAME_BUFFER_APPENDED
 from outplace.model import Tensor
 from outplace.runtime.locate import names
 from outplace.runtime.record import log, untracked_aliases
@@ -146,10 +147,5 @@ def _over(value: Any) -> Any:
 
 def _tell(found: _Found) -> None:
     if found.written:
-        why = (
-            "Each entry that is kept here lies in the same memory, which is changed between two of them: arrays and "
-            "tensors made of each other share it. At the end all entries show its last values."
-        )
-        remedy = "Keep copies: `frames.append(x.numpy().copy())`, `torch.from_numpy(state.copy())`."
         tensor = replace(found.tensor, name=scan.target_of(found.written[-1]))
-        reporting.tell("silent-alias", tensor, why, scan.mutations_of(found.written), remedy, cause="kept array")
+        reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written))

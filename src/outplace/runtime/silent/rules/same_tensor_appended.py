@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.lists import SAME_TENSOR_APPENDED, SAME_VIEW_APPENDED
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Instruction, Write
@@ -140,17 +141,13 @@ def _writes_of(tensor: torch.Tensor) -> list[Write]:
     return [one for one in log.current().writes if one.storage == storage and one.frames]
 
 
-def _tell(tensor: torch.Tensor, written: list[Write], name: str | None = None) -> None:
+def _tell(tensor: torch.Tensor, written: list[Write], appended: str | None = None) -> None:
     if written:
-        why = (
-            "A list keeps references, not copies, and so does a dict: each entry is this one tensor, which is changed "
-            "in place between two of them. At the end all show its last values."
-        )
-        name = name or scan.target_of(written[-1]) or _gradient_of(tensor)
+        name = appended or scan.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
-        remedy = f"Keep copies: `history.append({copied})`."
         found = names.described(tensor, name)
-        reporting.tell("silent-other", found, why, scan.mutations_of(written), remedy, cause="kept")
+        rule = SAME_TENSOR_APPENDED if appended is None else SAME_VIEW_APPENDED
+        reporting.tell(rule, found, scan.mutations_of(written), {"copy": copied})
 
 
 def _gradient_of(tensor: torch.Tensor) -> str | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from outplace.model import Cause, Mutation, Tensor
+from outplace.knowledge.silent_rules.two_names import SHALLOW_MODEL_COPY
+from outplace.model import Mutation, Tensor
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log
 from outplace.runtime.silent import reporting, scan
@@ -55,13 +56,7 @@ def report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: Fra
         stack = names.own_frames(None, frame)
         name = next((name for one in stack for name, value in one.f_locals.items() if value is network), None)
         how = "`copy.copy` copies references, not parameters" if network is not other else "it is another name for it"
-        why = (
-            f"This network has the very parameters of the one whose values it is given ({how}). The optimizer that "
-            "steps one steps both, and updating one from the other does nothing of use."
-        )
-        remedy = "Give it parameters of its own: `copy.deepcopy(model)`."
-        cause: Cause = "shallow" if network is not other else ""
-        reporting.tell("silent-other", Tensor(name), why, mutations, remedy, cause=cause)
+        reporting.tell(SHALLOW_MODEL_COPY, Tensor(name), mutations, {"how": how})
 
 
 def changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
 from outplace.model import Tensor
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log
@@ -95,10 +96,5 @@ def look(nodes: Iterable[Any]) -> None:
 
 def _tell(lent: _Lent) -> None:
     _told.update(write.frames[-1] for write in lent.written)
-    why = (
-        "state_dict() holds the parameters themselves, not copies: what is written to its entries is written to the "
-        "model that it was taken from. Another model has loaded the result, and this one goes on with it as well."
-    )
-    remedy = "Work on a copy: `copy.deepcopy(model.state_dict())`."
     found = Tensor(scan.target_of(lent.written[-1]))
-    reporting.tell("silent-other", found, why, scan.mutations_of(lent.written), remedy, cause="lent state")
+    reporting.tell(STATE_DICT_WRITTEN, found, scan.mutations_of(lent.written))

@@ -1,0 +1,64 @@
+"""Custom Functions and checkpointed blocks: places where PyTorch checks nothing."""
+
+from __future__ import annotations
+
+from outplace.knowledge.kind import SilentRule
+
+TENSOR_KEPT_IN_CTX = SilentRule(
+    "OUT323",
+    "tensor-kept-in-ctx",
+    "a Function keeps a tensor as an attribute of ctx, and it is written before backward",
+    of="silent-other",
+    message="a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write "
+    "changes it before backward: use ctx.save_for_backward, and write out of place",
+    check="error",
+    why="The Function keeps this tensor as an attribute of its ctx, where PyTorch does not check it. It was changed "
+    "in place since, and backward computes with the changed values.",
+    remedy="Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place.",
+    detector="tensor_kept_in_ctx",
+    fix="Keep a copy for the backward",
+)
+
+MISSING_MARK_DIRTY = SilentRule(
+    "OUT324",
+    "missing-mark-dirty",
+    "a Function overwrites its input without ctx.mark_dirty, and the input is used afterwards",
+    of="silent-other",
+    message="a Function writes into what it is given, which is computed with afterwards, without declaring it: write "
+    "into a clone, or return it and call ctx.mark_dirty",
+    check="warning",
+    why="The forward of {function} writes into what it was given, in memory that it shares with its caller, and does "
+    "not declare it. An operation after it computes with the changed values, and backward knows nothing of the change.",
+    remedy="Write into a copy: `work = x.clone()` (`x.float()` copies nothing where x is float32 already).",
+    detector="missing_mark_dirty",
+    fix="Write into a copy",
+)
+
+CHECKPOINT_SAVED_WRITTEN = SilentRule(
+    "OUT325",
+    "checkpoint-saved-written",
+    "a checkpointed block overwrites what it saves when backward runs it again",
+    of="silent-other",
+    message="a checkpointed block keeps this tensor when backward runs it again, where PyTorch checks nothing, and "
+    "this write changes it: write out of place",
+    check="error",
+    why="This block is checkpointed: backward runs it again, and PyTorch does not look whether what it saves then is "
+    "overwritten. It was, so the gradient is computed from the wrong values. Without the checkpoint the same lines "
+    "raise the error of OUT201.",
+    remedy="Compute the new value out of place, or write a clone of what was saved.",
+    detector="checkpoint_saved_written",
+    fix="Write out of place",
+)
+
+CHECKPOINT_WEIGHTS_CHANGED = SilentRule(
+    "OUT326",
+    "checkpoint-weights-changed",
+    "the weights of a checkpointed block change between its forward and its backward",
+    of="silent-other",
+    no_check="check reports such a step as OUT202: without the checkpoint PyTorch raises that error.",
+    why="This block is checkpointed: backward runs it again. What it computes with was changed after its forward, and "
+    "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's.",
+    remedy="Run the backward first and write the weights after it, or write a copy of what the block was given.",
+    detector="checkpoint_weights_changed",
+    no_fix="Which order of the steps was meant is not in the program.",
+)

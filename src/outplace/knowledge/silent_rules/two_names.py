@@ -1,0 +1,130 @@
+"""Two tensors were meant, and there is one: references that were taken for copies."""
+
+from __future__ import annotations
+
+from outplace.knowledge.kind import SilentRule
+
+_NO_TRACE = "Reading a variable leaves no trace in a run."
+
+STATE_DICT_BY_REFERENCE = SilentRule(
+    "OUT314",
+    "state-dict-by-reference",
+    "a state_dict() is kept without a copy, and training goes on",
+    of="silent-other",
+    message="the kept state_dict() holds the parameters themselves, and this step changes them: keep a deep copy",
+    check="error",
+    why="state_dict() holds the parameters themselves, not copies. They have been changed in place since, so what was "
+    "kept is what the model has now, and loading it back does nothing.",
+    remedy="Keep a copy: `copy.deepcopy(model.state_dict())`.",
+    detector="state_dict_by_reference",
+    fix="Keep a deep copy of the state",
+)
+
+STATE_DICT_WRITTEN = SilentRule(
+    "OUT315",
+    "state-dict-written",
+    "a model's state_dict() is averaged in place and loaded into another model",
+    of="silent-other",
+    message="a state_dict() holds the parameters themselves: this changes the model that it was taken from, and that "
+    "is trained again after another one has loaded it: work on a deep copy",
+    check="warning",
+    why="state_dict() holds the parameters themselves, not copies: what is written to its entries is written to the "
+    "model that it was taken from. Another model has loaded the result, and this one goes on with it as well.",
+    remedy="Work on a copy: `copy.deepcopy(model.state_dict())`.",
+    detector="state_dict_written",
+    fix="Work on a deep copy",
+)
+
+PARAMETERS_BY_REFERENCE = SilentRule(
+    "OUT316",
+    "parameters-by-reference",
+    "parameters are kept without a copy and copied back after training",
+    of="silent-other",
+    message="what was kept is the parameter's own memory, and this step changes it: keep a clone",
+    check="error",
+    why="What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place since, "
+    "so copying it back at line {line} does nothing.",
+    remedy="Keep a copy: `[p.detach().clone() for p in model.parameters()]`.",
+    detector="parameters_by_reference",
+    fix="Keep copies of the parameters",
+)
+
+SHALLOW_MODEL_COPY = SilentRule(
+    "OUT317",
+    "shallow-model-copy",
+    "copy.copy of a network, or another name for it, is taken for a copy",
+    of="silent-other",
+    message="copy.copy copies references: two networks have these parameters, and this step changes both; "
+    "copy.deepcopy gives one its own",
+    check="warning",
+    why="This network has the very parameters of the one whose values it is given ({how}). The optimizer that steps "
+    "one steps both, and updating one from the other does nothing of use.",
+    remedy="Give it parameters of its own: `copy.deepcopy(model)`.",
+    detector="shallow_model_copy",
+    fix="Make a deep copy",
+)
+
+SNAPSHOT_BY_REFERENCE = SilentRule(
+    "OUT318",
+    "snapshot-by-reference",
+    "what is put back into an attribute is the very tensor that it holds",
+    of="silent-other",
+    message="what is assigned back to this attribute later is the very tensor that is written here: nothing is put "
+    "back; keep a clone",
+    check="warning",
+    no_run=_NO_TRACE,
+    no_fix="Where the copy belongs depends on who else reads the snapshot.",
+)
+
+COPIED_CONTAINER_WRITTEN = SilentRule(
+    "OUT319",
+    "copied-container-written",
+    "a tensor in a copy of a list or dict is updated in place, and the original is read again",
+    of="silent-other",
+    message="a copy of a container holds the same tensors: this changes one of them in both, and the other is read "
+    "again as if it were as before: assign a new tensor, or copy the tensors",
+    check="warning",
+    no_run=_NO_TRACE,
+    fix="Write out of place",
+)
+
+TENSOR_UNDER_TWO_NAMES = SilentRule(
+    "OUT320",
+    "tensor-under-two-names",
+    "a tensor is updated in place, and its old values are read under another name",
+    of="silent-other",
+    message="this very tensor is held elsewhere, too, and read there again as if it were as before: write out of "
+    "place, or keep a clone",
+    check="warning",
+    no_run=_NO_TRACE,
+    fix="Write out of place",
+)
+
+LEAF_SHARES_MEMORY = SilentRule(
+    "OUT321",
+    "leaf-shares-memory",
+    "a leaf made of another tensor without a copy is trained, and that tensor is read again",
+    of="silent-other",
+    message="this changes a tensor that was made of another one without a copy, and the other one is read again as if "
+    "it were as before: make it of a clone",
+    check="warning",
+    why="The optimizer steps a tensor that lies in the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
+    "make no copy. So `{name}` is changed with it, and it is read again as if it were as before.",
+    remedy="Make the leaf of a copy: `{name}.detach().clone()`.",
+    detector="leaf_shares_memory",
+    fix="Make the leaf of a copy",
+)
+
+DATASET_SAMPLE_WRITTEN = SilentRule(
+    "OUT322",
+    "dataset-sample-written",
+    "a sample that a dataset keeps is scaled in place at each fetch",
+    of="silent-other",
+    message="a dataset hands out what it keeps, and this changes it in place each fetch: hand out copies",
+    check="warning",
+    why="A dataset hands out what it keeps, and this changes it in place: each time the same sample is fetched, it "
+    "has been changed already, and is changed once more.",
+    remedy="Hand out copies: `sample = copy.deepcopy(self.samples[index])`, or write out of place.",
+    detector="dataset_sample_written",
+    fix="Hand out copies of the samples",
+)
