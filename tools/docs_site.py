@@ -8,10 +8,9 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from outplace.knowledge.kinds import BY_CODE, KINDS
+from outplace.knowledge.kinds import BY_CODE, KINDS, page
 
 ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "src" / "outplace" / "knowledge" / "pages"
 IMAGES = ("images", "stylesheets")
 
 WORDS = {
@@ -62,6 +61,16 @@ JAPANESE = {
     "OUT302": "numpyなどと共有するメモリが、autogradの知らないところで変わる",
     "OUT303": "別名のリスト、残した参照、書き込むフックが、学習を黙って間違ったものにする",
 }
+"""The families; a silent rule's summary is the first sentence of its Japanese page."""
+
+
+def _summary(kind, language):
+    if language == "en":
+        return kind.summary
+    if kind.code in JAPANESE:
+        return JAPANESE[kind.code]
+    page = (ROOT / "docs" / "ja" / "kinds" / f"{kind.code}.md").read_text("utf-8")
+    return page.partition("\n## ")[2].partition("\n\n")[2].partition("。")[0]
 
 
 def on_config(config):
@@ -82,7 +91,7 @@ def on_files(files, config):
     language = config.theme["language"]
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
     made = {"kinds/index.md": _overview(language), "changelog.md": changelog}
-    made |= {f"kinds/{kind.code}.md": (PAGES / f"{kind.code}.md").read_text("utf-8") for kind in KINDS}
+    made |= {f"kinds/{kind.code}.md": page(kind) for kind in KINDS}
     for name, text in made.items():
         if files.get_file_from_path(name) is None:
             files.append(File.generated(config, name, content=text))
@@ -101,8 +110,7 @@ def _overview(language):
         lines += ["", f"## {words[family]}", "", f"| {' | '.join(words['head'])} |", "|---|---|---|"]
         for kind in KINDS:
             if kind.code.startswith(family):
-                summary = kind.summary if language == "en" else JAPANESE[kind.code]
-                lines.append(f"| [{kind.code}]({kind.code}.md) | `{kind.name}` | {summary} |")
+                lines.append(f"| [{kind.code}]({kind.code}.md) | `{kind.name}` | {_summary(kind, language)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,9 @@ import pytest
 
 from outplace.checking import rules
 from outplace.errors import OutplaceError
-from outplace.knowledge.kinds import BY_CODE
+from outplace.knowledge.kinds import BY_CODE, KINDS
+
+SILENT = {code for code in BY_CODE if code.startswith("OUT3")}
 
 
 @pytest.mark.parametrize(
@@ -15,7 +17,12 @@ from outplace.knowledge.kinds import BY_CODE
         ("saved", {"OUT201"}),
         ("Leaf-View", {"OUT102"}),
         ("out-arg", {"OUT107"}),  # a name, though it begins like a code
-        ("OUT30", {"OUT301", "OUT302", "OUT303"}),
+        ("OUT3", SILENT),
+        ("OUT30", SILENT),  # the three families, and so their rules
+        ("OUT303", {kind.code for kind in KINDS if kind.family == "silent-other"}),
+        ("silent-other", {kind.code for kind in KINDS if kind.family == "silent-other"}),
+        ("OUT308", {"OUT308"}),
+        ("same-tensor-appended", {"OUT308"}),
         ("OUT", set(BY_CODE)),
         ("ALL", set(BY_CODE)),
         ("OUT999", set()),
@@ -51,6 +58,15 @@ def test_the_more_specific_selector_wins():
     assert rules.choose(["saved"], ["OUT20"]) == {"OUT201"}
     assert rules.choose(["ALL", "OUT301"], ["OUT3"]) >= {"OUT201", "OUT301"}
     assert "OUT302" not in rules.choose(["ALL", "OUT301"], ["OUT3"])
+
+
+def test_a_family_is_less_specific_than_its_rules():
+    others = {kind.code for kind in KINDS if kind.family == "silent-other"}
+    assert rules.choose(["OUT303"], []) == others
+    assert rules.choose(["silent-other"], ["OUT308"]) == others - {"OUT308"}
+    assert rules.choose(["ALL"], ["OUT303"]) == set(BY_CODE) - others
+    assert rules.choose(["same-tensor-appended"], ["silent-other"]) == {"OUT308"}
+    assert rules.choose(["OUT303"], ["OUT3"]) == others
 
 
 def test_ignore_wins_a_draw():

@@ -17,7 +17,8 @@ def run(*args, **env):
 def test_a_pipe_gets_one_line_a_rule():
     lines = run().splitlines()
     assert len(lines) == len(KINDS)
-    assert lines[0] == "OUT101  leaf            at the operation  a leaf that requires grad is modified in place"
+    first = f"OUT101  {'leaf':<{max(len(kind.name) for kind in KINDS)}}  at the operation  "
+    assert lines[0] == f"{first}a leaf that requires grad is modified in place"
     for kind, line in zip(KINDS, lines, strict=True):
         assert line.split()[:2] == [kind.code, kind.name]
         assert line.endswith(kind.summary)
@@ -52,6 +53,7 @@ def test_json():
         "summary": "a leaf that requires grad is modified in place",
     }
     assert {entry["raised"] for entry in listed} == {"operation", "backward", "never"}
+    assert {entry["family"] for entry in listed if "family" in entry} == {"silent-data", "silent-alias", "silent-other"}
 
 
 def _visible(line):

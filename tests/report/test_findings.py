@@ -147,7 +147,8 @@ def test_the_cells_of_a_notebook_are_one_file():
 def test_json_has_the_fields_of_the_contract_and_no_failures():
     first, second, third = json.loads(render(result(assigned(), across(), leaf(), failures=[broken()]), "json"))
     assert list(first) == [
-        *("kind", "code", "severity", "file", "line", "end_line", "column", "end_column", "message", "saved_by", "fix"),
+        *("kind", "code", "rule", "severity", "file", "line", "end_line", "column", "end_column"),
+        *("message", "saved_by", "fix"),
     ]
     assert (first["line"], first["end_line"], first["column"], first["fix"]) == (8, 10, 8, None)
     assert list(first["saved_by"]) == ["file", "line", "end_line", "column", "end_column", "function", "text"]

@@ -29,7 +29,7 @@ def test_an_attack_that_moves_the_clean_images():
         attack(torch.ones(4))
         attack(torch.ones(4))
     (found,) = watched.diagnoses
-    assert (found.kind, found.cause, found.tensor.name) == ("silent-other", "own leaf", "images")
+    assert (found.kind, found.cause, found.tensor.name) == ("silent-other", "leaf-shares-memory", "images")
     assert [one.site.text for one in found.mutations] == ["optimizer.step()"]
 
 

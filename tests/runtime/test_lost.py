@@ -48,7 +48,7 @@ def test_a_layer_replaced_after_the_optimizer_was_made():
 
 def test_strict_raises_from_the_next_backward():
     model = net()
-    with pytest.raises(outplace.WrongGradientError, match="OUT303"), outplace.watch(strict=True):
+    with pytest.raises(outplace.WrongGradientError, match="OUT327 parameter-replaced"), outplace.watch(strict=True):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model[0].weight = nn.Parameter(model[0].weight.detach() * 0.5)
         train(model, optimizer)

@@ -79,7 +79,7 @@ def test_only_a_wrong_gradient_is_told_of(name):
     for _ in range(5):  # the lines of a block are not looked at every time: no round may tell what is not there
         with outplace.watch() as watched:
             assert torch.equal(gradients(block, use_reentrant=False), alone)
-        assert [found.code for found in watched.diagnoses] == ["OUT303"] * is_wrong
+        assert [found.code for found in watched.diagnoses] == ["OUT325"] * is_wrong
 
 
 def test_it_names_both_lines_and_the_rewrite():
@@ -92,5 +92,5 @@ def test_it_names_both_lines_and_the_rewrite():
 
 
 def test_strict_raises():
-    with pytest.raises(outplace.WrongGradientError, match="OUT303"), outplace.watch(strict=True):
+    with pytest.raises(outplace.WrongGradientError, match="OUT325"), outplace.watch(strict=True):
         gradients(saved_result_written, use_reentrant=False)

@@ -43,7 +43,8 @@ def require(selectors: Iterable[str], origin: str) -> list[str]:
 
 def hint(word: str) -> str:
     """What was probably meant."""
-    names = [name for kind in KINDS for name in (kind.code, kind.name)]
+    same_family = [kind.code for kind in KINDS if kind.code[:4] == word.upper()[:4]]
+    names = [*(same_family or (kind.code for kind in KINDS)), *(kind.name for kind in KINDS)]
     near = difflib.get_close_matches(word.lower(), names, n=2) or difflib.get_close_matches(word.upper(), names, n=2)
     return f"did you mean {' or '.join(near)}?" if near else "see outplace rules for all of them"
 

@@ -25,7 +25,7 @@ BACKWARD_WRITES_GRADIENT = SilentRule(
     of="silent-other",
     message="the backward of a Function writes the gradient in place; other branches may share that very tensor: "
     "write a clone",
-    check="error",
+    check="warning",
     why="The backward of this Function writes the gradient in place. Autograd has handed the very same tensor to "
     "another branch of the graph, which now gets the changed gradient too.",
     remedy="Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
@@ -52,13 +52,23 @@ SHARED_GRADIENT = SilentRule(
 GRADIENT_BY_REFERENCE = SilentRule(
     "OUT307",
     "gradient-by-reference",
-    "a gradient is kept by reference, and zero_grad or the next backward changes it",
+    "a gradient has another name, and is read there after zero_grad or the next backward has changed it",
     of="silent-other",
     message="this changes a gradient that was kept by reference and is read again later: keep a clone of it",
     check="warning",
+    no_run="Reading a variable leaves no trace in a run.",
+    no_fix="The finding is about the write; which of the names was to hold a snapshot only a person can tell.",
+)
+
+GRADIENT_IN_OPTIMIZER_STATE = SilentRule(
+    "OUT333",
+    "gradient-in-optimizer-state",
+    "an optimizer keeps the last gradient in its state by reference, and it is changed in place",
+    of="silent-other",
+    no_check="check does not follow what the step of a custom optimizer reads from its own state.",
     why="{optimizer} keeps the last gradient in its state by reference. It is then zeroed and added to in place, so "
     "what was kept is the gradient of the next step, not of the last one.",
     remedy="Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`.",
-    detector="gradient_by_reference",
-    fix="Append copies",
+    detector="gradient_in_optimizer_state",
+    fix="Keep a copy of the gradient",
 )

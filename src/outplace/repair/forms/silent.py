@@ -262,8 +262,9 @@ def _kept_by(node: ast.AST, name: str) -> ast.expr | None:
         gradients = name.endswith(".grad") and isinstance(value, ast.ListComp) and _is_gradient(value.elt)
         return value.elt if gradients and isinstance(value, ast.ListComp) else _if_named(value, name)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        entry = ast.unparse(node.targets[0]).replace("'", '"')  # an optimizer's: state["previous"] = p.grad
-        return node.value if entry == name and _is_gradient(node.value) else _if_named(node.value, name)
+        key = node.targets[0].slice  # an optimizer's: state["previous"] = p.grad
+        same_key = isinstance(key, ast.Constant) and name.endswith(f'["{key.value}"]')
+        return node.value if same_key and _is_gradient(node.value) else _if_named(node.value, name)
     return None
 
 

@@ -212,7 +212,6 @@ FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
     "hook-writes-gradient": _new_gradient,
     "backward-writes-gradient": _copied_gradient,
     "shared-gradient": _own_gradient,
-    "gradient-by-reference": _kept_copies,
     "same-tensor-appended": _kept_copies,
     "same-view-appended": _kept_copies,
     "same-tensor-repeated": _own_entries,
@@ -232,5 +231,6 @@ FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
     "checkpoint-saved-written": _as_if_saved,
     "parameter-replaced": _same_parameter,
     "repeated-index": _added,
+    "gradient-in-optimizer-state": _kept_copies,
 }
 """The form that repairs the bugs of a rule, by the rule's name. `data-write-used` is repaired by `silent_data`."""

@@ -72,7 +72,9 @@ def _in_graph(nodes: Iterable[Any]) -> list[_Region]:
     regions = []
     for block, its in found.values():
         numbers = [graph.number_of(node) or 0 for node in its]
-        regions.append(_Region(its[0], max(numbers), _leaves(its, min(numbers)), [*graph.arguments_of(block)]))
+        # A node that saves nothing, such as the transpose of a weight, does not know its block: only when it was made.
+        first = next((moment for keeper, moment in _blocks if keeper() is block), min(numbers))
+        regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)]))
     return regions
 
 

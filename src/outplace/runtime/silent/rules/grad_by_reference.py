@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from outplace.knowledge.silent_rules.gradients import GRADIENT_BY_REFERENCE
+from outplace.knowledge.silent_rules.gradients import GRADIENT_IN_OPTIMIZER_STATE
 from outplace.runtime.locate import names
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import PLAIN
@@ -82,7 +82,7 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
         name = f'state["{kept.key}"]'
         found = names.described(gradient, name)
         words = {"name": name, "optimizer": type(optimizer).__name__}
-        reporting.tell(GRADIENT_BY_REFERENCE, found, scan.mutations_of(written), words)
+        reporting.tell(GRADIENT_IN_OPTIMIZER_STATE, found, scan.mutations_of(written), words)
 
 
 def forget() -> None:
