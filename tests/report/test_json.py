@@ -67,7 +67,7 @@ def test_report_follows_the_contract():
             {
                 "kind": "saved",
                 "code": "OUT201",
-                    "rule": "saved",
+                "rule": "saved",
                 "error": "one of the variables needed",
                 "raised_at": plain_site(9),
                 "tensor": {"name": "h", "shape": [4, 8], "dtype": "float32"},
