@@ -263,7 +263,7 @@ def _kept_by(node: ast.AST, name: str) -> ast.expr | None:
         return value.elt if gradients and isinstance(value, ast.ListComp) else _if_named(value, name)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         key = node.targets[0].slice  # an optimizer's: state["previous"] = p.grad
-        same_key = isinstance(key, ast.Constant) and name.endswith(f'["{key.value}"]')
+        same_key = isinstance(key, ast.Constant) and name.endswith(f"[{ast.unparse(key)}]".replace("'", '"'))
         return node.value if same_key and _is_gradient(node.value) else _if_named(node.value, name)
     return None
 
