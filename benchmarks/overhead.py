@@ -81,12 +81,13 @@ def switch_on(configuration: str) -> None:
     """Puts in place what the configuration is about, for the rest of the process."""
     import torch
 
+    from outplace.report import reporter
     from outplace.runtime.program import lifecycle
     from outplace.runtime.record.user_files import own_files
 
     own_files.claim(str(MODELS))
     if configuration.startswith("outplace"):
-        lifecycle.attach("tags" if "tags" in configuration else "marks", guard="guard" in configuration)
+        lifecycle.attach("tags" if "tags" in configuration else "marks", reporter, guard="guard" in configuration)
     elif configuration.startswith("anomaly"):
         torch.autograd.set_detect_anomaly(True, check_nan=configuration == "anomaly")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from outplace.version import __version__
 
 if TYPE_CHECKING:
+    from outplace.integrations.watching import install, watch
     from outplace.reclaim.recompute import recompute
-    from outplace.runtime.program.lifecycle import install, watch
     from outplace.runtime.silent.reporting import WrongGradientError
     from outplace.updates import at, blend, functional, to_mask
 
@@ -35,9 +35,9 @@ def unload_ipython_extension(shell: Any) -> None:
 def __getattr__(name: str) -> Any:
     """Loads the runtime when it is first asked for: the commands that read source have no use for it."""
     if name in ("install", "watch"):
-        from outplace.runtime.program import lifecycle
+        from outplace.integrations import watching
 
-        return getattr(lifecycle, name)
+        return getattr(watching, name)
     if name == "WrongGradientError":
         from outplace.runtime.silent import reporting
 

@@ -17,11 +17,12 @@ import torch
 
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
+from outplace.report import reporter
 from outplace.runtime.program import lifecycle
 from outplace.runtime.record import log
 from outplace.runtime.record.user_files import own_files
 
-lifecycle.attach("marks")
+lifecycle.attach("marks", reporter)
 own_files.claim("<marked>")
 source = '''
 import torch

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -13,9 +12,6 @@ from outplace import settings
 from outplace.cli.program import ProgramCommand, check_writable
 from outplace.errors import OutplaceError
 from outplace.repair.plan.location import STYLES, Style
-
-if TYPE_CHECKING:
-    from outplace.model import Diagnosis
 
 
 @click.command(
@@ -95,6 +91,7 @@ def _ask_for(guard: bool, strict: bool) -> None:
 
 
 def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:
+    from outplace.report import reporter
     from outplace.runtime.program.launch import Program, execute
     from outplace.runtime.program.session import Targets
 
@@ -109,32 +106,4 @@ def _launch(words: list[str], json_path: str | None, html_path: str | None) -> A
         program = Program(ways[words[0]], words[1], tuple(words[2:]))  # type: ignore[arg-type]
     else:
         program = Program("script", words[0], tuple(words[1:]))
-    return execute(program, Targets(json_path, html_path), show)
-
-
-def show(diagnoses: Sequence[Diagnosis], kept: bool) -> None:
-    """Prints diagnoses under the traceback they belong to, or at the end those that the program kept to itself."""
-    if not kept:
-        _print("", diagnoses)
-        return
-    silent = [diagnosis for diagnosis in diagnoses if diagnosis.code.startswith("OUT3")]
-    survived = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]  # caught, or raised while it ended
-    _print(f"outplace: the program went on after {_errors(len(survived))}:", survived)
-    wrong = "gradient" if any(diagnosis.saved_by for diagnosis in silent) else "training"
-    _print(f"outplace: nothing was raised here, but the {wrong} is not what it should be:", silent)
-
-
-def _errors(count: int) -> str:
-    return "this in-place error" if count == 1 else f"these {count} in-place errors"
-
-
-def _print(heading: str, diagnoses: Sequence[Diagnosis]) -> None:
-    if not diagnoses or sys.stderr is None:
-        return
-    from outplace.report.console import for_stream
-    from outplace.report.terminal import render
-    from outplace.runtime.record.user_files import known_sources
-
-    print(f"\n{heading}" if heading else "", file=sys.stderr)
-    with known_sources():
-        render(diagnoses, for_stream(sys.stderr))
+    return execute(program, Targets(json_path, html_path), reporter)

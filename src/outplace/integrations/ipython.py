@@ -22,6 +22,7 @@ from IPython.core.error import UsageError
 
 from outplace.files import naming
 from outplace.model import Diagnosis
+from outplace.report import reporter
 from outplace.report.console import for_stream
 from outplace.report.terminal import as_text, render
 from outplace.runtime import instrument
@@ -79,7 +80,7 @@ class Extension:
 
     def _start(self) -> None:
         seen = _has_unmarked_code(self._shell.user_ns)
-        lifecycle.attach("tags" if seen else "marks")
+        lifecycle.attach("tags" if seen else "marks", reporter)
         self._marks.wanted = True
 
     def _stop(self) -> None:

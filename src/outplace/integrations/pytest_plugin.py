@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
+    from outplace.integrations.watching import Watch
     from outplace.model import Diagnosis
-    from outplace.runtime.program.lifecycle import Watch
 
 _WATCHED = pytest.StashKey["Watch"]()
 """What was found while a test was set up, ran and was torn down."""
@@ -60,9 +60,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Starts before anything of the user's is imported."""
     if not _wanted(early_config):
         return
+    from outplace.report import reporter
     from outplace.runtime.program import lifecycle
 
-    lifecycle.attach("marks")
+    lifecycle.attach("marks", reporter)
     early_config.add_cleanup(lifecycle.detach)
     for hook in [finder for finder in sys.meta_path if isinstance(finder, _rewriting_hook())]:
         hook.exec_module = _Loading(hook).exec_module

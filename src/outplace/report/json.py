@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], torch_ve
     write_data(path, report(diagnoses, torch_version))
 
 
-def write_data(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
+def write_data(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """Write a report that is plain data already."""
     text = json.dumps(data, indent=2, ensure_ascii=True) + "\n"
     target = Path(path)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -34,6 +34,20 @@ _QUOTED = "Traceback (most recent call last)"
 collectors: list[list[Diagnosis]] = []
 """Lists that want all diagnoses from now on, each once (those of `outplace.watch()`)."""
 
+
+def _as_errors(diagnoses: Sequence[Diagnosis]) -> str:
+    return "\n".join(diagnosis.error for diagnosis in diagnoses)
+
+
+as_text: Callable[[Sequence[Diagnosis]], str] = _as_errors
+"""Makes the note of an exception: set by `attach` to that of its reporter."""
+
+notes_wait = False
+"""Under `outplace run` an exception gets its note when the program, a logger or a thread's end looks at it. One that
+nobody looks at ends the program, and is shown below the traceback."""
+
+_NOTE_DUE = "outplace_note_due"
+
 _known: set[tuple[Any, ...]] = set()
 _one_at_a_time = threading.RLock()
 _busy = False
@@ -54,19 +68,23 @@ def of(error: BaseException | None) -> tuple[Diagnosis, ...]:
     return getattr(error, ATTRIBUTE, ())
 
 
-def examine(error: BaseException, engine_frame: FrameType | None = None, caught: bool = False) -> tuple[Diagnosis, ...]:
+def examine(
+    error: BaseException, engine_frame: FrameType | None = None, caught: bool = False, seen: bool = True
+) -> tuple[Diagnosis, ...]:
     """Diagnoses an exception once and attaches the result; an unrelated exception is left as it is.
 
     `engine_frame` is torch's own frame, given while a backward is failing: the graph can then still be read. `caught`
-    by the program itself, an exception is not yet one that it dies of.
+    by the program itself, an exception is not yet one that it dies of. `seen`: somebody is about to look at it.
     """
     if "torch" not in sys.modules or not isinstance(error, Exception):
         return of(error)
     if hasattr(error, ATTRIBUTE):
         _keep(_of_writes(of(error)) if caught else of(error))  # it may come from another process
+        if seen:
+            _add_note(error)
         return of(error)
     for member in getattr(error, "exceptions", ()):
-        examine(member)
+        examine(member, seen=seen)
     text = _message(error)
     if _QUOTED in text:
         return ()
@@ -78,7 +96,10 @@ def examine(error: BaseException, engine_frame: FrameType | None = None, caught:
         if engine_frame is None:  # still on its way out of a Function's backward; the engine's hook will see it
             return ()
     with _one_at_a_time:
-        return _examine(error, match, engine_frame)
+        diagnoses = _examine(error, match, engine_frame)
+    if diagnoses and seen:
+        _add_note(error)
+    return diagnoses
 
 
 def _message(error: BaseException) -> str:
@@ -150,9 +171,15 @@ def report_fault(trouble: Exception) -> None:
 def attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
     """Has an exception carry diagnoses."""
     setattr(error, ATTRIBUTE, diagnoses)
-    if hasattr(error, "add_note"):
-        error.add_note(as_note(error))
+    setattr(error, _NOTE_DUE, True)
+    if not notes_wait:
+        _add_note(error)
     _keep(_of_writes(diagnoses))
+
+
+def _add_note(error: BaseException) -> None:
+    if vars(error).pop(_NOTE_DUE, False) and hasattr(error, "add_note"):
+        error.add_note(as_note(error))
 
 
 def _of_writes(diagnoses: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
@@ -216,7 +243,7 @@ def take_out(error: BaseException) -> list[Diagnosis]:
 
     The exceptions keep no note of them, and no frame of ours.
     """
-    examine(error)
+    examine(error, seen=False)
     carried: list[Diagnosis] = []
     for link in chain(error):
         trim(link)
@@ -239,13 +266,13 @@ class Note(str):
 
 def as_note(error: BaseException) -> Note:
     """What an exception carries, set off from its message."""
-    from outplace.report.terminal import as_text
-
-    return Note("\n" + as_text(list(of(error))))
+    with known_sources():
+        return Note("\n" + as_text(of(error)))
 
 
 def take_note_off(error: BaseException) -> None:
     """Removes our note, for a caller that shows the diagnosis in its own way."""
+    vars(error).pop(_NOTE_DUE, None)
     notes = getattr(error, "__notes__", None)
     if notes and of(error):
         error.__notes__ = [  # type: ignore[attr-defined]

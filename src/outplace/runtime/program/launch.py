@@ -13,19 +13,19 @@ import subprocess
 import sys
 import tokenize
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal
 
 from outplace import settings
 from outplace.errors import OutplaceError
-from outplace.model import Diagnosis
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import caller_frames
 from outplace.runtime.program import lifecycle
-from outplace.runtime.program.session import Session, Targets, telling
+from outplace.runtime.program.reporter import Reporter
+from outplace.runtime.program.session import Session, Targets, show
 from outplace.runtime.record.user_files import own_files, remember_source
 
 
@@ -38,28 +38,26 @@ class Program:
     arguments: tuple[str, ...]
 
 
-Show = Callable[[Sequence[Diagnosis], bool], None]
-"""Shows diagnoses; with True those that the program has kept to itself."""
-
-
-def execute(program: Program, targets: Targets, show: Show) -> int:
+def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
     """Runs the program to its end and leaves the way it left: by its exit code, or, after Ctrl-C, by the signal."""
-    session = Session(targets, is_launcher=program.way == "module" and program.target.split(".")[0] in _RUNNERS)
+    is_launcher = program.way == "module" and program.target.split(".")[0] in _RUNNERS
+    session = Session(targets, reporter, is_launcher)
     try:
         start, way = _prepare(program)
     except OutplaceError:
         session.close()
         raise
-    lifecycle.attach(way, settings.GUARD.read(), settings.STRICT.read())
+    dispatch.notes_wait = True
+    lifecycle.attach(way, reporter, settings.GUARD.read(), settings.STRICT.read())
     _hide_frames_below()
-    atexit.register(_finish, session, show)  # registered first, so it comes after all the program's own
+    atexit.register(_finish, session, reporter)  # registered first, so it comes after all the program's own
     try:
         start()
     except SystemExit as stop:
         stop.__traceback__ = None
         raise
     except BaseException as error:
-        _show_uncaught(error, show)
+        _show_uncaught(error, reporter)
         if isinstance(error, KeyboardInterrupt):
             _show_no_more()
             raise  # Python now ends the process as it always does
@@ -67,10 +65,9 @@ def execute(program: Program, targets: Targets, show: Show) -> int:
     return 0
 
 
-def _finish(session: Session, show: Show) -> None:
+def _finish(session: Session, reporter: Reporter) -> None:
     try:
-        with telling(dispatch.untold) as mine:
-            show(mine, True)
+        show(reporter, dispatch.untold, survived=True)
     finally:
         session.close()
 
@@ -254,7 +251,7 @@ def _new_main(loader: Any, **attributes: Any) -> ModuleType:
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 
-def _show_uncaught(error: BaseException, show: Show) -> None:
+def _show_uncaught(error: BaseException, reporter: Reporter) -> None:
     """The traceback as Python prints it, without a frame of ours, and the diagnosis below it."""
     carried = dispatch.take_out(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
@@ -263,8 +260,7 @@ def _show_uncaught(error: BaseException, show: Show) -> None:
     _call_hook(error)
     if sys.stderr is not None:
         sys.stderr.flush()
-    with telling(carried) as mine:
-        show(mine, False)
+    show(reporter, carried, survived=False)
 
 
 def _call_hook(error: BaseException) -> None:

@@ -5,24 +5,22 @@ torch is never imported here. If the program has not imported it yet, the hooks 
 
 from __future__ import annotations
 
-import atexit
 import functools
-import inspect
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal
 
 from outplace import settings
-from outplace.errors import OutplaceError
 from outplace.model import Diagnosis
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import caller_frames
 from outplace.runtime.patches.table import Patch, Section, Table, after_import
 from outplace.runtime.program import ranks
+from outplace.runtime.program.reporter import Reporter
 from outplace.runtime.record import log
 from outplace.runtime.record.user_files import own_files
 from outplace.runtime.silent import reporting
@@ -30,21 +28,19 @@ from outplace.runtime.silent import reporting
 Way = Literal["marks", "tags"]
 """How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
 _way: Way | None = None
 _guards = 0
 """How many have asked for the guard."""
-_lock = threading.RLock()
+lock = threading.RLock()
 
 
-def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
-    """Starts recording in this process; `guard` and `strict` are as in `watch`."""
+def attach(way: Way, reporter: Reporter, guard: bool = False, strict: bool = False) -> None:
+    """Starts recording in this process; `guard` and `strict` are as in `outplace.watch`."""
     global _way
     settings.check()
-    with _lock:
-        _ask_for(guard, strict)
+    with lock:
+        dispatch.as_text = reporter.note
+        ask_for(guard, strict)
         if _way is None:
             _watch_errors(way)
         if _way is None or not _torch_is_here():
@@ -55,7 +51,8 @@ def attach(way: Way, guard: bool = False, strict: bool = False) -> None:
         table.open(_TORCH)
 
 
-def _ask_for(guard: bool, strict: bool, times: int = 1) -> None:
+def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
+    """Counts who wants the guard and exceptions; with `times=-1` one of them wants them no longer."""
     global _guards
     _guards += times * guard
     reporting.strict += times * strict
@@ -77,7 +74,7 @@ def _torch_is_here() -> bool:
 def detach() -> None:
     """Stops recording and puts torch back as it was."""
     global _way
-    with _lock:
+    with lock:
         _way = None
         _set_guard()
         instrument.uninstall()
@@ -97,35 +94,8 @@ def attached() -> bool:
     return _way is not None
 
 
-def attach_to_process() -> None:
-    """What the .pth file calls when OUTPLACE is set: a child process, whose main script is not ours to compile."""
-    from outplace.runtime.program import session
-
-    try:
-        if not settings.ENABLED.read():
-            return
-        attach("tags", settings.GUARD.read(), settings.STRICT.read())
-    except OutplaceError as error:  # a variable with a value that is not understood
-        print(f"outplace: {error}", file=sys.stderr)
-        return
-    session.start_in_child()
-    session.start_in_forks()
-    if ranks.launched():
-        atexit.unregister(_show_at_end)  # Python reads the .pth files of a virtual environment twice
-        atexit.register(_show_at_end)
-
-
-_uncaught: list[Diagnosis] = []
+uncaught: list[Diagnosis] = []
 """What ended this process, if it is one rank of several: it is shown once for all of them, when it ends."""
-
-
-def _show_at_end() -> None:
-    from outplace.cli.run import show
-    from outplace.runtime.program import session
-
-    for diagnoses, kept in ((_uncaught, False), (dispatch.untold, True)):
-        with session.telling(diagnoses) as mine:
-            show(mine, kept)
 
 
 # -- torch --------------------------------------------------------------------------------------------------------
@@ -236,7 +206,7 @@ def _backward_failed(frame: FrameType) -> None:
     error = sys.exc_info()[1]
     if error is not None:
         anomaly_tags.hint_as_usual(error)
-        dispatch.examine(error, frame)
+        dispatch.examine(error, frame, seen=False)
 
 
 def _caught() -> None:
@@ -284,9 +254,9 @@ def _watch_errors(way: Way) -> None:
         old_thread_hook(threading.ExceptHookArgs(trimmed))
         _tell(error)
 
-    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if ranks.launched():
-            _uncaught.extend(dispatch.take_out(error))
+            uncaught.extend(dispatch.take_out(error))
             old_hook(kind, error, error.__traceback__)
             return
         dispatch.examine(error)
@@ -301,8 +271,8 @@ def _watch_errors(way: Way) -> None:
         lambda: setattr(threading, "excepthook", old_thread_hook) if threading.excepthook is in_thread else None
     )
     if way == "tags":  # a program with marks is run by us: its uncaught errors come by without a hook
-        sys.excepthook = uncaught
-        _undo.append(lambda: setattr(sys, "excepthook", old_hook) if sys.excepthook is uncaught else None)
+        sys.excepthook = hook
+        _undo.append(lambda: setattr(sys, "excepthook", old_hook) if sys.excepthook is hook else None)
 
 
 def _tell(error: BaseException) -> None:
@@ -315,104 +285,3 @@ def _tell(error: BaseException) -> None:
 def _unwatch_errors() -> None:
     while _undo:
         _undo.pop()()
-
-
-# -- the library ----------------------------------------------------------------------------------------------------
-
-
-_watchers = 0
-_started_by_watch = False
-
-
-class Watch:
-    """A block that is watched: `with outplace.watch() as watched:`; `watched.diagnoses` is what was found in it."""
-
-    def __init__(self, guard: bool = False, strict: bool = False) -> None:
-        self.diagnoses: list[Diagnosis] = []
-        self._asked_for = guard, strict
-
-    def __enter__(self) -> Watch:
-        """Starts recording."""
-        global _watchers, _started_by_watch
-        with _lock:
-            _watchers += 1
-            if not attached():
-                attach("tags")
-                _started_by_watch = True
-            _ask_for(*self._asked_for)
-            dispatch.collectors.append(self.diagnoses)
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Diagnoses what leaves the block; the last block to end stops recording, if a block started it."""
-        global _watchers, _started_by_watch
-        if error is not None:
-            dispatch.examine(error)
-        with _lock:
-            _ask_for(*self._asked_for, times=-1)
-            dispatch.collectors[:] = [one for one in dispatch.collectors if one is not self.diagnoses]
-            _watchers -= 1
-            if _watchers == 0 and _started_by_watch:
-                _started_by_watch = False
-                detach()
-
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Decorates a function: `@outplace.watch()`."""
-        return _watched(function, *self._asked_for)
-
-
-def _watched(function: Callable[_P, _R], guard: bool, strict: bool) -> Callable[_P, _R]:
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch(guard, strict):
-                return await function(*args, **kwargs)
-
-    elif inspect.isgeneratorfunction(function):
-
-        @functools.wraps(function)
-        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch(guard, strict):
-                return (yield from function(*args, **kwargs))
-
-    else:
-
-        @functools.wraps(function)
-        def watched(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-            with Watch(guard, strict):
-                return function(*args, **kwargs)
-
-    return watched  # type: ignore[return-value]
-
-
-@overload
-def watch(*, guard: bool = False, strict: bool = False) -> Watch: ...
-@overload
-def watch(function: Callable[_P, _R], *, guard: bool = False, strict: bool = False) -> Callable[_P, _R]: ...
-def watch(function: Any = None, *, guard: bool = False, strict: bool = False) -> Any:
-    """Watches a block or a function, in a program that was started without `outplace run`.
-
-    Use it as `with outplace.watch():` or `@outplace.watch`. An in-place error that leaves the block carries its
-    diagnosis as a note and in its attribute `outplace_diagnoses`. Wrong gradients that PyTorch never reports are in the
-    block's `diagnoses`, or with `strict` raised as `outplace.WrongGradientError`. `guard` looks at the contents of
-    every saved tensor, which finds what no log can see, and costs time (docs/silent.md).
-    """
-    if function is None:
-        return Watch(guard, strict)
-    if not callable(function):
-        raise TypeError(f"outplace.watch takes a function, or nothing; not {type(function).__name__!r}")
-    return _watched(function, guard, strict)
-
-
-def install(*, guard: bool = False, strict: bool = False) -> None:
-    """Starts recording for the rest of the program; in-place errors then carry their diagnoses.
-
-    The options are those of `watch`.
-    """
-    global _started_by_watch
-    with _lock:
-        if not attached():
-            attach("tags")
-        _ask_for(guard, strict)
-        _started_by_watch = False

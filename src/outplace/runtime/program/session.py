@@ -7,6 +7,7 @@ all of them together into the file that was asked for. So that file is true at e
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -22,9 +23,9 @@ from outplace.errors import OutplaceError
 from outplace.files import naming
 from outplace.files.writing import replace_text
 from outplace.model import Diagnosis
-from outplace.report import json as json_report
 from outplace.runtime.errors import dispatch
 from outplace.runtime.program import ranks
+from outplace.runtime.program.reporter import Reporter
 from outplace.runtime.record.user_files import known_sources
 
 _TARGETS = "targets"
@@ -40,8 +41,9 @@ class Targets(NamedTuple):
 class Session:
     """The process that `outplace run` started: a program, one rank of a program, or the launcher of its ranks."""
 
-    def __init__(self, targets: Targets, is_launcher: bool = False) -> None:
+    def __init__(self, targets: Targets, reporter: Reporter, is_launcher: bool = False) -> None:
         self._pid = os.getpid()
+        self._reporter = reporter
         self._folder: str | None = None
         self._report: _Report | None = None
         settings.ENABLED.put(True)
@@ -49,7 +51,7 @@ class Session:
         settings.STARTED_IN.put(naming.working_folder)
         if any(targets) or is_launcher or ranks.launched():
             self._start_report(targets)
-        start_in_forks()
+        start_in_forks(reporter)
 
     def _start_report(self, targets: Targets) -> None:
         _sweep()
@@ -58,7 +60,7 @@ class Session:
         if ranks.launched():
             ranks.join(self._folder)
         replace_text(Path(self._folder, _TARGETS), json.dumps(targets._asdict()))
-        self._report = _Report(self._folder)
+        self._report = _Report(self._folder, self._reporter)
         try:
             self._report.leave()
         except OutplaceError:
@@ -115,6 +117,12 @@ def _is_running(process: int) -> bool:
     return True
 
 
+def show(reporter: Reporter, diagnoses: Sequence[Diagnosis], survived: bool) -> None:
+    """Shows what this process is to show of these diagnoses."""
+    with telling(diagnoses) as mine, known_sources():
+        reporter.show(mine, survived)
+
+
 @contextlib.contextmanager
 def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
     """Hands out the diagnoses that this process is to show, in the block: on several ranks each bug is shown once."""
@@ -133,8 +141,8 @@ def _ranks_by_bug(folder: str) -> dict[str, list[int]]:
 class _Report:
     """What this process leaves in the session's folder."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, reporter: Reporter) -> None:
+        self._folder, self._reporter = folder, reporter
         # In the order of starting: the diagnoses of the first process come first.
         self._own = os.path.join(folder, f"{time.time_ns():020}-{os.getpid()}.json")
 
@@ -143,7 +151,7 @@ class _Report:
         if not os.path.isdir(self._folder):  # the session is over
             return
         with known_sources():
-            part = json_report.report(dispatch.found, _torch_version())
+            part = self._reporter.data(dispatch.found, _torch_version())
         part["rank"] = ranks.rank()
         part["bugs"] = list(map(ranks.essence, dispatch.found))
         replace_text(Path(self._own), json.dumps(part))
@@ -151,13 +159,20 @@ class _Report:
         if not any(targets):
             return
         with _alone(self._folder):
-            together = _together(_parts(self._folder))
+            together = self._together(_parts(self._folder))
             if targets.json is not None and _is_due(targets.json, last):
-                json_report.write_data(targets.json, together)
+                self._reporter.write(targets.json, "json", together)
             if targets.html is not None and _is_due(targets.html, last):
-                from outplace.report import html  # only who asks for it pays for jinja2
+                self._reporter.write(targets.html, "html", together)
 
-                html.write(targets.html, together)
+    def _together(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The one report of all processes."""
+        whole = self._reporter.data((), next((part["torch"] for part in parts if part["torch"]), None))
+        for part in parts:
+            for source, lines in part["sources"].items():
+                whole["sources"].setdefault(source, {}).update(lines)
+        whole["diagnoses"] = [{**entry, "ranks": sorted(on)} for entry, on in _bugs(parts).values()]
+        return whole
 
 
 def _targets(folder: str) -> Targets:
@@ -197,16 +212,6 @@ def _bugs(parts: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], li
     return found
 
 
-def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The one report of all processes."""
-    whole = json_report.report((), next((part["torch"] for part in parts if part["torch"]), None))
-    for part in parts:
-        for source, lines in part["sources"].items():
-            whole["sources"].setdefault(source, {}).update(lines)
-    whole["diagnoses"] = [{**entry, "ranks": sorted(on)} for entry, on in _bugs(parts).values()]
-    return whole
-
-
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
     """Keeps the other processes of the session from writing at the same time."""
@@ -220,7 +225,7 @@ def _alone(folder: str) -> Iterator[None]:
         yield
 
 
-def start_in_child() -> None:
+def start_in_child(reporter: Reporter) -> None:
     """In a forked or spawned child: its diagnoses are its own."""
     if ranks.launched() and not settings.SESSION.read():
         settings.SESSION.put(ranks.meeting_place())
@@ -230,15 +235,15 @@ def start_in_child() -> None:
     if os.path.isdir(folder):
         if ranks.launched():
             ranks.join(folder)
-        dispatch.listeners.append(_Report(folder).leave)
+        dispatch.listeners.append(_Report(folder, reporter).leave)
 
 
 _forks_watched = False
 
 
-def start_in_forks() -> None:
+def start_in_forks(reporter: Reporter) -> None:
     """From now on every forked child does that by itself."""
     global _forks_watched
     if not _forks_watched and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=start_in_child)
+        os.register_at_fork(after_in_child=functools.partial(start_in_child, reporter))
         _forks_watched = True
