@@ -6,7 +6,6 @@ import ast
 import contextlib
 import gc
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from outplace.model import Finding
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
+from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.machine import Frame, OutOfSteps
@@ -222,13 +222,6 @@ def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers
     return [replace(hit, certain=False) if (hit.kind, id(hit.place.node)) in doubtful else hit for hit in hits]
 
 
-_FOR_INFERENCE = re.compile(
-    r"\bonly (?:(?:be )?used )?(?:for|in|at|during) (?:inference|evaluation|generation)"
-    r"|\b(?:inference|evaluation)[- ]only\b",
-    re.IGNORECASE,
-)
-
-
 def _is_for_inference(function: Function) -> bool:
     """Does a comment before its first statement, or its docstring, say that nobody trains through it?"""
     node = function.node
@@ -236,7 +229,7 @@ def _is_for_inference(function: Function) -> bool:
         return False
     first = node.body[1] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body[0]
     said = "\n".join(function.module.lines[node.lineno - 1 : max(node.lineno, first.lineno - 1)])
-    return _FOR_INFERENCE.search(said) is not None
+    return says_inference_only(said)
 
 
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:

@@ -9,6 +9,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from outplace.source.heuristics import trains_by_name
+
 _NO_TEXT = r"""(?!\s*(?:\[|f?["']))"""
 """After an operator: lists and texts are added to as well."""
 
@@ -36,7 +38,7 @@ _FLAG_BY_POSITION = re.compile(
 )
 """An in-place flag without its name: `relu(x, True)`."""
 
-_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__|^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
+_TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__")
 """A program that trains may write in other files; a module may be built to write."""
 
 _NEWLINE = re.compile("\n")
@@ -57,7 +59,10 @@ class Candidates:
 
     def worth_checking(self) -> bool:
         """Can there be anything to find?"""
-        return bool(self._writes) or _TRAINS.search(self._source) is not None
+        return bool(self._writes) or self._trains()
+
+    def _trains(self) -> bool:
+        return _TRAINS.search(self._source) is not None or trains_by_name(self._source)
 
     def writes(self, first: int, last: int) -> bool:
         """Is there a write or a backward between these lines?"""

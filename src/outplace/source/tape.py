@@ -18,6 +18,7 @@ from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN, 
 from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
+from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, apart, touches
 
 if TYPE_CHECKING:
@@ -459,14 +460,14 @@ _ONCE = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "relu_", "abs_", "sign_"
 
 
 def _changes_once(write: Write) -> bool:
-    """Does the same write, made again, leave everything as it is? A mask holds zeros and ones."""
+    """Does the same write, made again, leave everything as it is?"""
     node = write.place.node
     if isinstance(node, ast.AugAssign):  # of `x.data`, whose second half is that it is assigned
         factor = node.value if isinstance(node.op, ast.Mult) else None
     else:
         call = node.value if isinstance(node, ast.Expr) else node
         factor = call.args[0] if write.operation == "mul_" and isinstance(call, ast.Call) and call.args else None
-    return write.operation in _ONCE or (factor is not None and "mask" in ast.unparse(factor).lower())
+    return write.operation in _ONCE or (factor is not None and is_mask(factor))
 
 
 def _between(one: int, time: int, other: int) -> bool:

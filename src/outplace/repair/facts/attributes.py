@@ -9,6 +9,7 @@ from outplace.repair.facts.origins import FRESH, assigned, given_to_init, is_inp
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import earlier_statements, flat
+from outplace.source.heuristics import is_parameter_name
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -19,7 +20,7 @@ _ITEMS = ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list")
 def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answer:
     """May `self.h` be bound anew? Never a parameter or a buffer; else where all its values are its own."""
     name = path.split(".")[-1]
-    if name in ("weight", "bias", "data", "grad"):
+    if name in ("data", "grad") or is_parameter_name(name):
         return "no"
     found = False
     for home in files.codes(name):

@@ -11,23 +11,11 @@ from outplace.repair.facts.origins import VIEWS, argument_of, class_name, module
 from outplace.repair.plan.location import Place
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
+from outplace.source.heuristics import is_gradient_name, is_parameter_name, is_update_name, makes_optimizer
 
 Intent = Literal["update", "value", "unknown"]
 
 _CUT = {"detach", "item", "tolist", "numpy", "size", "numel", "dim"}
-_UPDATES = (
-    "init",
-    "reset",
-    "fill",
-    "load",
-    "update",
-    "project",
-    "clip",
-    "set",
-    "constrain",
-    "normalize_weight",
-    "step",
-)
 _DEEPEST = 6
 
 
@@ -53,7 +41,7 @@ def intent_of(place: Place) -> Intent:
         return "update"
     function = place.code.function(place.statement)
     name = getattr(function, "name", "")
-    if name.lstrip("_").startswith(_UPDATES) and not _handed_on(place, path):
+    if is_update_name(name) and not _handed_on(place, path):
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # it is what a module computes that counts
@@ -134,7 +122,7 @@ def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
     if not isinstance(value, ast.Attribute):
         return False
     made = module_made_at(place.files, place.code, value)
-    return value.attr in ("weight", "bias") or (made is not None and class_name(made[1]) == "Parameter")
+    return is_parameter_name(value.attr) or (made is not None and class_name(made[1]) == "Parameter")
 
 
 def _handed_on(place: Place, name: str) -> bool:
@@ -178,7 +166,7 @@ def _is_gradient(place: Place, source: ast.AST) -> bool:
             return not any(k.arg == "create_graph" and ast.unparse(k.value) == "True" for k in node.keywords)
         if isinstance(node, ast.Attribute) and node.attr == "grad":
             return True
-        if isinstance(node, ast.Name) and "grad" in node.id.lower():
+        if isinstance(node, ast.Name) and is_gradient_name(node.id):
             return True
     return False
 
@@ -298,7 +286,7 @@ def _trained(place: Place, name: str) -> bool:
     for node in ast.walk(place.code.scope(place.statement)):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == name:
             return True
-        optimizer = isinstance(node, ast.Call) and "optim" in ast.unparse(node.func).lower()
+        optimizer = isinstance(node, ast.Call) and makes_optimizer(node)
         given = node.args if optimizer else []  # type: ignore[attr-defined]
         if any(isinstance(part, ast.Name) and part.id == name for arg in given for part in ast.walk(arg)):
             return True

@@ -83,6 +83,12 @@ class Candidate:
     keeps: Keeps = "all"
     checking: dict[str, tuple[Edit, ...]] | None = None
     """The edits with checks of what only a run can show: they are run, the others are written."""
+    once: bool = False
+    """One such change is enough for all writes of a function."""
+    is_update: bool = False
+    """The write stays a write of the leaf, under `no_grad`."""
+    operand: str = ""
+    """The expression of which backward gets a copy."""
 
 
 def of_finding(finding: Finding) -> Bug:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from outplace.model import Site
+from outplace.model import Safety, Site
 from outplace.repair.facts.aliases import shared_names
 from outplace.repair.forms import saver
 from outplace.repair.plan.bug import Candidate
@@ -28,30 +28,34 @@ def copies_for_backward(place: Place) -> Iterator[Candidate]:
         node = code.at(site) if code is not None else None
         if code is None or node is None or _writes_unseen(place, site):
             return
-        ways: list[tuple[Title, list[Edit], bool]] = []
+        ways: list[tuple[Title, list[Edit], bool, str]] = []
         result = saver.result_clone(code, node)
         keeps_result = saved_as in saver.RESULTS or place.bug.cause == "result"
         if result is not None and keeps_result:
             title = f"Let backward keep `{short(code.segment(node))}` itself, and go on with a copy"
-            ways.append((title, result, sure))
+            ways.append((title, result, sure, code.segment(node)))
         given = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
         if given is not None and index == 0:
             title = f"Give `{given.function}` a copy of `{place.path}`, for its backward to keep"
             safe = sure and given.sure
             edits_here = {place.code.path: given.edits}
-            yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe)
+            yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe, operand=place.path or "")
         clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names, saved_as)
-        ways += [(f"Let backward keep a copy of `{short(one.text)}`", [one.edit], sure and one.named) for one in clones]
+        ways += [
+            (f"Let backward keep a copy of `{short(one.text)}`", [one.edit], sure and one.named, one.text)
+            for one in clones
+        ]
         named = [one for one in clones if one.named]
         if len(named) > 1:
-            ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure))
+            ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure, ""))
         if len(named) < len(clones) > 1:  # an operand may share the memory under a name that nobody can see
-            ways.append(("Let backward keep copies", [one.edit for one in clones], False))
+            ways.append(("Let backward keep copies", [one.edit for one in clones], False, ""))
         if not ways:
             return
         if index == 0:
-            for title, edits, certain in ways[:5]:
-                yield Candidate(title, "safe" if certain else "unsafe", {site.file: tuple(edits)}, not certain)
+            for title, edits, certain, operand in ways[:5]:
+                safety: Safety = "safe" if certain else "unsafe"
+                yield Candidate(title, safety, {site.file: tuple(edits)}, not certain, operand=operand)
         sure = sure and ways[0][2]
         firsts.setdefault(site.file, [])
         firsts[site.file] += [edit for edit in ways[0][1] if edit not in firsts[site.file]]

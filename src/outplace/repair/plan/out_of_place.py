@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from outplace.model import Safety
 from outplace.repair.facts.aliases import may_rebind
 from outplace.repair.facts.origins import has_flag, origins
 from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
@@ -16,11 +18,25 @@ from outplace.repair.syntax.flow import read_later, used_later
 Title = str
 
 
-def plain(place: Place) -> Iterator[tuple[Title, dict[str, tuple[Edit, ...]]]]:
-    """The writes out of place, whatever others may think of it."""
+class Rewrite(NamedTuple):
+    """A write out of place: edits by file. `once`: one is enough for all writes of a function."""
+
+    title: Title
+    edits: dict[str, tuple[Edit, ...]]
+    once: bool = False
+
+    def candidate(self, safety: Safety, provable: bool = False) -> Candidate:
+        """The rewrite with its safety."""
+        return Candidate(self.title, safety, self.edits, provable, once=self.once)
+
+
+def plain(place: Place) -> Iterator[Rewrite]:
+    """The writes out of place; whether another name needs the write is not asked here."""
     here = place.code.path
     for title, edits in _plain_here(place):
-        yield title, {here: tuple(edits)}
+        yield Rewrite(title, {here: tuple(edits)})
+    for copy in _copies(place):
+        yield Rewrite(f"Write into a copy of `{place.path}`", {here: tuple(copy)}, once=True)
     call = place.node if isinstance(place.node, ast.Call) else None
     if call is not None and place.target is None:
         for home, constructor in inplace_flag.flags_behind(place.files, place.code, call):
@@ -29,7 +45,7 @@ def plain(place: Place) -> Iterator[tuple[Title, dict[str, tuple[Edit, ...]]]]:
                 start = place.code.span(call)[0]
                 bound = Edit(start, start, f"{place.code.segment(call.args[0])} = ")
                 changes[here] = (*changes.get(here, ()), bound)
-            yield "Build the module without `inplace=True`", changes
+            yield Rewrite("Build the module without `inplace=True`", changes)
 
 
 def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
@@ -45,12 +61,6 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
         expression = subscript.as_expression(place)
         if expression is not None:
             yield expression
-            if place.style != "auto":
-                return
-        for hoist in (True, False) if _saved_before_loops(place) else (False,):
-            copy = subscript.into_a_copy(place, hoist)
-            if copy is not None:
-                yield f"Write into a copy of `{place.path}`", copy
     elif isinstance(statement, ast.AugAssign):
         symbol = augmented.SYMBOLS[type(statement.op)]
         yield f"Write `{symbol}` out of place", augmented.out_of_place(code, statement)
@@ -63,6 +73,19 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
         if edits is not None:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
+
+
+def _copies(place: Place) -> Iterator[list[Edit]]:
+    """`x = x.clone()` before the write of a part of `x`."""
+    call = place.node.value if isinstance(place.node, ast.Expr) else place.node
+    if place.whole or (isinstance(call, ast.Call) and inplace_flag.dropped(place.code, call)):
+        return
+    if place.style != "auto" and subscript.as_expression(place) is not None:
+        return
+    for hoist in (True, False) if _saved_before_loops(place) else (False,):
+        copy = subscript.into_a_copy(place, hoist)
+        if copy is not None:
+            yield copy
 
 
 def is_whole(statement: ast.stmt, call: ast.Call) -> bool:
@@ -120,8 +143,5 @@ def out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
         answer = "yes"
     if answer == "no":
         return
-    for title, edits in plain(place):
-        if answer == "yes":
-            yield Candidate(title, "safe", edits)
-        else:
-            yield Candidate(title, "unsafe", edits, provable=True)
+    for rewrite in plain(place):
+        yield rewrite.candidate("safe") if answer == "yes" else rewrite.candidate("unsafe", provable=True)

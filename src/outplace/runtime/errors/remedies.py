@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from outplace.files.naming import under_cwd
 from outplace.knowledge.errors import recognise
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Diagnosis, Fix
-from outplace.repair.plan.bug import Bug
+from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified
@@ -29,14 +29,6 @@ _ADVICE: dict[str, tuple[str, ...]] = {
         "Run every backward that needs the old parameters before the optimizer steps.",
         "Or run the forward again after the step, or detach what must not be trained by this loss.",
     ),
-    "leaf": (
-        "For a value in the graph: compute a new tensor and use it from here on.",
-        "For an update or initialisation: do it under `with torch.no_grad():`.",
-    ),
-    "leaf-view": (
-        "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
-        "For an update or initialisation: do it under `with torch.no_grad():`.",
-    ),
     "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write by an index of the base.",),
     "nograd-view": ("Make the view and write it in the same mode: both inside the no_grad block or both outside.",),
     "custom-view": ("Write out of place after the Function, or return a clone from its forward.",),
@@ -47,6 +39,13 @@ _ADVICE: dict[str, tuple[str, ...]] = {
     "overlap": ("clone() the operand that shares the target's memory.",),
     "detached": ("Use `y = y.detach()`, which leaves the graph's own tensor alone.",),
 }
+
+_VALUE_ADVICE = {
+    "leaf": "For a value in the graph: compute a new tensor and use it from here on.",
+    "leaf-view": "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
+}
+_UPDATE_ADVICE = "For an update or initialisation: do it under `with torch.no_grad():`."
+"""What is written to a leaf may be meant either way: each advice is given unless a rewrite shows that way."""
 
 SENT = "DDP sends its buffers"
 """What DDP does at the begin of its forward, as an operation."""
@@ -85,16 +84,18 @@ def fixes_for(
         return sent
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
+    rewrites: list[_Rewrite] = []
     for operation, located in _once(writes):
-        for fix in _fixes_at(bug, operation, located, through_view, program):
-            # One copy at the first of a function's writes is enough.
-            once = fix.title.startswith("Write into a copy") and (fix.title, located.filename, located.site.function)
+        rewrites += (found := _rewrites_at(bug, located, through_view, program))
+        for rewrite in found:
+            fix = rewrite.fix
+            once = rewrite.candidate.once and (fix.title, located.filename, located.site.function)
             fixes.setdefault(once or fix.diff or fix.title, fix)
-    shown = list(fixes.values())
+        if not found and (suggested := _advice_at(bug, operation, located)) is not None:
+            fixes.setdefault(suggested, Fix(suggested, "suggestion"))
     by_hand = kind == "stepped" and operations and not any(name.endswith(".step") for name in operations)
-    for advice in _WRITTEN_ADVICE if by_hand else _ADVICE.get(kind, ()):
-        if not _is_said(advice, shown):
-            fixes.setdefault(advice, Fix(advice, "suggestion"))
+    for advice in _WRITTEN_ADVICE if by_hand else _advice(kind, bool(fixes), rewrites):
+        fixes.setdefault(advice, Fix(advice, "suggestion"))
     match = recognise(error) if not fixes else None
     if match is not None:
         return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies)
@@ -117,15 +118,17 @@ def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
     )
     sources = {site.file: site.file for site in (*writes, *(site for site, _ in bug.savers))}
     found = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
-    return tuple(fix for fix in found if fix.safety == "safe")
+    return tuple(rewrite.fix for rewrite in found if rewrite.fix.safety == "safe")
 
 
-def _is_said(advice: str, fixes: list[Fix]) -> bool:
-    """Does one of the fixes show already what the advice tells? Of the two ways with a leaf each counts by itself."""
-    if not advice.startswith(("For a value", "For an update")):
-        return bool(fixes)
-    rewrites = [fix.diff for fix in fixes if fix.diff]
-    return any(("no_grad" in diff) is advice.startswith("For an update") for diff in rewrites)
+def _advice(kind: str, has_fixes: bool, rewrites: list[_Rewrite]) -> Iterator[str]:
+    """What no rewrite shows. Of the two ways with a leaf each counts by itself."""
+    if kind in _VALUE_ADVICE:
+        ways = {rewrite.candidate.is_update for rewrite in rewrites}
+        yield from [_VALUE_ADVICE[kind]] if False not in ways else []
+        yield from [_UPDATE_ADVICE] if True not in ways else []
+    elif not has_fixes:
+        yield from _ADVICE.get(kind, ())
 
 
 def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Located]]:
@@ -149,29 +152,41 @@ class _Program:
         return Files({**self.sources, **here}, may_read=False)
 
 
-def _fixes_at(bug: Bug, operation: str, located: Located, through_view: bool, program: _Program) -> list[Fix]:
+class _Rewrite(NamedTuple):
+    """What `--fix` would try, and how a report shows it."""
+
+    candidate: Candidate
+    fix: Fix
+
+
+def _rewrites_at(bug: Bug, located: Located, through_view: bool, program: _Program) -> list[_Rewrite]:
     if located.statement is None or bug.kind == "stepped":
         return []
     files = program.files({located.site.file: located.filename})
-    found = _rewrites(replace(bug, writes=(located.site,)), files, through_view)
-    if not found and operation == "__setitem__" and bug.kind == "saved":
-        found.append(Fix(_ITEM_ADVICE, "suggestion"))
-    if not found and isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
-        advice = _CALL_ADVICE if any(keyword.arg == "inplace" for keyword in located.node.keywords) else _FLAG_ADVICE
-        found.append(Fix(advice, "suggestion"))
-    return found
+    return _rewrites(replace(bug, writes=(located.site,)), files, through_view)
 
 
-def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWRITES) -> list[Fix]:
+def _advice_at(bug: Bug, operation: str, located: Located) -> str | None:
+    """Advice on one write that has no rewrite."""
+    if located.statement is None or bug.kind == "stepped":
+        return None
+    if operation == "__setitem__" and bug.kind == "saved":
+        return _ITEM_ADVICE
+    if isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
+        return _CALL_ADVICE if any(keyword.arg == "inplace" for keyword in located.node.keywords) else _FLAG_ADVICE
+    return None
+
+
+def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWRITES) -> list[_Rewrite]:
     """What `--fix` would try first, as diffs."""
-    found: dict[str, Fix] = {}
+    found: dict[str, _Rewrite] = {}
     try:
         for candidate in islice(propose(files, bug), most):
             edited = files.edited(candidate.edits)
             if edited is not None and candidate.title not in found:
                 diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
                 safety = "unsafe" if through_view else candidate.safety
-                found[candidate.title] = Fix(candidate.title, safety, "".join(diffs))
+                found[candidate.title] = _Rewrite(candidate, Fix(candidate.title, safety, "".join(diffs)))
     except Exception:  # the diagnosis counts for more than its remedy
         return []
     return list(found.values())

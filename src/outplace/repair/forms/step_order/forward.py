@@ -11,6 +11,7 @@ from itertools import pairwise
 from outplace.repair.forms.step_order.lines import binds_within, names_bound
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.flow import binds, reads
+from outplace.source.heuristics import makes_optimizer
 
 _DISTRIBUTIONS = {
     "Bernoulli", "Beta", "Binomial", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Independent",
@@ -140,7 +141,7 @@ def is_forward(code: Code, statement: ast.Assign) -> bool:
         return False
     if {_called(call) for call in calls} & _trainers(code):
         return False
-    trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and _optimizes(node)]
+    trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and makes_optimizer(node)]
     if any(reads(call, name) for call in trained for name in names_bound(statement)):
         return False
     alone = code.begins_line(statement) and "\n" not in text
@@ -175,7 +176,3 @@ def _makes_object(code: Code, call: ast.Call) -> bool:
     if name.split(".")[-1] in _DISTRIBUTIONS:
         return False
     return name.split(".")[-1][:1].isupper() and not any(binds(node, name) for node in ast.walk(code.tree))
-
-
-def _optimizes(call: ast.Call) -> bool:
-    return "optim" in ast.unparse(call.func).lower()

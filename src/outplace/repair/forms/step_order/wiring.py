@@ -18,6 +18,7 @@ from outplace.repair.forms.step_order.lines import names_bound
 from outplace.repair.forms.step_order.order import Order, stepping
 from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.code import Function, is_library
+from outplace.source.heuristics import makes_optimizer
 
 _OF_A_NETWORK = ("parameters", "named_parameters", "state_dict", "train", "eval", "zero_grad", "modules", "children")
 
@@ -56,7 +57,7 @@ class Wiring:
     def networks(self) -> dict[str, set[str] | None]:
         """What each optimizer was given; None where that cannot be read, or names one network twice."""
         made = [pair for node in self._code.every(ast.Assign) for pair in pairs(node)]
-        found = {ast.unparse(target): call for target, call in made if "optim" in ast.unparse(call.func).lower()}
+        found = {ast.unparse(target): call for target, call in made if makes_optimizer(call)}
         own = {ast.unparse(target) for target, call in made if ast.unparse(target) not in found} | self._items()
         given = {name: _given(self._listed(call.args[0])) if call.args else None for name, call in found.items()}
         return {name: nets if nets is not None and nets <= own else None for name, nets in given.items()}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
+from outplace.model import Safety
 from outplace.repair.facts.aliases import calls_of, only_name, read_by_another_name
 from outplace.repair.facts.intent import intent_of
 from outplace.repair.facts.origins import argument_of, has_flag
@@ -18,24 +20,25 @@ from outplace.repair.syntax.flow import binds, read_later, used_later
 def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """An update goes under no_grad, a step of the computation makes a new tensor."""
     if _flagged_for_its_result(place):
-        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        yield from (rewrite.candidate("safe") for rewrite in plain(place))
         return
     if place.target is None:  # a module that was built to write
         yield from out_of_place(place, trusting=True)
         return
     intent = intent_of(place)
     if intent != "update":
-        safety = "safe" if intent == "value" else "unsafe"
-        for title, edits in plain(place):
+        safety: Safety = "safe" if intent == "value" else "unsafe"
+        for rewrite in plain(place):
             if rebinding(place) != "no" or _only_leaf_elsewhere(place):
-                yield Candidate(title, safety, edits)  # type: ignore[arg-type]
+                yield rewrite.candidate(safety)
     own = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(own, ast.Call) and target_of(own) is None:
         return  # the write is only a part of the statement
     edits_under = no_grad.wrapped(place.code, _together(place, neighbours))
     if edits_under is not None:
         safety = "safe" if intent == "update" and not _may_be_no_leaf(place, neighbours) else "unsafe"
-        yield place.candidate("Update the parameter outside the graph", safety, edits_under)  # type: ignore[arg-type]
+        update = place.candidate("Update the parameter outside the graph", safety, edits_under)
+        yield replace(update, is_update=True)
 
 
 def _flagged_for_its_result(place: Place) -> bool:

@@ -31,10 +31,10 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
         if edits is not None:
             yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)
         if several_views.handed_out_here(place.files, place.code, place.statement, name):
-            yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+            yield from (rewrite.candidate("safe") for rewrite in plain(place))
             return
     if several_views.kept_here(place.code, place.statement):
-        yield from (Candidate(title, "safe", edits) for title, edits in plain(place))
+        yield from (rewrite.candidate("safe") for rewrite in plain(place))
         return
     yield from out_of_place(place, trusting=True)
 

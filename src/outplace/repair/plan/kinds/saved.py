@@ -19,9 +19,7 @@ def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if place.style == "auto":
         yield from _stacked(place, neighbours)
     copies = list(copies_for_backward(place))
-    reads_back = (
-        not place.whole and place.path is not None and any(f"`{place.path}[" in one.title for one in copies[:1])
-    )
+    reads_back = not place.whole and any(copy.operand.startswith(f"{place.path}[") for copy in copies[:1])
     if reads_back:
         yield from copies
     rewrites = list(out_of_place(place))

@@ -1,0 +1,42 @@
+"""Guesses by name: each says what it believes, the docs list it, and the other name is not guessed at."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from outplace.source import heuristics
+
+ALL = [function for name, function in inspect.getmembers(heuristics, inspect.isfunction) if not name.startswith("_")]
+DOCS = Path(__file__).parents[2] / "docs" / "check.md"
+
+
+@pytest.mark.parametrize("function", ALL, ids=lambda function: function.__name__)
+def test_each_says_what_it_believes_and_what_if_it_is_wrong(function):
+    assert function.__doc__.startswith("Belief: ")
+    assert "If wrong: " in function.__doc__
+    assert f"`{function.__name__}`" in DOCS.read_text("utf-8")
+
+
+def expression(text):
+    return ast.parse(text, mode="eval").body
+
+
+def test_what_is_believed_and_its_legal_twin():
+    assert heuristics.is_mask(expression("self.pruning_mask"))
+    assert not heuristics.is_mask(expression("self.scale"))
+    assert heuristics.says_inference_only('"""Used only for inference."""')
+    assert not heuristics.says_inference_only('"""Used for inference and training."""')
+    assert heuristics.trains_by_name("train(model)\n")
+    assert not heuristics.trains_by_name("def helper():\n    train(model)\n")
+    assert heuristics.makes_optimizer(expression("build_optimizer(net)"))
+    assert not heuristics.makes_optimizer(expression("build_scheduler(net)"))
+    assert heuristics.is_gradient_name("old_grads")
+    assert not heuristics.is_gradient_name("old_values")
+    assert heuristics.is_parameter_name("weight")
+    assert not heuristics.is_parameter_name("state")
+    assert heuristics.is_update_name("_reset_weights")
+    assert not heuristics.is_update_name("forward")
