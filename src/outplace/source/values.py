@@ -418,10 +418,11 @@ class Layer(Value):
 class Optimizer(Value):
     """An optimizer with the parameters it steps."""
 
-    __slots__ = ("kind", "parameters")
+    __slots__ = ("kind", "parameters", "whole")
 
-    def __init__(self, kind: str, parameters: list[Tensor]) -> None:
-        self.kind, self.parameters = kind, parameters
+    def __init__(self, kind: str, parameters: list[Tensor], whole: bool) -> None:
+        self.kind, self.parameters, self.whole = kind, parameters, whole
+        """`whole`: are these surely all of its parameters?"""
 
 
 class Scaler(Value):
