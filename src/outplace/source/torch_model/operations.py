@@ -379,6 +379,8 @@ def _new_results(
         return outputs[0]
     if results == ["*"]:
         siblings = [_sibling(interpreter, outputs[0]) for _ in range(3)]
+        if len(inputs) == 1:
+            regions.number_parts([outputs[0], *siblings])
         return Items([outputs[0], *siblings], "tuple", rest=outputs[0])
     return Items(outputs, "tuple")
 
@@ -401,7 +403,7 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
     other.since, other.view, other.region = value.since, value.view, None
-    other.certain, other.anchor = value.certain, value.anchor
+    other.certain, other.anchor, other.parts = value.certain, value.anchor, value.parts
     other.shape, other.packed, other.view_sure = value.shape, value.packed, value.view_sure
     return other
 
@@ -432,7 +434,7 @@ def _shared_result(
         result.untracked = how == "untracked" or source.untracked
         result.inference = source.inference
         result.gradient = source.gradient
-        result.region = _region(op_name, how, source)
+        result.region, result.parts = _region(op_name, how, source), source.parts
         return result
     return None
 
