@@ -18,7 +18,8 @@ from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.rules.advice import Advice, advise, edited
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.repair.syntax.files import Files
-from outplace.runtime.patches import saved_tensor_hooks, tensor_writes
+from outplace.runtime.patches import saved_tensor_hooks
+from outplace.runtime.patches.table import Section, Table
 
 
 def record(path: Path, arguments: Sequence[str] = (), source: str | None = None) -> Recording:
@@ -35,25 +36,20 @@ def record(path: Path, arguments: Sequence[str] = (), source: str | None = None)
         backward(tensors, *args, **kwargs)
         ledger.backward_ends(begun)
 
-    with _restored(), mock.patch.object(torch.autograd, "backward", watched), ledger:
-        ledger.watch_modules()
-        ledger.watch_gradients()
+    rows = Section("the ledger", lambda: [*saved_tensor_hooks.patches(), *ledger.patches()])
+    with mock.patch.object(torch.autograd, "backward", watched), _in_place(rows):
         _exec(path.read_text() if source is None else source, path, arguments)
     return ledger.finish(ended=True)
 
 
 @contextlib.contextmanager
-def _restored() -> Iterator[None]:
-    owners = torch.nn.Module, torch.optim.Optimizer
-    made, called, cleared = torch.nn.Module.__init__, torch.nn.Module.__call__, [one.zero_grad for one in owners]
-    saved_tensor_hooks.install()
+def _in_place(section: Section) -> Iterator[None]:
+    table = Table()
+    table.open(section)
     try:
         yield
     finally:
-        tensor_writes.uninstall()
-        torch.nn.Module.__init__, torch.nn.Module.__call__ = made, called
-        for owner, clear in zip(owners, cleared, strict=True):
-            owner.zero_grad = clear
+        table.close()
 
 
 def _exec(source: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:

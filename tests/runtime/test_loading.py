@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from outplace.runtime import instrument
+from outplace.runtime.patches import source_loading
+from outplace.runtime.patches.table import Section, Table
+
+table = Table()
+MARKS = Section("marks", lambda: [*source_loading.names(), *source_loading.loaders()])
 
 SOURCE = "from __future__ import annotations\n\n\ndef double(x: Nowhere):\n    return x * 2\n"
 
@@ -18,10 +23,9 @@ SOURCE = "from __future__ import annotations\n\n\ndef double(x: Nowhere):\n    r
 def file(tmp_path: Path):
     path = tmp_path / "doubling.py"
     path.write_text(SOURCE)
-    instrument.publish()
-    instrument.install()
+    table.open(MARKS)
     yield path
-    instrument.uninstall()
+    table.close()
 
 
 def has_marks(function) -> bool:
@@ -59,8 +63,8 @@ def test_a_file_has_marks_whoever_loads_it(file, load):
     assert has_marks(double)
 
 
-def test_no_marks_once_uninstalled(file):
-    instrument.uninstall()
+def test_no_marks_once_they_are_taken_out(file):
+    table.close()
     assert not any(has_marks(load(file)["double"]) for load in (by_spec, by_run_path, by_compile))
 
 

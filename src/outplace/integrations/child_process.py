@@ -9,7 +9,7 @@ from outplace import settings
 from outplace.errors import OutplaceError
 from outplace.report import reporter
 from outplace.runtime.errors import dispatch
-from outplace.runtime.program import lifecycle, ranks, session
+from outplace.runtime.program import error_hooks, lifecycle, ranks, session
 
 
 def attach() -> None:
@@ -29,5 +29,5 @@ def attach() -> None:
 
 
 def _show_at_end() -> None:
-    session.show(reporter, lifecycle.uncaught, survived=False)
+    session.show(reporter, error_hooks.uncaught, survived=False)
     session.show(reporter, dispatch.untold, survived=True)

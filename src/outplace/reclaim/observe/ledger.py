@@ -41,6 +41,7 @@ from outplace.reclaim.observe.recording import (
 )
 from outplace.reclaim.observe.workspace import OnCpu, OnCuda
 from outplace.runtime.locate import graph, sites
+from outplace.runtime.patches.table import Patch, Undo, registered, replaced
 from outplace.runtime.record.user_files import own_files
 
 MOST_OPERATIONS = 150_000
@@ -214,19 +215,30 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
     # -- modules ------------------------------------------------------------------------------------------------------
 
-    def watch_modules(self) -> None:
-        """Records where modules are made and which modules are being called."""
-        make = torch.nn.Module.__init__
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch: where modules are made, which are being called, when gradients are let go of."""
+        module = torch.nn.Module
+        yield replaced(module, "__init__", self._watched_making, "The line that makes a module is noted.")
+        yield replaced(module, "__call__", self._watched_call, "An operation belongs to the modules being called.")
+        for owner in (torch.optim.Optimizer, module):
+            yield replaced(owner, "zero_grad", self._watched_clearing, "Gradients are let go of.")
+        why = "A mode sees each operation with the memory it takes."
+        yield registered("torch.utils._python_dispatch: the stack of dispatch modes", self._begin, why)
 
+    def _begin(self) -> Undo:
+        self.__enter__()
+        return lambda: self.__exit__(None, None, None)
+
+    def _watched_making(self, make: Any) -> Any:
         def made(module: Any, *args: Any, **kwargs: Any) -> None:
             make(module, *args, **kwargs)
             if threading.get_ident() == self._thread:
                 module.__dict__[_SITE] = self._place(sys._getframe(1))
                 self._made.append(weakref.ref(module))
 
-        torch.nn.Module.__init__ = made
-        call = torch.nn.Module.__call__
+        return made
 
+    def _watched_call(self, call: Any) -> Any:
         def called(module: Any, *args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != self._thread:
                 return call(module, *args, **kwargs)
@@ -242,18 +254,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 self._calls.pop()
                 self._callers.pop()
 
-        torch.nn.Module.__call__ = called
+        return called
 
     def buffers(self) -> Iterator[Any]:
         """The buffers of all live modules, in the order in which the modules were made."""
         for module in (reference() for reference in self._made):
             if module is not None:
                 yield from (one for one in module._buffers.values() if one is not None and _has_storage(one))
-
-    def watch_gradients(self) -> None:
-        """Records when gradients are released."""
-        for owner in (torch.optim.Optimizer, torch.nn.Module):
-            owner.zero_grad = self._watched_clearing(owner.zero_grad)
 
     def _watched_clearing(self, clear: Any) -> Any:
         @functools.wraps(clear)

@@ -18,12 +18,14 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from outplace import settings
 from outplace.reclaim.observe.witness import Testimony, of_leaves, of_tensors
-from outplace.runtime.program import evidence, lifecycle
+from outplace.runtime.patches.table import Patch, Section, Undo, registered, replaced
+from outplace.runtime.program import attachment, evidence
 from outplace.runtime.record.user_files import own_files
 
 RECORDING, TESTIMONY, STOPPED = "recording.json", "testimony.json", "stopped"
@@ -38,13 +40,7 @@ def start() -> None:
         evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
     random.seed(0)
     probe = _Probe(Path(folder), settings.STEPS.take(), settings.LEDGER.take(), settings.EXACT.take())
-    connect = lifecycle._connect
-
-    def then_probe() -> None:
-        connect()
-        probe.install()
-
-    lifecycle._connect = then_probe
+    attachment.more.append(Section("an account of memory", probe.patches))
     atexit.register(probe.end)
 
 
@@ -59,10 +55,25 @@ class _Probe:
         self._pid = os.getpid()
         self._over = False
 
-    def install(self) -> None:
-        """Installs the hooks in torch, which has just been imported."""
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch, which has just been imported."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        why = "Runs that are compared must draw the same numbers."
+        yield Patch("random numbers and algorithms", "replaced", why, self._make_exact, "They stay as they are set.")
+        for name in ("backward", "grad"):
+            yield replaced(torch.autograd, name, self._watched, "The backwards of a run and their gradients are noted.")
+        where, why = "torch.optim.optimizer._global_optimizer_post_hooks", "The program ends after a few steps."
+        yield registered(where, lambda: register_optimizer_step_post_hook(self._stepped), why)
+        if self._wanted:
+            from outplace.reclaim.observe.ledger import Ledger
+
+            self._ledger = Ledger()
+            yield from self._ledger.patches()
+
+    def _make_exact(self) -> Undo:
+        import torch
 
         torch.manual_seed(0)
         with contextlib.suppress(ImportError):
@@ -72,16 +83,7 @@ class _Probe:
         if self._exact:
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
             torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.autograd.backward = self._watched(torch.autograd.backward)
-        torch.autograd.grad = self._watched(torch.autograd.grad)
-        register_optimizer_step_post_hook(self._stepped)
-        if self._wanted:
-            from outplace.reclaim.observe.ledger import Ledger
-
-            self._ledger = Ledger()
-            self._ledger.watch_modules()
-            self._ledger.watch_gradients()
-            self._ledger.__enter__()
+        return bool
 
     def _watched(self, function: Any) -> Any:
         signature = inspect.signature(function)

@@ -7,20 +7,20 @@ and column keeps its place, and library code is not touched. Statements that can
 `loading` is where source becomes code.
 """
 
-from outplace.runtime.instrument.loading import add_marks, compile_main, compile_marked, install, lay_over, uninstall
-from outplace.runtime.instrument.marks import heed_dynamo, publish, put
+from outplace.runtime.instrument.loading import add_marks, compile_main, compile_marked, lay_over
+from outplace.runtime.instrument.marks import bind, heed_dynamo, publish, put, unpublish
 from outplace.runtime.instrument.statements import STATEMENTS, Statement
 
 __all__ = [
     "STATEMENTS",
     "Statement",
     "add_marks",
+    "bind",
     "compile_main",
     "compile_marked",
     "heed_dynamo",
-    "install",
     "lay_over",
     "publish",
     "put",
-    "uninstall",
+    "unpublish",
 ]

@@ -14,7 +14,6 @@ import warnings
 from types import CodeType
 from typing import Any
 
-from outplace.runtime.instrument import marks
 from outplace.runtime.instrument.marker import Marker
 from outplace.runtime.record.user_files import own_files
 
@@ -62,22 +61,7 @@ _get_code: Any = _SourceFileLoader.get_code
 _read_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
 
 
-def install() -> None:
-    """From now on the user's own files are loaded with marks, whoever loads them."""
-    _SourceFileLoader.get_code = _get_code_with_marks
-    runpy._get_code_from_file = _read_code_with_marks  # type: ignore[attr-defined]
-    marks.put(COMPILE=_compile_with_marks)
-
-
-def uninstall() -> None:
-    """Loads modules plainly again; those that are loaded keep their marks."""
-    if _SourceFileLoader.get_code is _get_code_with_marks:
-        del _SourceFileLoader.get_code  # it is inherited
-        runpy._get_code_from_file = _read_code  # type: ignore[attr-defined]
-        marks.put(COMPILE=marks.pass_on)
-
-
-def _get_code_with_marks(self: Any, fullname: str) -> Any:
+def get_code_with_marks(self: Any, fullname: str) -> Any:
     """In the place of SourceFileLoader's: it never reads or writes a .pyc of these files, which hold the plain code.
 
     A module that cannot be compiled is left to Python: the error is its own. So are loaders that compile otherwise.
@@ -91,10 +75,10 @@ def _get_code_with_marks(self: Any, fullname: str) -> Any:
 
 
 # Python takes the frames of its import system out of a traceback, if there are no others among them.
-_get_code_with_marks.__code__ = _get_code_with_marks.__code__.replace(co_filename=_get_code.__code__.co_filename)
+get_code_with_marks.__code__ = get_code_with_marks.__code__.replace(co_filename=_get_code.__code__.co_filename)
 
 
-def _read_code_with_marks(*arguments: Any) -> Any:
+def read_code_with_marks(*arguments: Any) -> Any:
     """For `runpy.run_path`, by which launchers run scripts. It returns the code, before Python 3.12 also the name."""
     plain = _read_code(*arguments)
     code = plain[0] if isinstance(plain, tuple) else plain
@@ -107,7 +91,7 @@ def _read_code_with_marks(*arguments: Any) -> Any:
 # -- compile() ----------------------------------------------------------------------------------------------------
 
 
-def _compile_with_marks(called: Any) -> Any:
+def compile_with_marks(called: Any) -> Any:
     """What stands for `compile` where the user's own code calls it."""
     return _compile if called is builtins.compile else called
 

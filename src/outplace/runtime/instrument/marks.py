@@ -6,8 +6,10 @@ import atexit
 import builtins
 import functools
 import gc
+from collections.abc import Callable
 from typing import Any
 
+from outplace.runtime.instrument.statements import STATEMENTS
 from outplace.runtime.record import log
 
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
@@ -44,10 +46,21 @@ _marks: dict[str, Any] = {"MARK": log.mark, "BACK": log.back, "AT": log.at}
 
 def publish() -> None:
     """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
-    if not hasattr(builtins, MARK):
+    if getattr(builtins, MARK, _nothing) is _nothing:
         put(**_idle)
         atexit.register(retire)
     put(**_marks)
+
+
+def unpublish() -> None:
+    """Takes the names away. Where code with marks was made, it may still run: there they stay, and do nothing."""
+    atexit.unregister(retire)
+    if STATEMENTS:
+        retire()
+        return
+    for namespace in namespaces():
+        for name in (*_idle, *_marks):
+            namespace.pop(globals()[name], None)
 
 
 def heed_dynamo() -> None:
@@ -61,6 +74,12 @@ def put(**functions: Any) -> None:
     """Binds marks: `put(MARK=...)`."""
     for namespace in namespaces():
         namespace.update({globals()[name]: function for name, function in functions.items()})
+
+
+def bind(name: str, function: Any) -> Callable[[], None]:
+    """Binds one mark that needs torch; returns what makes it idle again."""
+    put(**{name: function})
+    return lambda: put(**{name: _idle[name]})
 
 
 def retire() -> None:

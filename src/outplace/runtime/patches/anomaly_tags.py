@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
 
+from outplace.runtime.patches.table import Patch, Undo, registered, replaced
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.user_files import HANDING_ON, own_files
 
@@ -62,34 +64,47 @@ _QUIET = ("ignore", re.compile("Error detected in ", re.IGNORECASE), UserWarning
 """The filter against anomaly mode's own report of a failed backward, which would come on top of the diagnosis."""
 
 _filters: Any = warnings.filters
-_anomaly_before: tuple[bool, bool] | None = None
+_enabled_by_us = False
 
 
-def install() -> None:
-    """Starts tagging nodes, in all threads."""
-    global _anomaly_before
-    if enabled():
-        return
-    fx_traceback.format_stack = _tag
-    _anomaly_before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    if not _anomaly_before[0]:
-        _filters.insert(0, _QUIET)
-        _filters_changed()
-        torch.autograd.set_detect_anomaly(True, check_nan=False)
+def patches() -> Iterator[Patch]:
+    """What makes each node carry its place, in all threads."""
+    why = "In anomaly mode torch asks it for the stack of each node; ours only looks up the user's line."
+    yield replaced(fx_traceback, "format_stack", lambda _: _tag, why)
+    why = "The diagnosis takes the place of anomaly mode's own report."
+    yield registered("warnings.filters", _silence, why)
+    why = "Only in anomaly mode a node keeps where it was made."
+    yield registered("torch.autograd.set_detect_anomaly", _enable, why, "The mode is set as it was.")
 
 
-def uninstall() -> None:
-    """Stops tagging."""
-    global _anomaly_before
-    if not enabled() or _anomaly_before is None:
-        return
-    fx_traceback.format_stack = _original
-    if not _anomaly_before[0]:
+def _silence() -> Undo:
+    if torch.is_anomaly_enabled():
+        return bool
+    _filters.insert(0, _QUIET)
+    _filters_changed()
+
+    def undo() -> None:
         if _QUIET in _filters:
             _filters.remove(_QUIET)
             _filters_changed()
-        torch.autograd.set_detect_anomaly(*_anomaly_before)
-    _anomaly_before = None
+
+    return undo
+
+
+def _enable() -> Undo:
+    global _enabled_by_us
+    if torch.is_anomaly_enabled():
+        return bool
+    check_nan = torch.is_anomaly_check_nan_enabled()
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    _enabled_by_us = True
+
+    def undo() -> None:
+        global _enabled_by_us
+        _enabled_by_us = False
+        torch.autograd.set_detect_anomaly(False, check_nan)
+
+    return undo
 
 
 _HINT = (
@@ -104,7 +119,7 @@ _USUAL_HINT = (
 
 def hint_as_usual(error: BaseException) -> None:
     """Gives PyTorch's message the words it has without anomaly mode: here nobody has printed a backtrace above."""
-    if enabled() and _anomaly_before is not None and not _anomaly_before[0] and error.args:
+    if _enabled_by_us and error.args:
         message, *rest = error.args
         if isinstance(message, str) and _HINT in message:
             more = ", check_nan=False" if torch.torch_version.TorchVersion(torch.__version__) >= "2.11" else ""

@@ -7,22 +7,18 @@ through, so the traceback keeps exactly the frames and lines it always had.
 from __future__ import annotations
 
 import ast
-import builtins
-import inspect
 import sys
-import textwrap
-from collections.abc import Callable
-from types import CodeType, FrameType
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import torch.autograd.graph
 
+from outplace.runtime.patches.code_injection import rewritten
+from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import log, native
 from outplace.runtime.silent import reporting, scan
 
 STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__outplace_finished__"
-
-_original: CodeType | None = None
 
 
 def started() -> None:
@@ -56,12 +52,15 @@ if native.compiled is not None:
     started, finished = native.compiled.started, native.compiled.finished
 
 
-def _with_hooks(function: Any) -> CodeType:
-    """The function's code with a call at its beginning, one where an exception passes through, and one at its end."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    definition = tree.body[0]
-    assert isinstance(definition, ast.FunctionDef)
+def patches(on_failure: Callable[[FrameType], None]) -> Iterator[Patch]:
+    """The hooks; `on_failure` gets the frame of torch's function while the exception is being handled."""
+    hooks = {STARTED: started, FINISHED: finished, FAILED: lambda: on_failure(sys._getframe(1))}
+    why = "Every backward and grad goes through it: it is noted, and diagnosed if it fails."
+    yield rewritten(torch.autograd.graph._engine_run_backward, _add_hooks, hooks, why)
+
+
+def _add_hooks(definition: ast.FunctionDef) -> None:
+    """A call at its beginning, one where an exception passes through, and one at its end."""
     inner = next((node for node in definition.body if isinstance(node, ast.Try)), definition.body[0])
     begin = ast.copy_location(ast.parse(f"{STARTED}()").body[0], inner)
     handler = ast.parse(f"try: pass\nexcept Exception:\n    {FAILED}()\n    raise").body[0]
@@ -72,26 +71,3 @@ def _with_hooks(function: Any) -> CodeType:
         for child in ast.walk(node):
             ast.copy_location(child, inner)
     definition.body = [begin, ast.copy_location(guarded, inner)]
-    ast.increment_lineno(tree, first - 1)
-    module = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True)
-    return next(const for const in module.co_consts if isinstance(const, CodeType))
-
-
-def install(on_failure: Callable[[FrameType], None]) -> None:
-    """Puts the hook in place; `on_failure` gets the frame of torch's function while the exception is being handled."""
-    global _original
-    setattr(builtins, STARTED, started)
-    setattr(builtins, FINISHED, finished)
-    setattr(builtins, FAILED, lambda: on_failure(sys._getframe(1)))
-    if _original is None:
-        function = torch.autograd.graph._engine_run_backward
-        _original = function.__code__
-        function.__code__ = _with_hooks(function)
-
-
-def uninstall() -> None:
-    """Puts torch's own code back."""
-    global _original
-    if _original is not None:
-        torch.autograd.graph._engine_run_backward.__code__ = _original
-        _original = None

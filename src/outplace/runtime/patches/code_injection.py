@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
-from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, Undo
 
 Rewrite = Callable[[ast.FunctionDef], None]
@@ -99,8 +98,3 @@ def _compiled(function: Any, rewrite: Rewrite) -> CodeType:
     ast.increment_lineno(tree, first - 1)
     module = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True)
     return next(const for const in module.co_consts if isinstance(const, CodeType))
-
-
-def prepend(function: Any, name: str, arguments: str, hook: Callable[..., None]) -> None:
-    """As `injected`, put in place at once until the writes are uninstalled."""
-    tensor_writes.at_uninstall(injected(function, name, arguments, hook, "").put())

@@ -8,61 +8,52 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from outplace.runtime import instrument
-from outplace.runtime.patches import import_hooks, optimizer_steps, tensor_writes
+from outplace.runtime.patches import optimizer_steps, tensor_writes
+from outplace.runtime.patches.table import Patch, Undo, full_name, swap
 from outplace.runtime.record import log
 from outplace.runtime.silent.rules import kept_references
 
-_MODULE = "torch._dynamo.eval_frame"
-
-_original: Callable[..., None] | None = None
-_stop_waiting: list[Callable[[], None]] = []
+MODULE = "torch._dynamo.eval_frame"
 
 
-def install() -> None:
-    """Has the hooks look for Dynamo from its first use on."""
-    if _MODULE in sys.modules:
-        _await_use()
-    else:
-        _stop_waiting.append(import_hooks.then(_MODULE, _await_use))
-
-
-def uninstall() -> None:
-    """Waits for it no longer."""
-    global _original
-    while _stop_waiting:
-        _stop_waiting.pop()()
-    if _original is not None:
-        sys.modules[_MODULE]._TorchDynamoContext.__init__ = _original
-        _original = None
-
-
-def _await_use() -> None:
-    global _original
-    context: Any = getattr(sys.modules[_MODULE], "_TorchDynamoContext", None)
+def patches() -> Iterator[Patch]:
+    """What has our hooks look for Dynamo from its first use on; once that module is imported."""
+    context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
     if context is None:  # a torch that begins in another way: the marks look from the start
-        _heed()
-        return
-    original = _original = context.__init__
+        why = "Dynamo may read the code that calls our hooks."
+        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, _heed, _STAYS)
+    else:
+        why = "The first compilation that a program asks for: from then on our hooks look whether Dynamo reads them."
+        yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context))
+
+
+def _await_use(context: Any) -> Undo:
+    original = context.__init__
 
     @functools.wraps(original)
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
         if callback is not None and callback is not False:  # those switch Dynamo off
-            uninstall()
+            undo()
             _heed()
         original(self, callback, *args, **kwargs)
 
-    context.__init__ = __init__
+    undo = swap(context, "__init__", __init__)
+    return undo
 
 
-def _heed() -> None:
+_STAYS = "It stays: what was compiled may be compiled again."
+
+
+def _heed() -> Undo:
     log.is_traced = torch.compiler.is_dynamo_compiling
     tensor_writes.heed_dynamo()
     optimizer_steps.heed_dynamo()
     instrument.heed_dynamo()
     instrument.put(KEEP=kept_references.note_kept)
+    return bool

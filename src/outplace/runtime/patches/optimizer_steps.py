@@ -6,13 +6,15 @@ import sys
 import threading
 import weakref
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.optim import optimizer as optimizers
 
 from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record import log, native
 from outplace.runtime.record.log import frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN
@@ -67,9 +69,9 @@ class _Hooks:
         self._before: list[tuple[_Known, bytes]] = []
         self._own_class: dict[type, bool] = {}
 
-    def short(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """What to call before and after a step, in a program that Dynamo does not read."""
-        if native.compiled is None:
+    def fastest(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """What to call before and after a step: the compiled ones, in a program that Dynamo does not read."""
+        if native.compiled is None or tensor_writes.is_traced is not bool:
             return self.before, self.after
         native.compiled.connect_steps(_mode_active, self._known, self._before, self.before, self.after)
         return native.compiled.before_step, native.compiled.after_step
@@ -145,27 +147,35 @@ _registered: list[tuple[dict[int, Any], int, Callable[..., None]]] = []
 """Where the hooks of optimizers are registered, and what stands in for the compiled ones."""
 
 
-def install() -> None:
-    """Starts noting steps, until the writes are uninstalled."""
-    from torch.optim import optimizer as optimizers
+def patches() -> Iterator[Patch]:
+    """The hooks of all optimizers."""
+    hooks, where = _Hooks(), "torch.optim.optimizer._global_optimizer_"
+    why = "Before a step the versions of its parameters are read."
+    yield registered(f"{where}pre_hooks", lambda: _register_before(hooks), why)
+    why = "After a step the parameters whose versions have moved are noted as written by it."
+    yield registered(f"{where}post_hooks", lambda: _register_after(hooks), why)
 
-    hooks = _Hooks()
-    before, after = hooks.short() if tensor_writes.is_traced is bool else (hooks.before, hooks.after)
-    handles = (
-        optimizers.register_optimizer_step_pre_hook(before),
-        optimizers.register_optimizer_step_post_hook(after),
-    )
-    for handle, registered, long in (
-        (handles[0], optimizers._global_optimizer_pre_hooks, hooks.before),
-        (handles[1], optimizers._global_optimizer_post_hooks, hooks.after),
-    ):
-        _registered.append((registered, handle.id, long))
-        tensor_writes.at_uninstall(handle.remove)
-    tensor_writes.at_uninstall(_registered.clear)
+
+def _register_before(hooks: _Hooks) -> Undo:
+    handle = optimizers.register_optimizer_step_pre_hook(hooks.fastest()[0])
+    _registered.append((optimizers._global_optimizer_pre_hooks, handle.id, hooks.before))
+
+    def undo() -> None:
+        handle.remove()
+        _registered.clear()
+        _state.steps = _state.stepping_thread = 0  # a step may be running, and its end is not seen
+
+    return undo
+
+
+def _register_after(hooks: _Hooks) -> Any:
+    handle = optimizers.register_optimizer_step_post_hook(hooks.fastest()[1])
+    _registered.append((optimizers._global_optimizer_post_hooks, handle.id, hooks.after))
+    return handle
 
 
 def heed_dynamo() -> None:
     """From now on everything here looks whether Dynamo is reading it."""
-    for registered, key, long in _registered:
-        if key in registered:
-            registered[key] = long
+    for hooks, key, hook in _registered:
+        if key in hooks:
+            hooks[key] = hook

@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from outplace.runtime.patches import code_injection
+from outplace.runtime.patches.code_injection import injected
+from outplace.runtime.patches.table import Patch
 
 TELLS = hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
 """Does a saved tensor know its hook, and hand out its memory?"""
@@ -39,12 +40,12 @@ _most = 1000
 """If there are more, those are left out whose graph is gone."""
 
 
-def install() -> None:
-    """Starts to note the times, where they are needed."""
+def patches() -> Iterator[Patch]:
+    """What notes the times, where they are needed."""
     if not TELLS:
-        _spans.clear()
-        code_injection.prepend(saved_tensors_hooks.__enter__, "packing", "self", _begin)
-        code_injection.prepend(saved_tensors_hooks.__exit__, "packed", "", _end)
+        why = "Before torch 2.10 a saved tensor does not know its hooks: the time when they begin is noted."
+        yield injected(saved_tensors_hooks.__enter__, "packing", "self", _begin, why).clearing(_spans)
+        yield injected(saved_tensors_hooks.__exit__, "packed", "", _end, "The time when such hooks end is noted.")
 
 
 def hook_of(node: Any, raw: Any) -> Any:

@@ -6,11 +6,13 @@ A program that swaps tensors (`torch.__future__.set_swap_module_params_on_conver
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record import log
 from outplace.runtime.record.untracked_aliases import Weak
 
@@ -36,7 +38,8 @@ def _is_noted(reference: Any) -> bool:
     return any(one is reference for parameters in distinct.values() for one in parameters)
 
 
-def install() -> None:
-    """Lets tensors be swapped that we know."""
+def patches() -> Iterator[Patch]:
+    """What lets tensors be swapped that we know."""
     if hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref"):
-        tensor_writes.replace(torch.utils, "weakref", _Weakrefs())
+        why = "`swap_tensors` refuses a tensor that has weak references, and ours must not count."
+        yield replaced(torch.utils, "weakref", lambda _: _Weakrefs(), why)

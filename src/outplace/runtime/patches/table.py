@@ -17,7 +17,8 @@ before `put` is called, since rows are also listed without being put in place:
 `code_injection`: the function stays the object it is. `registered` takes a function that registers a hook and returns
 its handle, or a function that removes it. `slot` fills a callback slot of a lower module of ours. A detector that is an
 object declares rows by bound methods: `descriptor(torch.Tensor, "numpy", self.handed_out, ...)`. What `make` returns is
-called by the user's program, so it must leave no frame in a traceback (see `caller_frames`).
+called by the user's program, so it must leave no frame in a traceback (see `caller_frames`). State at module level that
+belongs to the time of being attached goes with a row: `replaced(...).clearing(_noted, _told)`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Literal
 
@@ -63,6 +64,15 @@ class Patch:
     def undoing(self) -> str:
         """How it is undone, in words."""
         return self.undone or UNDONE[self.how]
+
+    def clearing(self, *containers: Any) -> Patch:
+        """The same row; when it is undone, these lists, dicts and sets are emptied: they are about this life alone."""
+
+        def put() -> Undo:
+            undo = self.put()
+            return lambda: [act() for act in (undo, *(container.clear for container in containers))]
+
+        return replace(self, put=put)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ are touched: a program has few of them a step, and nothing else is slowed.
 from __future__ import annotations
 
 import dis
-import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, MethodType, ModuleType
 from typing import Any
 
@@ -22,6 +21,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime.patches import caller_frames
+from outplace.runtime.patches.table import Patch, Undo, registered, replaced, replaced_all
 from outplace.runtime.record import log, native
 from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frames_to_own_code
 from outplace.runtime.record.untracked_aliases import is_untracked
@@ -317,23 +317,29 @@ def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
 
 # -- putting it in place --------------------------------------------------------------------------------------------
 
-_MISSING = object()
-_undo: list[Callable[[], object]] = []
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch so that writes are seen."""
+    why = "Looking up an in-place method notes the write; torch's own bound method is handed out."
+    yield replaced_all("torch.Tensor.*_", _methods, why, "descriptor")
+    why = "`x[i] = v` is noted with its index before torch's own function is called."
+    yield replaced(torch.Tensor, "__setitem__", _make_setitem, why)
+    wrapped: dict[int, Callable[..., Any]] = {}
+    targets = "torch.*_, torch.nn.functional.*_, torch._C._nn.*_, torch._VF.*_"
+    why = "In-place functions and `_foreach_*_` are noted with the tensors they write."
+    yield replaced_all(targets, lambda: _functions(wrapped), why)
+    why = "TorchScript knows builtins by identity; our functions must mean the same operations to it."
+    target = "torch.jit._builtins._builtin_table"
+    yield registered(target, lambda: _tell_torchscript(wrapped), why, "The entries are removed.")
+    updates = sys.modules.get("outplace.updates.kernels.again")
+    if updates is not None:
+        why = "Updates by `outplace.at` run in Python, where their nodes can be read."
+        yield replaced(updates, "lookup", lambda _: updates.nothing, why)
 
 
-def replace(owner: Any, name: str, value: Any) -> None:
-    """Puts something in the place of an attribute until `uninstall`."""
-    old = vars(owner).get(name, _MISSING)
-    setattr(owner, name, value)
-    if old is _MISSING:
-        _undo.append(lambda: delattr(owner, name))
-    else:
-        _undo.append(lambda: setattr(owner, name, old))
-
-
-def at_uninstall(action: Callable[[], object]) -> None:
-    """Has this done at `uninstall`."""
-    _undo.append(action)
+def _methods() -> Iterator[tuple[Any, str, Any]]:
+    for name in _writing_methods():
+        yield torch.Tensor, name, with_short_way(WritingMethod(name, getattr(torch.Tensor, name)))
 
 
 def _writing_methods() -> list[str]:
@@ -355,9 +361,8 @@ def _writing_functions(module: Any) -> list[str]:
     ]
 
 
-def _wrap_functions() -> None:
-    """Replaces each writing function wherever torch's own Python code looks it up."""
-    wrapped: dict[int, Callable[..., Any]] = {}
+def _functions(wrapped: dict[int, Callable[..., Any]]) -> Iterator[tuple[Any, str, Any]]:
+    """Each writing function, wherever torch's own Python code looks it up; `wrapped` gets ours by the original's id."""
     places: list[ModuleType] = [torch, torch._C._nn, torch.nn.functional]
     for module in places:
         for name in _writing_functions(module):
@@ -365,55 +370,25 @@ def _wrap_functions() -> None:
             if id(original) not in wrapped:
                 wrapped[id(original)] = _make_function(name, original)
                 wrapped[id(original)].__module__ = module.__name__  # it is pickled by this name
-            replace(module, name, wrapped[id(original)])
+            yield module, name, wrapped[id(original)]
     for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
         original = getattr(torch._C._VariableFunctions, name)
-        replace(torch._VF, name, wrapped.get(id(original)) or _make_function(name, original))
-    _tell_torchscript(wrapped)
+        yield torch._VF, name, wrapped.get(id(original)) or _make_function(name, original)
 
 
-def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> None:
-    """TorchScript knows builtins by identity; our functions must mean the same operations to it."""
+def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:
     try:
         from torch.jit._builtins import _get_builtin_table
 
         table = _get_builtin_table()
     except ImportError:  # a torch without TorchScript needs none of this
-        return
-    for original, function in wrapped.items():
-        if original in table:
-            table[id(function)] = table[original]
-            _undo.append(functools.partial(table.pop, id(function)))
-
-
-def install() -> bool:
-    """Starts seeing writes; False where that had been done already."""
-    if _undo:
-        return False
-    # All are read before any is replaced: Python 3.13 stops caching a class that is changed and read a thousand times.
-    methods: dict[str, Any] = {name: WritingMethod(name, getattr(torch.Tensor, name)) for name in _writing_methods()}
-    methods["__setitem__"] = _make_setitem(torch.Tensor.__setitem__)
-    for name, method in methods.items():
-        replace(torch.Tensor, name, with_short_way(method))
-    _wrap_functions()
-    updates = sys.modules.get("outplace.updates.kernels.again")
-    if updates is not None:  # from now on in Python, where their nodes can be read
-        replace(updates, "lookup", updates.nothing)
-    return True
-
-
-def is_installed() -> bool:
-    """Are writes seen?"""
-    return bool(_undo)
+        return bool
+    added = {id(function): table[original] for original, function in wrapped.items() if original in table}
+    table.update(added)
+    return lambda: [table.pop(key) for key in added]
 
 
 def heed_dynamo() -> None:
     """From now on everything here looks whether Dynamo is reading it."""
     global is_traced
     is_traced = log.is_traced
-
-
-def uninstall() -> None:
-    """Puts everything back as it was."""
-    while _undo:
-        _undo.pop()()

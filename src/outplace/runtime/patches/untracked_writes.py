@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -19,10 +19,12 @@ import torch.nn.functional as F
 
 from outplace.runtime.errors.remedies import SENT
 from outplace.runtime.locate import names
-from outplace.runtime.patches import caller_frames, code_injection, optimizer_steps, tensor_writes
+from outplace.runtime.patches import caller_frames, optimizer_steps, tensor_writes
+from outplace.runtime.patches.code_injection import injected
+from outplace.runtime.patches.table import Patch, descriptor, replaced, slot
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Write, frames_to_own_code
-from outplace.runtime.record.snapshots import PLAIN, Patch, unobserved
+from outplace.runtime.record.snapshots import PLAIN, Contents, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.record.user_files import fields_of, own_files
 from outplace.runtime.silent import scan
@@ -74,7 +76,7 @@ class DataAttribute:
         self._original.__set__(tensor, value)
         if before is not None:
             with unobserved():
-                patch = Patch.other_memory(before, tensor)
+                patch = Contents.other_memory(before, tensor)
             scan.note_hidden(Write(0, None, _next_number(), ".data =", frames, None, False), tensor, patch)
 
     def __delete__(self, tensor: Any) -> None:
@@ -210,25 +212,29 @@ _COLLECTIVES = (
 """All of them write their first argument; `gather` its second."""
 
 
-def _make_init_process_group(original: Any) -> Any:
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        _watch_collectives()
-        return original(*args, **kwargs)
-
-    return init_process_group
+def process_group_began() -> bool:
+    """Is there a process group already?"""
+    return bool(torch.distributed.is_initialized())
 
 
-@functools.cache
-def _watch_collectives() -> None:
+def until_process_group(act: Callable[[], None]) -> Patch:
+    """The row that has `act` called when the program begins a process group."""
+    why = "Collectives are hooked when a process group begins: reading their source takes time."
+    return injected(torch.distributed.init_process_group, "process_group", "", act, why)
+
+
+def collectives() -> Iterator[Patch]:
+    """What notes the writes of torch.distributed."""
+    why = "A collective writes its argument without moving a version."
     for name in _COLLECTIVES:
         function = inspect.unwrap(getattr(torch.distributed, name))
         first = next(iter(inspect.signature(function).parameters))
-        code_injection.prepend(function, "collective", first, note_collective)
-    code_injection.prepend(torch.distributed.gather, "collective", "gather_list", note_collective)
+        yield injected(function, "collective", first, note_collective, why)
+    yield injected(torch.distributed.gather, "collective", "gather_list", note_collective, why)
     replicas = torch.nn.parallel.DistributedDataParallel
     if scan.PRESERVED not in inspect.getsource(replicas._sync_buffers):
-        code_injection.prepend(replicas._distributed_broadcast_coalesced, "buffers", "tensors", _note_buffers)
+        why = "DDP sends its buffers, and an older torch does not put their versions back."
+        yield injected(replicas._distributed_broadcast_coalesced, "buffers", "tensors", _note_buffers, why)
 
 
 def _note_buffers(tensors: Iterable[Any]) -> None:
@@ -294,26 +300,23 @@ def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
     data_write_used.note(write, tensor)
 
 
-def install() -> None:
-    """Starts seeing what autograd cannot."""
-    tensor_writes.on_hidden = _on_hidden
-    data_write_used.install()
-    tensor_writes.replace(torch.Tensor, "data", DataAttribute(torch.Tensor.data))
+def patches() -> Iterator[Patch]:
+    """What sees the writes that autograd cannot."""
+    yield slot(tensor_writes, "on_hidden", _on_hidden, "Gets the writes that move no version.")
+    yield slot(optimizer_steps, "on_fused_step", note_fused_step, "A fused optimizer moves no version.")
+    why = "`.data` hands out an alias that autograd does not know, and `x.data = y` changes the tensor unseen."
+    yield descriptor(torch.Tensor, "data", DataAttribute, why)
+    why = "The tensor it returns lies over memory that something else can write."
     for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
-        tensor_writes.replace(torch, name, _make_taker(getattr(torch, name)))
-    tensor_writes.replace(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)
+        yield replaced(torch, name, _make_taker, why)
+    yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):
-        original = getattr(torch.UntypedStorage, name)
-        tensor_writes.replace(torch.UntypedStorage, name, _make_storage_method(name, original))
-    optimizer_steps.on_fused_step = note_fused_step
-    code_injection.prepend(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm)
+        why = "A storage that is written moves no version of the tensors over it."
+        yield replaced(torch.UntypedStorage, name, functools.partial(_make_storage_method, name), why)
+    why = "In training, batch norm writes its running statistics without moving a version."
+    yield injected(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm, why)
     preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
-    tensor_writes.replace(preserve, "__init__", _make_preserve(preserve.__init__))
-    versions: Any = torch._C._autograd
-    tensor_writes.replace(
-        versions, "_unsafe_set_version_counter", _make_set_versions(versions._unsafe_set_version_counter)
-    )
-    if torch.distributed.is_available():
-        begin = torch.distributed.init_process_group
-        for module in (torch.distributed, torch.distributed.distributed_c10d):
-            tensor_writes.replace(module, "init_process_group", _make_init_process_group(begin))
+    why = "What is written in such a block moves no version in the end."
+    yield replaced(preserve, "__init__", _make_preserve, why)
+    why = "It sets versions back, so writes that came before are no longer seen by autograd."
+    yield replaced(torch._C._autograd, "_unsafe_set_version_counter", _make_set_versions, why)

@@ -15,13 +15,14 @@ import os
 import sys
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace import settings
 from outplace.runtime import instrument
-from outplace.runtime.program import lifecycle
+from outplace.runtime.patches.table import Patch, Section, registered, replaced
+from outplace.runtime.program import attachment
 from outplace.runtime.record.user_files import fields_of, own_files
 
 _CONTAINERS = (tuple, list, dict, deque)
@@ -37,14 +38,16 @@ def start() -> None:
             lay_over(json.load(file))
     if evidence:
         notes = _Notes(evidence)
-        connect = lifecycle._connect
-
-        def then_note() -> None:
-            connect()
-            notes.install(reference)
-
-        lifecycle._connect = then_note
+        attachment.more.append(Section("a proof", lambda: notes.patches(reference)))
         atexit.register(notes.files)
+
+
+def _keep_copies() -> Any:
+    import torch
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
+    hooks.__enter__()
+    return hooks.__exit__
 
 
 def lay_over(texts: dict[str, str]) -> None:
@@ -86,34 +89,38 @@ class _Notes:
         own = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
         self._write(files=[path for path in own if path.endswith(".py")])
 
-    def install(self, reference: bool) -> None:
-        """Puts the hooks into torch."""
+    def patches(self, reference: bool) -> Iterator[Patch]:
+        """What is changed in torch."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         from outplace.runtime.patches import backward
+
+        if reference:
+            why = "A copy of everything that is saved for backward gives the gradient that was meant."
+            yield registered("torch.autograd.graph.saved_tensors_hooks", _keep_copies, why)
+        why = "The value of each backward's root is noted."
+        yield replaced(builtins, backward.STARTED, lambda _: self._started, why, "name in builtins")
+        where, why = "torch.optim.optimizer._global_optimizer_pre_hooks", "The gradients that a step takes are noted."
+        yield registered(where, lambda: register_optimizer_step_pre_hook(self._stepping), why)
+        for name in ("backward", "grad"):
+            yield replaced(torch.autograd, name, self._watched, "The gradients of each backward's leaves are noted.")
+
+    def _started(self) -> None:
+        """A backward pass begins (called from inside torch's function)."""
+        from outplace.runtime.patches import backward
         from outplace.runtime.record import log
         from outplace.runtime.silent import scan
 
-        if reference:
-            hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
-            hooks.__enter__()
-
-        def started() -> None:
-            frame = sys._getframe(1)
-            roots = frame.f_locals.get("t_outputs", ())
-            if self._count < _MOST_BACKWARDS:
-                self._write(root=[_digest(root) for root in roots], draws=_draws())
-            self._count += 1
-            log.state.backwards += 1  # as `engine.started` does, which looks at the frame that calls it
-            backward._note(frame)
-            if any(scan.noticed):
-                backward._look(frame)
-
-        setattr(builtins, backward.STARTED, started)
-        register_optimizer_step_pre_hook(self._stepping)
-        torch.autograd.backward = self._watched(torch.autograd.backward)
-        torch.autograd.grad = self._watched(torch.autograd.grad)
+        frame = sys._getframe(1)
+        roots = frame.f_locals.get("t_outputs", ())
+        if self._count < _MOST_BACKWARDS:
+            self._write(root=[_digest(root) for root in roots], draws=_draws())
+        self._count += 1
+        log.state.backwards += 1  # as `backward.started` does, which looks at the frame that calls it
+        backward._note(frame)
+        if any(scan.noticed):
+            backward._look(frame)
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         import torch

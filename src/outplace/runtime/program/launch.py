@@ -23,7 +23,9 @@ from outplace.errors import OutplaceError
 from outplace.runtime import instrument
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import caller_frames
+from outplace.runtime.patches.table import Patch, Section, replaced
 from outplace.runtime.program import lifecycle
+from outplace.runtime.program.attachment import Way
 from outplace.runtime.program.reporter import Reporter
 from outplace.runtime.program.session import Session, Targets, show
 from outplace.runtime.record.user_files import own_files, remember_source
@@ -49,7 +51,7 @@ def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
         raise
     dispatch.notes_wait = True
     lifecycle.attach(way, reporter, settings.GUARD.read(), settings.STRICT.read())
-    _hide_frames_below()
+    lifecycle.put(RUNNING)
     atexit.register(_finish, session, reporter)  # registered first, so it comes after all the program's own
     try:
         start()
@@ -75,7 +77,7 @@ def _finish(session: Session, reporter: Reporter) -> None:
 # -- ways to name a program -----------------------------------------------------------------------------------------
 
 
-def _prepare(program: Program) -> tuple[Callable[[], object], lifecycle.Way]:
+def _prepare(program: Program) -> tuple[Callable[[], object], Way]:
     """What starts the program, and how its places are to be known."""
     target = program.target
     if program.way == "module":
@@ -108,7 +110,7 @@ _RUNNERS = {"IPython", "accelerate", "coverage", "debugpy", "deepspeed", "ipyker
 """Packages that are run in order to run somebody else's code: that code is the user's own, not theirs."""
 
 
-def _claim_package(name: str) -> lifecycle.Way:
+def _claim_package(name: str) -> Way:
     """The package named with -m is the user's own, even if installed; a runner is not, and has its own ways to load."""
     package = name.split(".")[0]
     spec = importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path[1:]])
@@ -226,14 +228,21 @@ def _forget_shadowed(folder: str) -> None:
             del sys.modules[known]
 
 
-def _hide_frames_below() -> None:
-    """`traceback.print_stack()` and logging's `stack_info` end where the program begins."""
-    walk = traceback.walk_stack
+def patches() -> Iterator[Patch]:
+    """What is changed in Python for a program that we run."""
+    why = "`traceback.print_stack()` and logging's `stack_info` end where the program begins."
+    yield replaced(traceback, "walk_stack", _make_walk_stack, why)
 
+
+def _make_walk_stack(walk: Any) -> Any:
     def walk_stack(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-        return walk(f) if f is None else itertools.takewhile(lambda step: not _is_below(step[0]), walk(f))
+        steps: Iterator[tuple[FrameType, int]] = walk(f)
+        return steps if f is None else itertools.takewhile(lambda step: not _is_below(step[0]), steps)
 
-    traceback.walk_stack = walk_stack
+    return walk_stack
+
+
+RUNNING = Section("a program that is run", patches)
 
 
 def _is_below(frame: FrameType) -> bool:
@@ -284,9 +293,12 @@ def _call_hook(error: BaseException) -> None:
 
 def _show_no_more() -> None:
     """The error has been shown; the next call of the hook, Python's own, stays quiet."""
-    previous = sys.excepthook
+    lifecycle.put(SHOWN)
 
-    def quiet(*_: object) -> None:
-        sys.excepthook = previous
 
-    sys.excepthook = quiet
+def _quiet() -> Iterator[Patch]:
+    why = "After Ctrl-C the error has been shown, and Python must not show it again."
+    yield replaced(sys, "excepthook", lambda previous: lambda *_: setattr(sys, "excepthook", previous), why)
+
+
+SHOWN = Section("an error that has been shown", _quiet)

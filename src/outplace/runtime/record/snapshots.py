@@ -92,7 +92,7 @@ def _weighted(values: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Patch:
+class Contents:
     """Contents that can be put into a region of memory, or (`variable`) by giving a tensor other memory."""
 
     address: int
@@ -103,37 +103,37 @@ class Patch:
     variable: torch.Tensor | None = None
 
     @staticmethod
-    def of(tensor: torch.Tensor, contents: torch.Tensor | None = None) -> Patch:
+    def of(tensor: torch.Tensor, contents: torch.Tensor | None = None) -> Contents:
         """What stands in this tensor's memory now, or what might stand there."""
         region = distinct(tensor.detach())
         kept = region.clone() if contents is None else contents
-        return Patch(region.data_ptr(), tuple(region.size()), tuple(region.stride()), kept)
+        return Contents(region.data_ptr(), tuple(region.size()), tuple(region.stride()), kept)
 
     @staticmethod
-    def shaking(tensor: torch.Tensor) -> Patch:
+    def shaking(tensor: torch.Tensor) -> Contents:
         """Other values than those that stand there."""
         region = distinct(tensor.detach())
-        return Patch.of(region, torch.nan_to_num(1.5 - region, 1.0, 1.0, 1.0)).into(tensor)
+        return Contents.of(region, torch.nan_to_num(1.5 - region, 1.0, 1.0, 1.0)).into(tensor)
 
     @staticmethod
-    def other_memory(before: torch.Tensor, variable: torch.Tensor) -> Patch:
+    def other_memory(before: torch.Tensor, variable: torch.Tensor) -> Contents:
         """The memory that a tensor had before `x.data = y`."""
-        return Patch(0, (), (), before, variable=variable)
+        return Contents(0, (), (), before, variable=variable)
 
-    def into(self, tensor: torch.Tensor) -> Patch:
+    def into(self, tensor: torch.Tensor) -> Contents:
         """The same contents, for the memory that this tensor lies in."""
         if self.variable is not None:
-            return Patch.other_memory(self.contents, tensor)
-        return Patch(self.address, self.size, self.stride, self.contents, tensor.untyped_storage())
+            return Contents.other_memory(self.contents, tensor)
+        return Contents(self.address, self.size, self.stride, self.contents, tensor.untyped_storage())
 
-    def apply(self) -> Patch:
+    def apply(self) -> Contents:
         """Puts the contents in place, past every version count; returns the patch that undoes it."""
         if self.variable is not None:
             before = _DATA.__get__(self.variable)
             _DATA.__set__(self.variable, self.contents)
-            return Patch.other_memory(before, self.variable)
+            return Contents.other_memory(before, self.variable)
         region = self._region()
-        undo = Patch(self.address, self.size, self.stride, region.clone(), self.storage)
+        undo = Contents(self.address, self.size, self.stride, region.clone(), self.storage)
         region.copy_(self.contents)
         return undo
 

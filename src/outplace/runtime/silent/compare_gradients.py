@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from outplace.knowledge.nodes import describe_saved
-from outplace.runtime.record.snapshots import Patch, bits, unobserved
+from outplace.runtime.record.snapshots import Contents, bits, unobserved
 
 _NOTHING = 1e-6
 """Relative differences below this are rounding: some kernels on GPUs add in another order each time."""
@@ -29,7 +29,7 @@ class Hit:
     alias: torch.Tensor
     writes: Sequence[Any]
     suspects: Sequence[Any]
-    patches: Sequence[Patch] | None
+    patches: Sequence[Contents] | None
     number: int = -1
     reached: bool = False
     off: float | None = None
@@ -67,7 +67,7 @@ class Hit:
             nothing = self.off is not None and self.off < _NOTHING
             self.harmless = all(patch.stands() for patch in self.patches) if self.certain else nothing
         elif self.alias.is_floating_point() and self.alias.layout is torch.strided:
-            shaken = _with([Patch.shaking(self.alias)], lambda: _run(self.node, gradients))
+            shaken = _with([Contents.shaking(self.alias)], lambda: _run(self.node, gradients))
             self.harmless = _difference(now, shaken) == 0.0
 
 
@@ -82,9 +82,9 @@ def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
-def _with(patches: Sequence[Patch], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+def _with(patches: Sequence[Contents], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
     """Computes with the old contents in place, newest patch first, and puts everything back as it is."""
-    applied: list[Patch] = []
+    applied: list[Contents] = []
     try:
         for patch in reversed(patches):
             applied.append(patch.apply())

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -28,9 +28,10 @@ from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.runtime import instrument
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Place
-from outplace.runtime.record.snapshots import Patch, bits, copyable, distinct, fingerprint, unobserved
+from outplace.runtime.record.snapshots import Contents, bits, copyable, distinct, fingerprint, unobserved
 from outplace.runtime.silent import reporting
 from outplace.runtime.silent.compare_gradients import Hit, how_far
 
@@ -48,7 +49,7 @@ class Snapshot:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         region = distinct(tensor.detach())
-        self.patch = Patch.of(region) if region.numel() * region.element_size() <= _COPIED else None
+        self.patch = Contents.of(region) if region.numel() * region.element_size() <= _COPIED else None
         self.mark = None if self.patch is not None else fingerprint(region)
 
     def differs(self, tensor: torch.Tensor) -> torch.Tensor | bool:
@@ -254,21 +255,38 @@ active: list[_Mode] = []
 """The mode that looks, while it does."""
 
 
-def switch(on: bool, marks: bool) -> None:
-    """Starts or stops looking, on this thread; `marks` says whether the user's statements can be watched."""
+def patches(marks_run: bool) -> Iterator[Patch]:
+    """What looks, on this thread; `marks_run` says whether the user's statements can be watched."""
+    why = "A mode sees each operation as it returns, and copies what its node has saved."
+    yield registered("torch.overrides: the stack of function modes", lambda: _start(marks_run), why)
+    why = "What was found is reported at the latest when the program ends."
+    yield registered("atexit", _flush_at_end, why)
+
+
+def _start(marks_run: bool) -> Undo:
     global _marks_run
-    _marks_run = marks
-    if on and not active:
-        active.append(_Mode())
-        active[0].__enter__()
-        atexit.register(flush)
-    elif not on and active:
+    _marks_run = marks_run
+    active.append(_Mode())
+    active[0].__enter__()
+    return _stop
+
+
+def _stop() -> None:
+    _take_off(active.pop())
+    if _armed:
+        instrument.publish()
+    for container in (_armed, _watched, _writers):
+        container.clear()
+
+
+def _flush_at_end() -> Undo:
+    atexit.register(flush)
+
+    def undo() -> None:
         flush()
         atexit.unregister(flush)
-        _take_off(active.pop())
-        _armed.clear()
-        _watched.clear()
-        _writers.clear()
+
+    return undo
 
 
 def _take_off(mode: _Mode) -> None:

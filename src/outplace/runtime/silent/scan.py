@@ -31,7 +31,7 @@ from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write, frames_to_own_code
-from outplace.runtime.record.snapshots import Patch, copyable, extent, unobserved
+from outplace.runtime.record.snapshots import Contents, copyable, extent, unobserved
 from outplace.runtime.silent import guard, reporting
 from outplace.runtime.silent.compare_gradients import Hit, how_far
 
@@ -58,7 +58,7 @@ class Hidden(NamedTuple):
 
     write: Write
     extent: tuple[int, int]
-    before: Patch | None
+    before: Contents | None
     expires: int
 
 
@@ -97,13 +97,13 @@ def worth_a_look(place: Instruction) -> bool:
     return line.sampled
 
 
-def note_hidden(write: Write, tensor: Any, before: Patch | None = None, copied: bool = True) -> None:
+def note_hidden(write: Write, tensor: Any, before: Contents | None = None, copied: bool = True) -> None:
     """Notes a write that autograd cannot see: before it happens, or with what it overwrote, or (not `copied`) later."""
     if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
         with unobserved():
             if copyable(tensor):
                 if before is None and copied and affords(tensor):
-                    before = Patch.of(tensor)
+                    before = Contents.of(tensor)
                 _hidden.append(Hidden(write, extent(tensor), before, log.state.backwards + _BACKWARDS))
         if len(_hidden) > _MOST_WRITES:
             del _hidden[: _MOST_WRITES // 2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from torch.utils import checkpoint as checkpoints
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN
 from outplace.model import SavedTensor
 from outplace.runtime.locate import names, sites, writers
-from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record.log import Instruction, frames_to_own_code
 from outplace.runtime.record.snapshots import copyable, fingerprint, unobserved
 from outplace.runtime.silent import reporting, scan
@@ -94,8 +95,8 @@ def _watched(original: Any) -> Any:
     return __init__
 
 
-def install() -> None:
-    """Starts to look at what blocks save on their second run."""
+def patches() -> Iterator[Patch]:
+    """What is changed in torch."""
     again = getattr(checkpoints, "_recomputation_hook", None)
     if again is not None:
-        tensor_writes.replace(again, "__init__", _watched(again.__init__))
+        yield replaced(again, "__init__", _watched, "What a block saves on its second run may be written meanwhile.")

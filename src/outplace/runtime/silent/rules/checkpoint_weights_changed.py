@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
@@ -22,7 +22,9 @@ from outplace.knowledge.silent_rules.functions import CHECKPOINT_WEIGHTS_CHANGED
 from outplace.model import Diagnosis, Mutation, SavedTensor
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
-from outplace.runtime.patches import code_injection, saved_tensor_hooks, tensor_writes
+from outplace.runtime.patches import saved_tensor_hooks, tensor_writes
+from outplace.runtime.patches.code_injection import injected
+from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import copyable, unobserved
 from outplace.runtime.silent import reporting, scan
@@ -161,9 +163,13 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
 
 def install() -> None:
     """Starts to look at checkpointed blocks."""
-    _blocks.clear()
+    scan.also_look(_blocks, _was_stepped, _look)
+
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch."""
     frames = getattr(checkpoints, "_CheckpointFrame", None)
     if frames is not None:
-        code_injection.prepend(frames.__init__, "block", "self", _note_block)
-        code_injection.prepend(checkpoints.CheckpointFunction.forward, "reentrant_block", "ctx", _note_block)
-        scan.also_look(_blocks, _was_stepped, _look)
+        why = "The weights of a checkpointed block may change before the block runs again."
+        yield injected(frames.__init__, "block", "self", _note_block, why).clearing(_blocks)
+        yield injected(checkpoints.CheckpointFunction.forward, "reentrant_block", "ctx", _note_block, why)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import graph, names, sites
+from outplace.runtime.patches.table import Patch, slot
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import bits, copyable, unobserved
@@ -34,9 +35,17 @@ _BACKWARDS, _MOST_WATCHED = 4, 200
 
 def install() -> None:
     """Starts looking at the backwards that come."""
-    _watched.clear()
     scan.also_look(_watched, lambda: True, look)
-    scan.goes_on = lambda write: any(write in one.used_writes() for one in _watched.values())
+
+
+def patches() -> Iterator[Patch]:
+    """The slot of the scan that is filled here."""
+    why = "Tells whether the result of the graph that a write changed was computed with afterwards."
+    yield slot(scan, "goes_on", _goes_on, why).clearing(_watched)
+
+
+def _goes_on(write: Write) -> bool:
+    return any(write in one.used_writes() for one in _watched.values())
 
 
 def note(write: Write, alias: torch.Tensor) -> None:

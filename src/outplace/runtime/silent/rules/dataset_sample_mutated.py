@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch.utils.data._utils import fetch as fetching
@@ -20,7 +20,7 @@ from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
 from outplace.model import Tensor
 from outplace.runtime.locate import sites
-from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.silent import reporting, scan
@@ -53,9 +53,13 @@ def install() -> None:
     """Starts looking at what is fetched."""
     for one in (_memories, _again, _told):
         one.clear()
-    fetcher = fetching._MapDatasetFetcher
-    tensor_writes.replace(fetcher, "fetch", _make_fetch(fetcher.fetch))
     scan.also_look(_again, lambda: True, look)
+
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch."""
+    why = "A dataset may change its samples in place while a batch is fetched."
+    yield replaced(fetching._MapDatasetFetcher, "fetch", _make_fetch, why)
 
 
 def _make_fetch(original: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT, HOOK_WRITES_GRADIENT
 from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
+from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record import log
 from outplace.runtime.silent import reporting, scan
 
@@ -223,13 +224,15 @@ def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
     return made
 
 
-def install() -> None:
-    """Starts looking at gradients."""
-    tensor_writes.replace(torch.Tensor, "register_hook", _make_register_hook(torch.Tensor.register_hook))
+def patches() -> Iterator[Patch]:
+    """What is changed in torch."""
+    why = "A hook that is registered may write the gradient it is given."
+    yield replaced(torch.Tensor, "register_hook", _make_register_hook, why)
     for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
-        tensor_writes.replace(torch.nn.Module, name, _make_register_module_hook(getattr(torch.nn.Module, name)))
+        yield replaced(torch.nn.Module, name, _make_register_module_hook, why)
     node: Any = torch.autograd.function.BackwardCFunction
+    why = "The backward of a Function may write the gradient it is given."
     if hasattr(node, "_get_user_fn"):
-        tensor_writes.replace(node, "_get_user_fn", _make_get_backward(node._get_user_fn))
+        yield replaced(node, "_get_user_fn", _make_get_backward, why)
     else:
-        tensor_writes.replace(node, "apply", _make_apply(node.apply))
+        yield replaced(node, "apply", _make_apply, why)

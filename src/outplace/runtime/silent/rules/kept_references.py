@@ -12,7 +12,7 @@ import functools
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -26,6 +26,7 @@ from outplace.model import Mutation, SavedTensor, Tensor
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.locate.graph import is_wrapped
 from outplace.runtime.patches import caller_frames, tensor_writes
+from outplace.runtime.patches.table import Patch, replaced, slot
 from outplace.runtime.record import log, native, untracked_aliases
 from outplace.runtime.record.log import Instruction, Write, frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN, same_piece, unobserved
@@ -314,8 +315,14 @@ def _check_index(parts: tuple[Any, ...], place: Instruction) -> None:
 
 def install() -> None:
     """Starts looking."""
-    tensor_writes.on_special = note_special
-    tensor_writes.replace(torch.nn.Module, "state_dict", _make_state_dict(torch.nn.Module.state_dict))
-    tensor_writes.replace(torch.nn.Module, "load_state_dict", _make_load_state_dict(torch.nn.Module.load_state_dict))
     scan.also_look(_in_ctx, _ctx_has_changed, examine_ctx)
-    tensor_writes.at_uninstall(scan.look_alone)
+
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch, and in the record."""
+    why = "Gets the writes to a tensor that stands many times in a list, and each `set_`."
+    yield slot(tensor_writes, "on_special", note_special, why).clearing(tensor_writes.special, _in_ctx, _receivers)
+    why = "A state dict that is kept holds the parameters themselves, not copies."
+    yield replaced(torch.nn.Module, "state_dict", _make_state_dict, why).clearing(_taken)
+    why = "A state dict that is loaded back may have changed since it was taken."
+    yield replaced(torch.nn.Module, "load_state_dict", _make_load_state_dict, why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -20,6 +20,7 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import binds, read_later
 from outplace.runtime.locate import names, sites
 from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, descriptor
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import PLAIN, bits, copyable, unobserved
@@ -59,8 +60,12 @@ def install() -> None:
     """Starts looking at the arrays that are made of tensors."""
     for one in (_handed, _found, _told):
         one.clear()
-    tensor_writes.replace(torch.Tensor, "numpy", _Numpy(torch.Tensor.numpy))
     scan.also_look(_found, lambda: True, look)
+
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch."""
+    yield descriptor(torch.Tensor, "numpy", _Numpy, "The array that it returns shares the memory of the tensor.")
 
 
 def _note(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:

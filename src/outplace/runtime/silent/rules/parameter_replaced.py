@@ -26,7 +26,9 @@ from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
 from outplace.knowledge.silent_rules.lost import PARAMETER_REPLACED
 from outplace.model import Mutation, Site
 from outplace.runtime.locate import names, sites
-from outplace.runtime.patches import code_injection, tensor_writes
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.code_injection import injected
+from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record.log import Instruction, frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
@@ -377,14 +379,29 @@ def install() -> None:
         forgotten.clear()
     grad_by_reference.forget()
     data_assign_detaches.forget()
-    tensor_writes.at_uninstall(_watch_no_more)
-    code_injection.prepend(torch.optim.Optimizer.add_param_group, "param_group", "self", _note_optimizer)
-    tensor_writes.at_uninstall(modules.register_module_parameter_registration_hook(_note_parameter).remove)
-    tensor_writes.at_uninstall(modules.register_module_module_registration_hook(_note_module).remove)
     scan.also_look(_lost, lambda: True, _decide)
     scan.also_look(_shared, _gradients_wait, _find_shared)
-    atexit.unregister(_at_end)
+
+
+def patches() -> Iterator[Patch]:
+    """What is changed in torch and Python."""
+    why = "After its step each optimizer is asked for parameters that have no gradient."
+    target = "torch.optim.Optimizer()._optimizer_step_post_hooks"
+    yield registered(target, lambda: _watch_no_more, why, "The hook of each optimizer is removed.")
+    why = "The optimizers of a program and their parameters are known by it."
+    yield injected(torch.optim.Optimizer.add_param_group, "param_group", "self", _note_optimizer, why)
+    where, why = "torch.nn.modules.module._global_", "A parameter that is replaced is no longer the optimizer's."
+    register_parameter = modules.register_module_parameter_registration_hook
+    yield registered(f"{where}parameter_registration_hooks", lambda: register_parameter(_note_parameter), why)
+    register_module = modules.register_module_module_registration_hook
+    yield registered(f"{where}module_registration_hooks", lambda: register_module(_note_module), why)
+    why = "What is lost is decided at the latest when the program ends."
+    yield registered("atexit", _decide_at_end, why)
+
+
+def _decide_at_end() -> Undo:
     atexit.register(_at_end)
+    return lambda: atexit.unregister(_at_end)
 
 
 def _at_end() -> None:

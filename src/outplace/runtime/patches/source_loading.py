@@ -1,0 +1,41 @@
+"""What is changed in Python so that the user's own files are loaded with marks, and marks find what they call."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterator
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+from outplace.runtime import instrument
+from outplace.runtime.instrument import loading, marks
+from outplace.runtime.patches.table import Patch, Undo, replaced
+
+
+def names() -> Iterator[Patch]:
+    """The names that code with marks calls."""
+    why = "Code with marks calls these names, which no module of the program has to import."
+    yield Patch("builtins.__outplace_*__", "name in builtins", why, _publish, _DELETED)
+
+
+_DELETED = "The names are deleted; if code with marks was made, they stay and do nothing."
+
+
+def _publish() -> Undo:
+    instrument.publish()
+    return instrument.unpublish
+
+
+def loaders() -> Iterator[Patch]:
+    """What loads the user's own files with marks, whoever loads them."""
+    why = "Modules of the program's own are compiled with marks."
+    yield replaced(SourceFileLoader, "get_code", lambda _: loading.get_code_with_marks, why)
+    why = "`runpy.run_path` compiles scripts of the program's own with marks."
+    yield replaced(runpy, "_get_code_from_file", lambda _: loading.read_code_with_marks, why)
+    yield bound("COMPILE", loading.compile_with_marks, "`compile` in marked code puts marks into what it compiles.")
+
+
+def bound(name: str, function: Callable[..., Any], why: str) -> Patch:
+    """A name that code with marks calls, bound to what needs torch."""
+    target = f"builtins.{getattr(marks, name)}"
+    return Patch(target, "name in builtins", why, lambda: instrument.bind(name, function), "It does nothing again.")

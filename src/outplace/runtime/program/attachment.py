@@ -1,0 +1,256 @@
+"""What is in place from attach to detach: the sections of the patch table, and when each of them opens.
+
+torch is never imported here. If the program has not imported it yet, its section opens right after it does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from types import FrameType
+from typing import Literal
+
+from outplace.runtime.errors import dispatch
+from outplace.runtime.patches import source_loading
+from outplace.runtime.patches.source_loading import bound
+from outplace.runtime.patches.table import Patch, Section, Table, Undo, Wait, after_import
+from outplace.runtime.program import error_hooks
+from outplace.runtime.record import log
+from outplace.runtime.record.user_files import own_files
+
+Way = Literal["marks", "tags"]
+"""How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
+
+more: list[Section] = []
+"""Sections of a process that is run for a purpose (a proof, an account of its memory): they open after torch's."""
+
+
+class Attachment:
+    """What is in place in this process: made at attach, dropped at detach."""
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+        self.wants_guard = False
+        self.table = Table()
+        self.errors = Section("errors", error_hooks.formatting)
+        self.uncaught = Section("uncaught errors", error_hooks.ending)
+        self.names = Section("marks", source_loading.names)
+        self.loaders = Section("loading with marks", source_loading.loaders)
+        self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
+        self.dynamo = Section("Dynamo", _dynamo_rows, after_import("torch._dynamo.eval_frame"))
+        self.checkpoints = Section("checkpoints", _checkpoint_rows, after_import("torch.utils.checkpoint"))
+        self.collectives = Section("collectives", _collective_rows, Wait(_process_group_began, _until_process_group))
+        self.tags = Section("tags", _tag_rows)
+        self.guard = Section("guard", self._guard_rows)
+
+    def sections(self) -> tuple[Section, ...]:
+        """All of them, open or not."""
+        first = (self.errors, self.uncaught, self.names, self.loaders, self.torch)
+        return (*first, self.dynamo, self.checkpoints, self.collectives, self.tags, self.guard)
+
+    def open(self, way: Way) -> None:
+        """Puts everything in place that can be by now.
+
+        A process that tags may come to run a program with marks, or the other way round: then this is called again.
+        """
+        if not self.table.is_open(self.torch):
+            self.way = way
+        if not self.table.is_open(self.errors) and way == "tags":
+            self.table.open(self.uncaught)  # a program with marks is run by us: its uncaught errors come by anyway
+        self.table.open(self.errors, self.names)
+        if way == "marks":
+            self.table.open(self.loaders)
+        self.table.open(self.torch)
+
+    def set_guard(self, wanted: bool) -> None:
+        """Starts or stops the guard; if torch is not here yet, it starts when torch comes."""
+        self.wants_guard = wanted
+        if not wanted:
+            self.table.close(self.guard)
+        elif self.table.is_open(self.torch):
+            self.table.open(self.guard)
+
+    def close(self) -> None:
+        """Puts everything back as it was."""
+        self.table.close(self.guard)  # it reports what it has found
+        self.table.close()
+
+    # -- torch ------------------------------------------------------------------------------------------------------
+
+    def _with_torch(self) -> Iterator[Section]:
+        import torch
+
+        yield from (self.dynamo, self.checkpoints)
+        if torch.distributed.is_available():
+            yield self.collectives
+        if self.way == "tags":
+            yield self.tags
+        if self.wants_guard:
+            yield self.guard
+        yield from more
+
+    def _torch_rows(self) -> Iterator[Patch]:
+        from outplace.runtime.patches import (
+            backward,
+            optimizer_steps,
+            saved_tensor_hooks,
+            swap_tensors,
+            tensor_writes,
+            untracked_writes,
+        )
+
+        why = "The record counts nodes as torch does."
+        yield Patch("outplace.runtime.record.log.connect", "callback slot", why, self._connect)
+        for part in (tensor_writes, optimizer_steps, untracked_writes, saved_tensor_hooks, swap_tensors):
+            yield from part.patches()
+        yield from _silent_rows()
+        yield from backward.patches(_backward_failed)
+        yield from _mark_rows()
+
+    def _connect(self) -> Undo:
+        import torch
+
+        own_files.know_torch(torch.__path__[0])
+        log.connect(torch._C._autograd._get_sequence_nr, self._tag_from_now_on)
+        return lambda: log.connect(torch._C._autograd._get_sequence_nr, _nothing)
+
+    def _tag_from_now_on(self) -> None:
+        """A second thread builds a graph: each node is tagged, since numbers no longer tell threads apart."""
+        import torch
+
+        if torch._C._current_autograd_node() is None:  # not a checkpoint that runs again inside its backward
+            self.table.open(self.tags)
+
+    def _guard_rows(self) -> Iterable[Patch]:
+        from outplace.runtime.silent import guard
+
+        return guard.patches(self.way == "marks")
+
+
+def _nothing() -> None:
+    return None
+
+
+def _silent_rows() -> Iterator[Patch]:
+    """The detectors of silent bugs."""
+    from outplace.runtime.silent import scan
+    from outplace.runtime.silent.rules import (
+        data_write_used,
+        dataset_sample_mutated,
+        hook_mutates_grad,
+        kept_references,
+        missing_mark_dirty,
+        numpy_buffer_reused,
+        parameter_replaced,
+        same_buffer_appended,
+        state_dict_mutated,
+    )
+
+    looking = (
+        data_write_used,
+        kept_references,
+        parameter_replaced,
+        numpy_buffer_reused,
+        state_dict_mutated,
+        same_buffer_appended,
+        dataset_sample_mutated,
+        missing_mark_dirty,
+    )
+
+    def look() -> Undo:
+        scan.start_afresh()
+        for detector in looking:
+            detector.install()
+        return scan.look_alone
+
+    why = "The detectors look at the nodes of a backward that starts."
+    yield Patch("outplace.runtime.silent.scan.also", "callback slot", why, look)
+    changing = (
+        data_write_used,
+        hook_mutates_grad,
+        kept_references,
+        parameter_replaced,
+        numpy_buffer_reused,
+        dataset_sample_mutated,
+    )
+    yield from chain.from_iterable(detector.patches() for detector in changing)
+
+
+def _mark_rows() -> Iterator[Patch]:
+    """What code with marks calls, and needs torch."""
+    from outplace.runtime.patches import complex_parts, tensor_writes, untracked_writes
+    from outplace.runtime.silent.rules import kept_references, parametrized_weight_write
+
+    yield bound("OUT", tensor_writes.note_out, "`out=` writes its tensor.")
+    yield bound("LEAF", tensor_writes.note_leaf, "The line that makes a leaf is shown in a diagnosis.")
+    yield bound("ITEM", untracked_writes.note_array, "An item of a numpy array over a tensor is written.")
+    yield bound("ATTRIBUTE", untracked_writes.note_attribute, "An attribute that is a numpy array is written.")
+    yield bound("PART", complex_parts.note_part, "`z.real = v` writes a complex tensor.")
+    yield bound("INDEX", kept_references.note_index, "`y[index] += v` loses values where indices repeat.")
+    yield bound("KEEP", kept_references.keeper(), "A tensor is kept in a list, a dict or a context.")
+    yield bound("OWNER", parametrized_weight_write.note_owner, "A weight that is computed anew is written.")
+    yield bound("CAUGHT", _caught, "The program catches an exception by itself.")
+
+
+def _dynamo_rows() -> Iterable[Patch]:
+    from outplace.runtime.patches import dynamo
+
+    return dynamo.patches()
+
+
+def _checkpoint_rows() -> Iterator[Patch]:
+    from outplace.runtime.silent import scan
+    from outplace.runtime.silent.rules import checkpoint_saved_mutated, checkpoint_weights_changed
+
+    def look() -> Undo:
+        checkpoint_weights_changed.install()
+        return scan.look_alone
+
+    why = "The weights of checkpointed blocks are looked at when a backward starts."
+    yield Patch("outplace.runtime.silent.scan.also", "callback slot", why, look)
+    yield from checkpoint_saved_mutated.patches()
+    yield from checkpoint_weights_changed.patches()
+
+
+def _collective_rows() -> Iterable[Patch]:
+    from outplace.runtime.patches import untracked_writes
+
+    return untracked_writes.collectives()
+
+
+def _process_group_began() -> bool:
+    from outplace.runtime.patches import untracked_writes
+
+    return untracked_writes.process_group_began()
+
+
+def _until_process_group(act: Callable[[], None]) -> Patch:
+    from outplace.runtime.patches import untracked_writes
+
+    return untracked_writes.until_process_group(act)
+
+
+def _tag_rows() -> Iterable[Patch]:
+    from outplace.runtime.patches import anomaly_tags
+
+    return anomaly_tags.patches()
+
+
+def _backward_failed(frame: FrameType) -> None:
+    from outplace.runtime.patches import anomaly_tags
+
+    error = sys.exc_info()[1]
+    if error is not None:
+        anomaly_tags.hint_as_usual(error)
+        dispatch.examine(error, frame, seen=False)
+
+
+def _caught() -> None:
+    """The program caught an exception itself (called at the beginning of each handler in marked code)."""
+    error = sys.exc_info()[1]
+    if isinstance(error, Exception):
+        from outplace.runtime.patches import tensor_writes
+
+        tensor_writes.leave_step()  # a step that raised did not come to its end
+        dispatch.examine(error, caught=True)
