@@ -133,6 +133,15 @@ class Diagnosis:
     graph: Graph | None = field(default=None, compare=False)
 
 
+class TrainingEvent(NamedTuple):
+    """One event of a training step, by the line of the function that runs the step and the backward."""
+
+    kind: Literal["forward", "backward", "clear", "clip", "step"]
+    line: int
+    parameters: frozenset[int]
+    """Numbers for the parameters that it reads, whose gradients it adds to, clears or clips, or that it updates."""
+
+
 class StepOrder(NamedTuple):
     """An update of parameters and the backward after it: their lines in the innermost function that runs both."""
 
@@ -141,6 +150,20 @@ class StepOrder(NamedTuple):
     backward_line: int
     loss_is_older: bool
     """Was what goes backward computed before the update?"""
+    held: tuple[tuple[str, str], ...] = ()
+    """The names of that function that hold a graph, and how: `tensor`, `tuple`, `list` or `dict`."""
+    stale: tuple[str, ...] = ()
+    """Those of them whose backward needs parameters of before the update."""
+    for_the_step: tuple[str, ...] = ()
+    """Those of them whose backward surely reaches nothing but the updated parameters."""
+    optimizers: tuple[tuple[str, bool], ...] = ()
+    """The optimizers that the function can name: do they hold some of the updated parameters?"""
+    stepped_at: tuple[str, int] | None = None
+    """The file and line of the update itself."""
+    events: tuple[TrainingEvent, ...] = ()
+    """What the function did, loop iteration after loop iteration."""
+    complete: bool = False
+    """Are these surely all events, with all of their parameters?"""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,26 @@ loss.backward()
 """
 
 
+TWO_MEANINGS = """import torch
+from torch import nn
+
+G, D = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+opt_g, opt_d = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+def losses(z):
+    score = D(G(z))
+    return score.sum(), -score.sum()
+
+for z in torch.ones(3, 1, 2):
+    loss_d, loss_g = losses(z)
+    opt_d.zero_grad()
+    loss_d.backward(retain_graph=True)
+    opt_d.step()
+    opt_g.zero_grad()
+    loss_g.backward()
+    opt_g.step()
+"""
+
+
 def fix(*args, cwd, text=None):
     command = [sys.executable, "-m", "outplace", "fix", *args]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, input=text, timeout=120)
@@ -86,7 +106,19 @@ def test_what_is_left_is_counted(file, tmp_path):
     done = fix(cwd=tmp_path)
     assert file.read_text() == STEPPED
     why = "OUT202: only a run can tell what was meant; outplace run --fix tries it.\n"
-    assert (done.returncode, done.stdout) == (1, f"0 fixed, 1 remaining.\n{why}")
+    way = "--unsafe-fixes does it: Make `loss` anew after the step, with the new weights\n"
+    left = f"train.py:7: OUT202 stepped: not fixed; if this is meant, {way}"
+    assert (done.returncode, done.stdout) == (1, f"{left}0 fixed, 1 remaining.\n{why}")
+
+
+def test_where_several_repairs_may_be_meant_all_are_named(file, tmp_path):
+    file.write_text(TWO_MEANINGS)
+    done = fix(cwd=tmp_path)
+    assert file.read_text() == TWO_MEANINGS
+    left, first, second, *_ = done.stdout.splitlines()
+    assert left == "train.py:14: OUT202 stepped: not fixed; the source does not say which is meant:"
+    assert first.startswith("  - Step after the last backward")
+    assert second == "  - Make `loss_g` anew after the step, with the new weights"
 
 
 def test_select_and_ignore(file, tmp_path):

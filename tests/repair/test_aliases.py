@@ -12,10 +12,21 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import read_later
 
+PRELUDE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+a, b = torch.rand(2, 3), torch.rand(2, 3)
+"""
+
+
+MODULE = "class M(nn.Module):\n    def forward(self, y):"
+
 
 def marked(source: str) -> tuple[Files, Code, ast.stmt]:
     """The statement with `# here` behind it."""
-    source = textwrap.dedent(source)
+    source = PRELUDE + textwrap.dedent(source)
     line = next(number for number, text in enumerate(source.splitlines(), 1) if "# here" in text)
     files = Files({"a.py": source}, may_read=False)
     code = files.code("a.py")
@@ -56,7 +67,7 @@ def marked(source: str) -> tuple[Files, Code, ast.stmt]:
         ("def f(x):\n    x += 1  # here\n    return x\nclass A:\n    def g(self):\n        y = f(self.h)", "no"),
         ("def f(x):\n    x += 1  # here\n    return x\nclass A:\n    def g(self):\n        self.h = f(self.h)", "yes"),
         ("def f(x):\n    x += 1  # here\n    return x\ny = map(f, xs)", "unknown"),
-        ("class M:\n    def forward(self, x):\n        x += 1  # here\n        return x", "unknown"),
+        ("class M(nn.Module):\n    def forward(self, x):\n        x += 1  # here\n        return x", "unknown"),
         ("x = 1\ndef f():\n    x.add_(1)  # here", "no"),
         ("def f():\n    global x\n    x += 1  # here", "no"),
         ("def g(y):\n    return y\na = b * 2\nx = g(a)\nx += 1  # here\nprint(a)", "no"),
@@ -65,14 +76,11 @@ def marked(source: str) -> tuple[Files, Code, ast.stmt]:
         ("def g(y):\n    z = y * 2\n    return z\na = b * 2\nx = g(a)\nx += 1  # here\nprint(a)", "yes"),
         ("g = lambda y: y.view(-1)\na = b * 2\nx = g(a)\nx += 1  # here\nprint(a)", "no"),
         ("g = lambda y: y * 2\na = b * 2\nx = g(a)\nx += 1  # here\nprint(a)", "yes"),
-        ("class M:\n    def forward(self, y):\n        return y\nm = M()\nx = m(a)\nx += 1  # here\nprint(a)", "no"),
-        (
-            "class M:\n    def forward(self, y):\n        return -y\nm = M()\nx = m(a)\nx += 1  # here\nprint(a)",
-            "yes",
-        ),
+        (f"{MODULE}\n        return y\nm = M()\nx = m(a)\nx += 1  # here\nprint(a)", "no"),
+        (f"{MODULE}\n        return -y\nm = M()\nx = m(a)\nx += 1  # here\nprint(a)", "yes"),
         ("m = nn.Sequential(nn.Flatten(), nn.Dropout())\nx = m(a)\nx += 1  # here\nprint(a)", "no"),
         ("x = F.relu(a, inplace=True)\nx += 1  # here\nprint(a)", "no"),
-        ("x = F.dropout(a, 0.1)\nx += 1  # here\nprint(a)", "no"),
+        ("x = F.dropout(a, 0.1, flag)\nx += 1  # here\nprint(a)", "no"),
         ("x = a * b\nx.retain_grad()\nx += 1  # here", "no"),
     ],
 )
@@ -94,7 +102,11 @@ MAKING = [
     "deepcopy([x])[0]", "doubled(x)", "twice(x)", "float(x)", "x[[0, 1]]", "Twice.apply(x)",
 ]  # fmt: skip
 AROUND = """
-from torch import exp
+import copy
+from copy import deepcopy
+
+import torch
+from torch import exp, nn
 
 def gen(t):
     yield t
@@ -112,20 +124,20 @@ def closed(t):
 
 doubled = lambda t: t * 2
 
-class Echo:
+class Echo(nn.Module):
     def forward(self, t):
         return t
 
-class Double:
+class Double(nn.Module):
     def forward(self, t):
         return t * 2
 
-class Fn:
+class Fn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, t):
         return t.view(-1)
 
-class Twice:
+class Twice(torch.autograd.Function):
     @staticmethod
     def forward(ctx, t):
         return t * 2
@@ -167,9 +179,15 @@ def test_ways_to_make_a_new_one(made):
     ],
 )
 def test_attribute(made, expected):
-    source = (
-        f"class A:\n    def __init__(self, given):\n        {made}\n    def f(self):\n        self.h += 1  # here\n"
-    )
+    source = f"""
+    class A(nn.Module):
+        def __init__(self, given):
+            super().__init__()
+            {made}
+
+        def f(self):
+            self.h += 1  # here
+    """
     assert may_rebind(*marked(source), "self.h") == expected
 
 

@@ -15,7 +15,7 @@ from test_in_turn import HEAD
 
 from conftest import repaired
 
-COUNT = 120
+COUNT = 80
 VALUES = {
     "fake": "G(z)",
     "code": "E(x)",
@@ -99,6 +99,10 @@ def fixed_and_meant(seed: int) -> tuple[list[str], list[float], list[float]] | N
     """What was done, and what the program then leaves and was to leave; None where something is left to a person."""
     source = training(seed)
     done = repaired(source)
+    if not done.done:
+        done = repaired(source, unsafe=True)
+        if not all(candidate.title.startswith("Step after") for _, candidate in done.done):
+            return None  # another training by its own words
     if done.left or not done.done:
         return None
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept):

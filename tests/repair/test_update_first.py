@@ -161,7 +161,6 @@ def test_what_a_method_is_given_may_train_the_actor():
         ("critic_loss.backward()\n", "critic_loss.backward(retain_graph=True)\n"),
         # gradients that are never cleared, or clipped together
         ("critic_opt.zero_grad()\n", ""),
-        ("actor_opt.zero_grad()\n", ""),
         (
             "actor_opt.step()\n",
             "nn.utils.clip_grad_norm_([*actor.parameters(), *critic.parameters()], 1)\nactor_opt.step()\n",

@@ -206,6 +206,8 @@ class _Fix:
             for finding, candidate in result.done:
                 place = _place(finding.site.file, finding.site.line)
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=STDIN in self.paths)
+            for (file, line), titles in result.meanings.items():
+                click.echo(f"{_place(file, line)}: {_choice(titles)}", err=STDIN in self.paths)
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.one import internal
@@ -291,3 +293,12 @@ def _folder(path: str) -> str:
 
 def _flat(values: Iterable[str]) -> list[str]:
     return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def _choice(titles: tuple[str, ...]) -> str:
+    """What is left to a person."""
+    if len(titles) == 1:
+        return f"OUT202 stepped: not fixed; if this is meant, --unsafe-fixes does it: {titles[0]}"
+    return "".join(
+        ["OUT202 stepped: not fixed; the source does not say which is meant:", *(f"\n  - {one}" for one in titles)]
+    )

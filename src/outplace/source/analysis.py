@@ -136,11 +136,11 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     hits = [*program.tape.hits, *settled(program)]
     receivers: Receivers = {}
     numbers: Numbers = {}
-    for function, owner in _functions(module):
+    for function, owner in functions_of(module):
         if function.node not in reached and _worth_running(candidates, function, owner):
             alone = Interpreter(project, FUNCTION_STEPS, numbers)
             alone.frames.append(Frame(module, module.scope, "<module>"))
-            args = _unknown_arguments(alone, function, owner, receivers)
+            args = unknown_arguments(alone, function, owner, receivers)
             built = list(alone.tape.hits)
             _guarded(lambda alone=alone, function=function, args=args: _run_alone(alone, function, args))  # type: ignore[misc]
             found = [*alone.tape.hits, *settled(alone)]
@@ -173,7 +173,7 @@ def _lines(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
 
 
-def _functions(module: Module) -> list[tuple[Function, Class | None]]:
+def functions_of(module: Module) -> list[tuple[Function, Class | None]]:
     """The functions and methods that the file's top level has defined."""
     found: list[tuple[Function, Class | None]] = []
     for value in list(module.scope.names.values()):
@@ -191,9 +191,10 @@ def _run_alone(interpreter: Interpreter, function: Function, args: list[Value]) 
     interpreter.tape.backward(roots)
 
 
-def _unknown_arguments(
+def unknown_arguments(
     interpreter: Interpreter, function: Function, owner: Class | None, receivers: Receivers
 ) -> list[Value]:
+    """What a function is given when it is run alone."""
     args: list[Value] = []
     if owner is not None and function.kind != "staticmethod":
         made = _bare if getattr(function.node, "name", "") == "__init__" else partial(_receiver, receivers=receivers)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from outplace.knowledge.kind import SilentRule
-from outplace.model import StepOrder
 from outplace.source import attributes, calls, expressions, holders, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
@@ -15,6 +15,7 @@ from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
 from outplace.source.tape import Hit, Node, Place, Tape
 from outplace.source.torch_model.arrays import Taken
+from outplace.source.training_step import Event, EventKind, step_facts
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -66,7 +67,6 @@ class Interpreter:
         self.looking_at = False
         """Is only the shape or the like of something asked for?"""
         self._loops = 0
-        self._last_step: tuple[int, list[tuple[Frame, int]]] = 0, []
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
     @property
@@ -83,19 +83,22 @@ class Interpreter:
         at = [frame.calling for frame in self.frames[:-1]] + [node]
         return [(frame, getattr(one, "lineno", 0)) for frame, one in zip(self.frames, at, strict=True)]
 
-    def note_step(self, node: ast.AST) -> None:
-        """An optimizer steps."""
-        self._last_step = self.tape.tick(), self.lines(node)
+    def note(self, kind: EventKind, parameters: Iterable[Tensor], node: ast.AST, whole: bool = True) -> None:
+        """An event of a training step; `whole` says that these are surely all parameters that it concerns."""
+        tape = self.tape
+        tape.events.append(Event(kind, self.lines(node), tuple(parameters), tape.tick(), tape.path, whole))
 
-    def note_backward(self, roots: list[Node], node: ast.AST) -> None:
-        """Where this backward stands after the last step, for what is then found wrong with it."""
-        time, before = self._last_step
-        both = [(one, other) for one, other in zip(before, self.lines(node), strict=False) if one[0] is other[0]]
-        if not both:
-            self.tape.order = None
-            return
-        (frame, step), (_, backward) = both[-1]
-        self.tape.order = StepOrder(frame.module.path, step, backward, all(root.time < time for root in roots))
+    def go_backward(self, roots: list[Node], node: ast.AST, inputs: list[Tensor] | None) -> None:
+        """`loss.backward()`. What an optimizer step has made stale is found together with where that step stands."""
+        tape, first = self.tape, len(self.tape.hits)
+        reached = tape.reached(roots, inputs)
+        leaves = inputs if inputs is not None else [leaf for one in reached for leaf in one.leaves]
+        self.note("backward", leaves, node, whole=bool(roots) and not any(one.partial for one in reached))
+        tape.accumulate(roots, self.place(node), inputs)
+        found = tape.hits[first:]
+        if any(hit.kind == "stepped" for hit in found):
+            facts = step_facts(tape, roots, self.lines(node))
+            tape.hits[first:] = [replace(hit, order=facts) if hit.kind == "stepped" else hit for hit in found]
 
     def hit(self, kind: str, node: ast.AST, certain: bool, detail: str = "", **facts: Any) -> None:
         """Reports something that is wrong where it stands."""

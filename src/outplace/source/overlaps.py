@@ -42,6 +42,11 @@ def apart(one: Region | None, other: Region | None) -> bool:
     return any(_relations(*pair) == {"apart"} for pair in zip(first, second, strict=False))
 
 
+def lie_apart(one: int | slice, other: int | slice) -> bool:
+    """Have two indices of a dimension nothing in common, whatever its size?"""
+    return {_relation(one, other, size) for size in range(1, _SIZES.stop)} - {None} == {"apart"}
+
+
 def _relations(one: int | slice | str | None, other: int | slice | str | None) -> set[str | None]:
     """How two indices of a dimension lie, whatever its size; nothing where that cannot be known."""
     if one is None or other is None or isinstance(one, str) or isinstance(other, str):

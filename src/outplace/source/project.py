@@ -36,12 +36,15 @@ class Module:
 class Project:
     """Source files by path and by import name, parsed once; `texts` are those that an editor has open and not saved."""
 
-    def __init__(self, roots: Sequence[str] = (), texts: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, roots: Sequence[str] = (), texts: Mapping[str, str] | None = None, like: Project | None = None
+    ) -> None:
+        """`like`: another one, whose trees serve for the files that are the same here."""
         self._texts = texts or {}
         self._roots = [os.path.abspath(root) for root in roots]
         self._modules: dict[str, Module | None] = {}
-        self._trees: dict[str, tuple[str, ast.Module]] = {}
-        self._paths: dict[tuple[str, str], str | None] = {}
+        self._trees: dict[str, tuple[str, ast.Module]] = {} if like is None else like._trees
+        self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
         self.read: list[str] = []
         """Files that were read for imports, in order; `analysis` notes which belong to which result."""
 

@@ -22,8 +22,8 @@ from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, apart, touches
 
 if TYPE_CHECKING:
-    from outplace.model import StepOrder
     from outplace.source.project import Module
+    from outplace.source.training_step import Event, StepFacts
     from outplace.source.values import Tensor
 
 Path = tuple[tuple[int, int], ...]
@@ -197,7 +197,8 @@ class Node:
     """One operation that autograd recorded."""
 
     __slots__ = (
-        "backward", "block", "inputs", "leaves", "operation", "outputs", "path", "place", "refused", "saves", "time",
+        "backward", "block", "inputs", "leaves", "operation", "outputs", "partial", "path", "place", "refused", "saves",
+        "time",
     )  # fmt: skip
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
@@ -211,6 +212,8 @@ class Node:
         self.block: Block | None = None
         self.refused = False
         """Is it a write that PyTorch refuses, so that nothing comes through it as the program stands?"""
+        self.partial = False
+        """Was it given something unknown, which may have a graph of its own?"""
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,7 @@ class Hit:
     detail: str = ""
     group: Group = ()
     """Of the backward, or of what is refused at once; a write has its own."""
-    order: StepOrder | None = None
+    order: StepFacts | None = None
     """Where an update of parameters stands before the backward."""
 
     @classmethod
@@ -250,8 +253,8 @@ class Tape:
     """Has a backward been followed?"""
     opaque: bool = False
     """Has there been one that could not be?"""
-    order: StepOrder | None = None
-    """Where the backward that is followed stands after the last step."""
+    events: list[Event] = field(default_factory=list)
+    """What has been done to parameters and their gradients, in order."""
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
     """By their time, writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
@@ -390,8 +393,7 @@ class Tape:
         implied = all(arm in write.path for arm in node.path)
         together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
         sure = certain and together and implied
-        order = self.order if kind == "stepped" else None
-        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, self.group, order))
+        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, self.group))
         if kind == "silent-data":
             # A value that is swapped and put back: the other half of the swap is part of the bug.
             for other in save.storage.writes:

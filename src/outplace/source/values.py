@@ -23,7 +23,11 @@ class Value:
 class Unknown(Value):
     """Could be anything; nothing is ever concluded from it."""
 
-    __slots__ = ()
+    __slots__ = ("of",)
+
+    def __init__(self, of: frozenset[Storage] = frozenset()) -> None:
+        self.of = of
+        """Memory that it may lie in, as far as somebody has asked for that (see `rebinding`)."""
 
 
 class Plain(Value):
@@ -71,9 +75,9 @@ class Tensor(Value):
 
     __slots__ = (
         "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
-        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "read", "region", "repeated",
-        "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage", "untracked", "view",
-        "view_sure",
+        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "parts", "read", "region",
+        "repeated", "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage",
+        "untracked", "view", "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +111,8 @@ class Tensor(Value):
         """Is it surely such a view, whosever memory it lies in? (One of several views of a copy is one of several.)"""
         self.region: tuple[int | slice | str | None, ...] | None = ()
         """Which part of its family's first tensor it is (see `regions`); None where that is not known."""
+        self.parts: tuple[tuple[object, dict[int, int | slice]], ...] = ()
+        """The parts that it lies in: of which tensor, or of which call of `chunk`, and where (see `regions`)."""
         self.parameter = False
         self.untracked = False
         """Made by `.data`: writes through it are not seen by autograd."""
@@ -418,10 +424,11 @@ class Layer(Value):
 class Optimizer(Value):
     """An optimizer with the parameters it steps."""
 
-    __slots__ = ("kind", "parameters")
+    __slots__ = ("kind", "parameters", "whole")
 
-    def __init__(self, kind: str, parameters: list[Tensor]) -> None:
-        self.kind, self.parameters = kind, parameters
+    def __init__(self, kind: str, parameters: list[Tensor], whole: bool) -> None:
+        self.kind, self.parameters, self.whole = kind, parameters, whole
+        """`whole`: are these surely all of its parameters?"""
 
 
 class Scaler(Value):
@@ -523,11 +530,15 @@ def _nobody(one: Value, other: Value) -> Value:
     """One of two that are not known: nobody in particular, but memory that is shared stays shared."""
     if isinstance(one, Plain):
         return next((value for value in (one, other) if isinstance(value, Plain) and value.storage is not None), PLAIN)
-    return UNKNOWN
+    of = one.of | other.of if isinstance(one, Unknown) and isinstance(other, Unknown) else frozenset()
+    return Unknown(of) if of else UNKNOWN
 
 
 def _any_of(found: list[Value]) -> Value:
-    return PLAIN if all(isinstance(value, (Plain, Const)) for value in found) else UNKNOWN
+    if all(isinstance(value, (Plain, Const)) for value in found):
+        return PLAIN
+    of = frozenset(value.storage for value in found if isinstance(value, Tensor))
+    return Unknown(of.union(*(value.of for value in found if isinstance(value, Unknown))))
 
 
 def with_paths(value: Value) -> list[tuple[Value, Path]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.model import Finding, Fix
-from outplace.repair.plan.bug import Candidate, of_finding
+from outplace.repair.plan.bug import Bug, Candidate, of_finding
 from outplace.repair.plan.chooser import propose
 from outplace.repair.plan.location import Style
 from outplace.repair.syntax.code import Code, Function
@@ -40,6 +40,8 @@ class Repaired:
     left: tuple[Finding, ...]
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Other files that had to be changed, and their new texts."""
+    meanings: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """By file and line of what is left: the repairs among which only the author can choose."""
 
 
 def repair(
@@ -118,7 +120,19 @@ class _Repair:
             texts, findings = new, after
             given_up.clear()  # what could not be fixed before this edit perhaps can be now
         left = tuple(one for one in findings if self.wanted(one))
-        return Repaired(texts.pop(self.path), tuple(done), left, texts)
+        asked = [] if self.unsafe else [one for one in left if one.kind == "stepped"]
+        meanings = {_line(one): titles for one in asked if (titles := self._meanings(texts, one, findings))}
+        return Repaired(texts.pop(self.path), tuple(done), left, texts, meanings)
+
+    def _meanings(self, texts: _Texts, finding: Finding, before: list[Finding]) -> tuple[str, ...]:
+        """The titles of unsafe repairs after which the analysis finds less."""
+        files = self._with(texts)
+        titles: list[str] = []
+        for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
+            new = _edited(files, texts, candidate.edits) if set(candidate.edits) <= self._editable else None
+            if new is not None and candidate.title not in titles and _fewer(before, self.check(new)):
+                titles.append(candidate.title)
+        return tuple(titles)
 
     def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
         """The best fix for a finding, and the text with it; None where there is none."""
@@ -182,13 +196,16 @@ class _Repair:
             if new is not None:
                 yield candidate, new
 
+    @staticmethod
+    def _neighbours(finding: Finding, findings: Iterable[Finding]) -> tuple[Bug, ...]:
+        return tuple(of_finding(other) for other in findings if other is not finding)
+
     def _with(self, texts: _Texts) -> Files:
         self._files = Files({**self.others, **texts}, may_read=False, like=self._files)
         return self._files
 
     def _candidates(self, files: Files, finding: Finding, before: list[Finding]) -> Iterator[Candidate]:
-        neighbours = tuple(of_finding(other) for other in before if other is not finding)
-        for candidate in propose(files, of_finding(finding), self.style, neighbours):
+        for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
             if allowed and not candidate.checking and set(candidate.edits) <= self._editable:
                 yield candidate

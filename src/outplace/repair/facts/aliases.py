@@ -25,6 +25,7 @@ from outplace.repair.syntax.flow import (
     reads,
     targets_of,
 )
+from outplace.source.facts import Question
 
 _KEEPERS = {
     "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
@@ -36,11 +37,19 @@ _DEEPEST = 3
 
 
 def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str, depth: int = 0) -> Answer:
-    """May `path` (a name, or an attribute such as `self.h`) be bound to a new tensor at this statement?"""
+    """May `path` (a name, or an attribute such as `self.h`) be bound to a new tensor at this statement?
+
+    The analysis tells. Where it cannot follow the tensor, the text has to.
+    """
+    if path.split(".")[-1] in ("data", "grad") or not ("." in path or _is_own(code, statement, path)):
+        return "no"
+    facts = files.inquiry.ask(Question(code.path, statement.lineno, statement.col_offset, path))
+    return facts.may_rebind if facts.is_known else _by_the_text(files, code, statement, path, depth)
+
+
+def _by_the_text(files: Files, code: Code, statement: ast.stmt, path: str, depth: int) -> Answer:
     if "." in path:
         return attributes.may_rebind(files, code, statement, path)
-    if not _is_own(code, statement, path):
-        return "no"
     shared = _shared(files, code, statement, path)
     apart = {path, *_other_parts(files, code, statement, path)}
     if shared is None or any(_is_read(code, statement, path, other) for other in shared - apart):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from outplace.knowledge import silent_rules
 from outplace.knowledge.kind import SilentRule
-from outplace.model import Finding, Safety, Site
+from outplace.model import Finding, Safety, Site, StepOrder, TrainingEvent
 from outplace.repair.syntax.edits import Edit
 
 Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
@@ -38,6 +38,12 @@ class Moment:
     """The file and line of the step itself, which may stand in a function that was called."""
     by_optimizer: bool = True
     """Else it is an update by hand: weights that are averaged, clipped, reset."""
+    from_source: bool = False
+    """Has the source analysis told all this, and no run shown it?"""
+    events: Sequence[TrainingEvent] = ()
+    """What the function did to parameters and gradients, as the source analysis has followed it."""
+    complete: bool = False
+    """Are these surely all events?"""
 
 
 @dataclass(frozen=True)
@@ -95,5 +101,22 @@ def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
     savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
     order = finding.order
-    moment = Moment(*order[:3], root_is_older=order.loss_is_older) if order is not None else None
+    moment = _moment_of(order) if order is not None else None
     return Bug(finding.kind, (finding.site,), savers, cause=finding.cause, moment=moment)
+
+
+def _moment_of(order: StepOrder) -> Moment:
+    return Moment(
+        order.file,
+        order.step_line,
+        order.backward_line,
+        dict(order.held),
+        order.stale,
+        order.for_the_step,
+        dict(order.optimizers),
+        order.loss_is_older,
+        order.stepped_at,
+        from_source=True,
+        events=order.events,
+        complete=order.complete,
+    )

@@ -10,13 +10,17 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from outplace.errors import OutplaceError
 from outplace.files import reading
 from outplace.files.naming import under_cwd
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit, apply, parses
+
+if TYPE_CHECKING:
+    from outplace.source.asking import Inquiry
 
 
 class Unwritable(Exception):
@@ -119,6 +123,13 @@ class Files:
             self._codes = {
                 path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)
             }
+
+    @cached_property
+    def inquiry(self) -> Inquiry:
+        """The analysis of these texts, for questions about single writes."""
+        from outplace.source.asking import Inquiry  # read when something is to be repaired
+
+        return Inquiry({path: self._texts[path] for path in self.paths})
 
     @property
     def paths(self) -> list[str]:

@@ -21,7 +21,8 @@ def finding_for(hit: Hit) -> Finding:
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
     site, message = site_of(hit.place), _message(hit)
-    return Finding(hit.kind, kind.code, severity, site, message, saved_by, None, hit.order, _cause(hit))  # type: ignore[arg-type]
+    order = hit.order.order() if hit.order is not None else None
+    return Finding(hit.kind, kind.code, severity, site, message, saved_by, None, order, _cause(hit))  # type: ignore[arg-type]
 
 
 def _cause(hit: Hit) -> str:

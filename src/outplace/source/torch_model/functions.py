@@ -320,8 +320,7 @@ def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str
 def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
-    interpreter.note_backward(roots, node)
-    interpreter.tape.accumulate(roots, interpreter.place(node), inputs)
+    interpreter.go_backward(roots, node, inputs)
     return NONE
 
 
@@ -426,7 +425,9 @@ def _global_hook(interpreter: Interpreter, args: list[Value], keywords: dict[str
 
 
 def _clip_gradients(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    for tensor in tensors_in(args[0]) if args else ():
+    clipped = list(tensors_in(args[0])) if args else []
+    interpreter.note("clip", clipped, node, whole=bool(clipped))
+    for tensor in clipped:
         if tensor.grad is not None and tensor.grad.node is not None:
             interpreter.tape.write(tensor.grad, interpreter.place(node), "clip_grad_")
     return fresh(interpreter, False)

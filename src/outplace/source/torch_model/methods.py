@@ -157,8 +157,7 @@ def _backward(
     root = node_of(tensor)
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
     roots = [root] if root is not None else []
-    interpreter.note_backward(roots, node)
-    interpreter.tape.accumulate(roots, interpreter.place(node), inputs)
+    interpreter.go_backward(roots, node, inputs)
     create = keywords.get("create_graph", args[2] if len(args) > 2 else None)
     if root is not None and isinstance(create, Const) and create.value:
         _keep_graph(interpreter, root, node)

@@ -101,6 +101,9 @@ def run_op(
             elif tensor.view in _LEFT_BEHIND and tensor.storage.writes:
                 _check_left_behind(interpreter, tensor)
             refresh(tensor)
+    trained = [tensor for tensor in inputs if tensor.held]
+    if trained:
+        interpreter.note("forward", trained, node)
     if isinstance(target, Tensor):
         return _write_op(interpreter, op, effect, target, args, keywords, node, label or name, inputs, layer)
     return _new_results(interpreter, op, effect, args, keywords, node, label or name, inputs, layer)
@@ -197,6 +200,7 @@ def _record(
     if not grad:
         return None  # also where it is not known: nothing can be concluded from a graph that may not be there
     made = Node(_node_name(op, label), interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+    made.partial = not all(map(_is_followed, (*args, *keywords.values())))
     for tensor in inputs:
         before = node_of(tensor)
         if before is not None:
@@ -221,6 +225,15 @@ def _record(
     if layer is not None and layer.kind in _RECURRENT:
         _keep_state(made, layer, args, keywords)
     return made
+
+
+def _is_followed(value: Value) -> bool:
+    """Is it known which graph comes with an argument?"""
+    if isinstance(value, Tensor):
+        return requires_grad(value) is not None
+    if isinstance(value, Items):
+        return all(map(_is_followed, (*value.items, *([value.rest] if value.rest is not None else []))))
+    return not isinstance(value, Unknown | Choice)
 
 
 def _node_name(op: ops.Op, label: str) -> str:
@@ -366,6 +379,8 @@ def _new_results(
         return outputs[0]
     if results == ["*"]:
         siblings = [_sibling(interpreter, outputs[0]) for _ in range(3)]
+        if len(inputs) == 1:
+            regions.number_parts([outputs[0], *siblings])
         return Items([outputs[0], *siblings], "tuple", rest=outputs[0])
     return Items(outputs, "tuple")
 
@@ -388,7 +403,7 @@ def _sibling(interpreter: Interpreter, value: Value) -> Value:
         return value
     other = Tensor(value.storage, value.requires_grad, value.node, dtype=value.dtype, of=value)
     other.since, other.view, other.region = value.since, value.view, None
-    other.certain, other.anchor = value.certain, value.anchor
+    other.certain, other.anchor, other.parts = value.certain, value.anchor, value.parts
     other.shape, other.packed, other.view_sure = value.shape, value.packed, value.view_sure
     return other
 
@@ -419,7 +434,7 @@ def _shared_result(
         result.untracked = how == "untracked" or source.untracked
         result.inference = source.inference
         result.gradient = source.gradient
-        result.region = _region(op_name, how, source)
+        result.region, result.parts = _region(op_name, how, source), source.parts
         return result
     return None
 

@@ -37,7 +37,7 @@ def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywo
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
     source = args[0] if args else keywords.get("params", UNKNOWN)
-    return Optimizer(name.rpartition(".")[2], _held(source))
+    return Optimizer(name.rpartition(".")[2], _held(source), _is_whole(source))
 
 
 def _held(source: Value) -> list[Tensor]:
@@ -59,6 +59,15 @@ def parameters_in(value: Value) -> Iterator[Tensor]:
             yield from parameters_in(option.items.get("params", UNKNOWN))
 
 
+def _is_whole(value: Value) -> bool:
+    """Are all parameters that an optimizer is given known?"""
+    if isinstance(value, Items):
+        return value.rest is None and all(map(_is_whole, value.items))
+    if isinstance(value, Dictionary):
+        return _is_whole(value.items.get("params", UNKNOWN))
+    return isinstance(value, Tensor)
+
+
 def optimizer_method(
     interpreter: Interpreter,
     optimizer: Optimizer,
@@ -77,13 +86,14 @@ def optimizer_method(
         forget_gradients(interpreter, optimizer.parameters, args, keywords, node)
     if name == "add_param_group" and args:
         optimizer.parameters.extend(_held(args[0]))
+        optimizer.whole = optimizer.whole and _is_whole(args[0])
     return NONE
 
 
 def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None:
     """Writes the parameters that have a gradient; all, where the backward could not be followed."""
     tape = interpreter.tape
-    interpreter.note_step(node)
+    interpreter.note("step", optimizer.parameters, node, optimizer.whole)
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
     guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
     _check_cut(interpreter, trained)
@@ -150,6 +160,7 @@ def forget_gradients(
     """`zero_grad()`: gradients are gone, unless they are only set to zero, in place."""
     to_none = args[0] if args else keywords.get("set_to_none", Const(True))
     known = isinstance(to_none, Const)
+    interpreter.note("clear", parameters, node)
     for tensor in parameters:
         if isinstance(to_none, Const) and to_none.value:
             tensor.graded = None if interpreter.tape.path and tensor.graded else False

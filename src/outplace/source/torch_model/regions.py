@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from outplace.source.overlaps import TURNED, Region
-from outplace.source.values import Const, Items, Plain, Tensor, Value
+from collections.abc import Sequence
+
+from outplace.source.overlaps import TURNED, Region, lie_apart
+from outplace.source.values import Bound, Const, Items, Plain, Tensor, Value
 
 
 def part(tensor: Tensor, key: Value) -> Region | None:
@@ -46,3 +48,35 @@ def _is_block(index: object) -> bool:
 def turned(tensor: Tensor) -> Region | None:
     """What `tensor.t()` is."""
     return None if tensor.region is None or TURNED in tensor.region else (TURNED, *tensor.region)
+
+
+def places(key: Value) -> dict[int, int | slice]:
+    """The indices of `x[key]` that are known, by their dimension; behind an ellipsis counted from the last one."""
+    keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
+    if any(
+        not isinstance(one, Const | Plain | Bound) or (isinstance(one, Const) and one.value is None) for one in keys
+    ):
+        return {}  # a mask, or a new dimension
+    dots = next((place for place, one in enumerate(keys) if isinstance(one, Const) and one.value is ...), len(keys))
+    return {
+        place if place < dots else place - len(keys): one.value
+        for place, one in enumerate(keys)
+        if isinstance(one, Const) and _is_block(one.value)
+    }
+
+
+def number_parts(parts: Sequence[Value]) -> None:
+    """Notes that these lie apart. (The first stands for those behind the last, too: they are not told apart.)"""
+    call = object()
+    for place, part in enumerate(parts):
+        if isinstance(part, Tensor) and part.view is not None:
+            part.parts = (*part.parts, (call, {0: place}))
+
+
+def are_other_parts(one: Tensor, other: Tensor) -> bool:
+    """Do they surely lie in two parts of one tensor that have nothing in common?"""
+    return any(
+        first is second and any(lie_apart(here[place], there[place]) for place in here.keys() & there.keys())
+        for first, here in one.parts
+        for second, there in other.parts
+    )

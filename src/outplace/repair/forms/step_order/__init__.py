@@ -34,7 +34,7 @@ from outplace.repair.forms.step_order.moved import before_the_update, behind_the
 from outplace.repair.forms.step_order.once import backward_once
 from outplace.repair.forms.step_order.order import Reordering, order_of
 from outplace.repair.forms.step_order.together import steps_together
-from outplace.repair.forms.step_order.wiring import Wiring, known
+from outplace.repair.forms.step_order.training import Training
 from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
@@ -53,10 +53,9 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
         return
     once = backward_once(order, loop) if loop is not None else None
     yield from [once] if once is not None else []
-    wired = replace(order, moment=known(order))
-    unused = not moment.held and trains_again(wired) is False and Wiring(order).is_unused()
-    if not moment.held and not unused:  # who knows what the loss is to train?
-        wired = replace(order, moment=replace(wired.moment, for_the_step=()))
+    unused = moment.from_source and trains_again(order) is False and Training(order).cut_keeps_steps()
+    if moment.from_source and not unused:  # who knows what the loss is to train?
+        order = replace(order, moment=replace(moment, for_the_step=()))
     if loop is not None and moment.root_is_older is not True:
         inside = detached_inside(order, loop, files) if files is not None else None
         yield from [inside] if inside is not None else []
@@ -64,25 +63,25 @@ def reorderings(code: Code, moment: Moment, files: Files | None = None) -> Itera
     if loop is not None:
         yield from others_detached(order, loop)
     if order.in_one_round:
-        yield from update_first(wired, shared=True)
+        yield from update_first(order, shared=True)
     if order.in_one_round and moment.root_is_older is not False:
-        if not trains_again(wired):
-            yield from cut_off(wired, unused)
-        yield from computed_later(order)
-        if not moment.held:
-            yield from computed_later(wired)
+        if not trains_again(order):
+            yield from cut_off(order, unused)
+        later = list(computed_later(order))
+        yield from later
         called = called_later(order, files) if files is not None else None
         yield from (one for one in (kept_loss(order), called, steps_together(order)) if one is not None)
+        yield from used_again(order, unused) if not later else ()
     if order.in_one_round and moment.root_is_older is not True:
-        yield from used_again(wired, unused)
-        outside = [way(order, files) for way in (detached_in_methods, returned_anew)] if files is not None else []
+        yield from used_again(order, unused) if moment.root_is_older is False else ()
+        outside = [detached_in_methods(order, files, unused), returned_anew(order, files)] if files is not None else []
         yield from (one for one in outside if one is not None)
     if loop is not None:
         built = built_anew(order, files) if files is not None else None
         yield from [built] if built is not None else []
-        yield from made_anew(wired, loop)
+        yield from made_anew(order, loop)
         behind = behind_the_loop(order, loop)
         if behind is not None:
             yield behind
-    if order.in_one_round and moment.held:
+    if order.in_one_round and not moment.from_source:
         yield from update_first(order, shared=False)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from outplace.repair.forms.step_order.forward import made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import binds_within, lines_before, names_bound
 from outplace.repair.forms.step_order.order import Order, Reordering, stepping
+from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import reads
@@ -28,7 +29,8 @@ def made_anew(order: Order, loop: Loop) -> Iterator[Reordering]:
         edit = _detached_before(order, loop, names) if again == names else None
         if edit is not None:
             title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
-            yield Reordering(title, "earlier", [edit])
+            alone = order.moment.from_source and Training(order).rounds_are_separate()
+            yield Reordering(title, "earlier", [edit], plain=alone)
         return
     made = remade(order.code, user, names, order.stale)
     edit = lines_before(order.code, user, made.lines) if made is not None else None
@@ -136,6 +138,8 @@ def cut_off(order: Order, unused: bool = False) -> Iterator[Reordering]:
 
 def trains_again(order: Order) -> bool | None:
     """Does the optimizer that steps after the backward hold weights that have just been stepped? None: who knows."""
+    if order.moment.from_source:
+        return Training(order).trains_again()
     block = order.code.block(order.outer_backward)
     for statement in block[block.index(order.outer_backward) :]:
         for node in ast.walk(statement):

@@ -9,6 +9,7 @@ from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.facts.origins import callee_of
 from outplace.repair.forms.step_order.lines import lines_after
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
+from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -39,10 +40,10 @@ def detached_state(order: Order, loop: Loop, files: Files | None) -> Iterator[Re
     if not cut:
         return
     title = f"Detach {', '.join(f'`{path}`' for path in cut)} after the step: each round trains on its own part"
-    retained = _retained(order, loop) if order.moment.held else None
+    retained = _retained(order, loop) if not order.moment.from_source else None
     if retained is not None:
         yield Reordering(title, "beginning", [*edits, retained])
-    yield Reordering(title, "beginning", edits)
+    yield Reordering(title, "beginning", edits, plain=_is_only_way(order))
 
 
 def _retained(order: Order, loop: Loop) -> Edit | None:
@@ -167,7 +168,12 @@ def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None
     if not cut:
         return None
     title = f"Detach {', '.join(f'`{name}`' for name in cut)} after the step: each round trains on its own part"
-    return Reordering(title, "beginning", edits, home.path)
+    return Reordering(title, "beginning", edits, home.path, plain=_is_only_way(order))
+
+
+def _is_only_way(order: Order) -> bool:
+    """Does the source show that each loop iteration trains by itself, with all its parameters?"""
+    return order.moment.from_source and not order.in_one_round and Training(order).rounds_are_separate()
 
 
 def _held(order: Order, loop: Loop) -> list[str]:
@@ -207,6 +213,8 @@ def _is_carried(loop: Loop, path: str, files: Files | None) -> bool:
 def _first_use(statement: ast.stmt, path: str) -> str | None:
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
         return "read" if statement.value is not None and reads(statement.value, path) else "bound"
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        return next((met for one in statement.body if (met := _first_use(one, path)) is not None), None)
     if reads(statement, path):
         return "read"
     return "bound" if any(binds(node, path) for node in ast.walk(statement)) else None

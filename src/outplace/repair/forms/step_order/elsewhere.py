@@ -17,7 +17,7 @@ from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 
 
-def detached_in_methods(order: Order, files: Files) -> Reordering | None:
+def detached_in_methods(order: Order, files: Files, unused: bool = False) -> Reordering | None:
     """`self.fake`, which only trains what has just been stepped: detached where the next loss is made from it."""
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
@@ -28,7 +28,7 @@ def detached_in_methods(order: Order, files: Files) -> Reordering | None:
         return None
     title = f"Detach {listed(used)}: this loss is not to train what has just been stepped"
     ends = [code.span(node)[1] for _, node in found]
-    return Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in dict.fromkeys(ends)])
+    return Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in dict.fromkeys(ends)], plain=unused)
 
 
 def _reads(files: Files, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.Attribute]:

@@ -15,8 +15,8 @@ from outplace.repair.forms.backward_first import clears, needed
 from outplace.repair.forms.step_order.forward import draws, uses
 from outplace.repair.forms.step_order.lines import end_of, names_bound_within, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, stepping
-from outplace.repair.forms.step_order.wiring import Wiring, apart
-from outplace.repair.syntax.code import Code
+from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import reads
 
@@ -42,7 +42,7 @@ class _Turns:
     """Two updates of one block, by the places of their statements in it."""
 
     order: Order
-    wiring: Wiring
+    training: Training
     start: int
     """Where the earlier update begins: with what clears its gradients, or with its backward."""
     cleared: int | None
@@ -91,25 +91,15 @@ class _Turns:
 
     @cached_property
     def plain(self) -> bool:
-        """Does the source show that each step takes what it took? Then both optimizers have networks of their own, the
-        earlier loss trains none of the later one's, nothing that is moved runs a network, and gradients are cleared."""
-        wiring, passed, moved = self.wiring, self.block[self.start : self.moved.start], self.block[self.moved]
-        mine, others = (wiring.networks.get(one or "") for one in (self.later, self.earlier))
-        if not self.shared or mine is None or others is None or not apart(wiring.networks.values()):
+        """Does the source show that each step takes what it took, and that no graph is freed too early?"""
+        if not self.shared or not self.frees or self._is_entangled:
             return False
-        losses = [one for one in passed if goes_backward(one)]
-        reached = [wiring.reached_by(one.value, one) for one in losses if isinstance(one, ast.Expr)]
-        before = [*self.block[: self.start], *moved[: moved.index(self.order.outer_backward)]]
-        return (
-            all(sure and not networks & mine for networks, sure in reached)
-            and self.frees
-            and not self._is_entangled
-            and (self.cleared is not None or any(_clears(one, self.earlier, others) for one in passed))
-            and any(_clears(one, self.later, mine) for one in before)
-            and all(wiring.runs_only(one, set(), mine) for one in moved)
-            and all(wiring.runs_only(one, others, others) for one in self.block[self._beginning() : self.moved.start])
-            and not wiring.looks_at_gradients()
-        )
+        start, block = self._beginning(), self.block
+        moved, clear = block[self.moved], [block[self.cleared]] if self.cleared is not None else []
+        rest = [one for one in block[:start] if one not in clear]
+        swapped = [*rest, *moved, *clear, *block[start : self.moved.start], *block[self.moved.stop :]]
+        known = all(_is_followed(self.training, one) for one in block[start : self.moved.stop])
+        return known and self.training.keeps_steps(swapped)
 
     def edits(self) -> list[Edit] | None:
         """The moved lines, with the comments and blank lines that are theirs."""
@@ -142,21 +132,20 @@ class _Turns:
     def _beginning(self) -> int:
         """The first line of the paragraph that computes the earlier loss, where none of it minds the later step."""
         code, start = self.order.code, self.start
-        mine = self.wiring.networks.get(self.later or "")
+        mine = self.training.parameters(self.block[self.moved][-1], "step")
         while mine and start > 0 and self.cleared is None:
             one = self.block[start - 1]
             bound = {*names_bound_within(one)}
             if not isinstance(one, ast.Assign) or one.end_lineno != self.block[start].lineno - 1 or draws(code, one):
                 break
-            if any(network in ast.unparse(one) for network in mine) or bound & _names(self.block[self.moved]):
+            if mine & self.training.parameters(one, "forward") or bound & _names(self.block[self.moved]):
                 break
             start -= 1
         return start
 
 
 def _turns(order: Order) -> _Turns | None:
-    block, wiring = order.code.block(order.outer_step), Wiring(order)
-    optimizers = {*order.moment.optimizers, *wiring.networks}
+    block, optimizers = order.code.block(order.outer_step), order.moment.optimizers
     step, backward = block.index(order.outer_step), block.index(order.outer_backward)
     earlier, later, end = stepping(order.outer_step), None, backward
     if not _does_all(order.code, order.outer_backward):
@@ -166,7 +155,7 @@ def _turns(order: Order) -> _Turns | None:
             return None
     own = needed(order.outer_backward, block[step + 1 : backward])
     moved = slice(min((block.index(one) for one in own), default=backward), end + 1)
-    turns = _Turns(order, wiring, step, None, moved, earlier, later)
+    turns = _Turns(order, Training(order), step, None, moved, earlier, later)
     turns = turns if _does_all(order.code, order.outer_step) else _begun(turns, block[:step])
     between = [one for one in block[turns.start : end] if one is not order.outer_step]
     return None if any(stepping(one) in optimizers for one in between) else turns
@@ -182,24 +171,36 @@ def _does_all(code: Code, statement: ast.stmt) -> bool:
 
 def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
     """With the place where the earlier update begins to collect its gradients."""
-    networks = turns.wiring.networks
-    cleared = [n for n, one in enumerate(before) if _clears(one, turns.earlier, networks.get(turns.earlier or ""))]
+    cleared = [n for n, one in enumerate(before) if _clears(turns, one, turns.order.outer_step, turns.earlier)]
     after = cleared[-1] if cleared else -1
     losses = [number for number, one in enumerate(before) if number > after and goes_backward(one)]
     start = losses[0] if losses else len(before)
     between = before[after:start] if cleared else []
-    others = any(_clears(one, turns.later, networks.get(turns.later or "")) for one in between)
+    others = any(_clears(turns, one, turns.block[turns.moved][-1], turns.later) for one in between)
     if cleared and not others and not _bound(between) & _names(turns.block[turns.moved]):
         return replace(turns, start=after)
     return replace(turns, start=start, cleared=after if cleared else None)
 
 
-def _clears(statement: ast.stmt, optimizer: str | None, networks: set[str] | None) -> bool:
-    """`opt.zero_grad()`, or that of its networks."""
+def _clears(turns: _Turns, statement: ast.stmt, step: ast.stmt, optimizer: str | None) -> bool:
+    """Does it clear the gradients that a step takes: `opt.zero_grad()`, or that of its network?"""
     if not clears(statement):
         return False
-    cleared = ast.unparse(statement.value.func.value)  # type: ignore[attr-defined]
-    return cleared == optimizer or {cleared} == networks
+    taken, cleared = (turns.training.parameters(one, kind) for one, kind in ((step, "step"), (statement, "clear")))
+    return bool(taken and taken <= cleared) or ast.unparse(statement.value.func.value) == optimizer  # type: ignore[attr-defined]
+
+
+_OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "len", "float")
+
+
+def _is_followed(training: Training, statement: ast.stmt) -> bool:
+    """Is all known that a statement does? A function that is called may do anything, unless it runs a network."""
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+        known = name in _OF_A_TRAINING or is_library(call.func) or training.parameters(statement, "forward", "clip")
+        if (name.endswith("_") and "clip_grad" not in name) or not (known or isinstance(call.func, ast.Attribute)):
+            return False
+    return True
 
 
 def _names(statements: Iterable[ast.stmt]) -> set[str]:

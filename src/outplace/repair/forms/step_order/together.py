@@ -7,11 +7,10 @@ its step. So every step takes what it would have taken if the step before had le
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from outplace.repair.forms.step_order.lines import pasted, whole_lines
-from outplace.repair.forms.step_order.order import Order, Reordering, only_steps, stepping
-from outplace.repair.forms.step_order.wiring import Wiring, apart
+from outplace.repair.forms.step_order.order import Order, Reordering, only_steps
+from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds
@@ -47,13 +46,15 @@ def steps_together(order: Order) -> Reordering | None:
     ]
     title = "Step after the last backward, each of which trains what its own optimizer steps"
     way = Reordering(title, "steps", [*edits, pasted(code, backwards[-1], lines)])
-    if order.moment.held:
-        return way  # a run has shown it, and will show whether each step takes what it took
-    wiring = Wiring(order)
-    if not apart(wiring.networks.get(one or "") for one in {*trained, *map(stepping, steps)}):
-        return None
-    kept = wiring.are_kept(dict(zip(backwards, map(str, trained), strict=True)))
-    return replace(way, plain=kept and not any(word in code.text for word in _REFUSED))
+    if not order.moment.from_source:
+        return way  # a run will show whether each step takes what it took
+    training = Training(order)
+    reached = {one: training.parameters(_next_step(block, one), "step") for one in backwards}
+    after = block.index(backwards[-1])
+    rest = [one for one in block if one not in steps]
+    new_order = [*rest[: rest.index(block[after]) + 1], *steps, *rest[rest.index(block[after]) + 1 :]]
+    refused = any(word in code.text for word in _REFUSED)
+    return way if training.keeps_steps(new_order, reached) and not refused else None
 
 
 def _loss(statement: ast.stmt) -> str | None:
@@ -62,7 +63,7 @@ def _loss(statement: ast.stmt) -> str | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         return None
     says = any(keyword.arg in ("inputs", None) for keyword in call.keywords) or len(call.args) > 1
-    plain = isinstance(call.func.value, ast.Name | ast.Attribute)
+    plain = isinstance(call.func.value, ast.Name | ast.Attribute | ast.Subscript)
     return ast.unparse(call.func.value) if plain and not says else None
 
 
@@ -81,6 +82,10 @@ def _may_stay(statement: ast.stmt, trained: list[str]) -> bool:
         elif name not in ("backward", "print", "item", "append") and "clip_grad" not in name:
             return False
     return True
+
+
+def _next_step(block: list[ast.stmt], backward: ast.stmt) -> ast.stmt:
+    return next(one for one in block[block.index(backward) :] if isinstance(one, ast.Expr) and only_steps(one))
 
 
 def _stepped_next(statements: list[ast.stmt]) -> str | None:

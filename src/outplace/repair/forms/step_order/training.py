@@ -1,0 +1,135 @@
+"""The training step as a list of events, and whether a rewrite leaves each optimizer step with the gradients it took.
+
+Parameters are numbers. A forward reads them, a backward adds to their gradients, a step takes those gradients. The
+events are replayed in the old order and in the new one: every step must take the same sums, and every forward must find
+the parameters as the same steps left them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from outplace.model import TrainingEvent
+from outplace.repair.forms.step_order.order import Order
+
+_Event = tuple[int, TrainingEvent]
+"""An event and its number."""
+
+
+class Training:
+    """The events of the function that steps, by the statements of the block that holds the step and the backward."""
+
+    def __init__(self, order: Order) -> None:
+        self._order, self._code = order, order.code
+        self._block = order.code.block(order.outer_step)
+        moment = order.moment
+        self._known = moment.complete and not self._looks_at_gradients()
+        self._events: list[_Event] = list(enumerate([*moment.events, *moment.events]))  # as if it were called again
+
+    def _looks_at_gradients(self) -> bool:
+        """Does more than a report at the end of the program look at gradients?"""
+        found = [node for node in self._code.every(ast.Attribute) if node.attr == "grad"]
+        return any(self._code.scope(node) is not self._code.tree or self._code.loops(node) for node in found)
+
+    def parameters(self, statement: ast.stmt, *kinds: str) -> frozenset[int]:
+        """The parameters that the events of a statement concern."""
+        lines = _lines(statement)
+        events = [event for event in self._order.moment.events if event.kind in kinds and event.line in lines]
+        return frozenset(number for event in events for number in event.parameters)
+
+    def keeps_steps(
+        self, new_order: Sequence[ast.stmt] = (), reached: Mapping[ast.stmt, frozenset[int]] | None = None
+    ) -> bool:
+        """Does every step take what it took, with the statements of the block in this order, and with backwards that
+        reach only these parameters?"""
+        if not self._known:
+            return False
+        ranks = {self._block.index(statement): rank for rank, statement in enumerate(new_order)}
+        limits = {self._block.index(statement): kept for statement, kept in (reached or {}).items()}
+        events = [event for part in self._rounds() for event in sorted(part, key=lambda one: ranks.get(one[0], one[0]))]
+        limited = [(number, _limited(event, limits.get(place))) for place, (number, event) in events]
+        return _replayed(limited) == _replayed(self._events)
+
+    def cut_keeps_steps(self) -> bool:
+        """Does every step take what it took, if the backward after the step reaches nothing that was just stepped? It
+        must reach something else."""
+        backward = self._order.outer_backward
+        stepped = self.parameters(self._order.outer_step, "step")
+        left = self.parameters(backward, "backward") - stepped
+        return bool(stepped and left) and self.keeps_steps(reached={backward: left})
+
+    def trains_again(self) -> bool | None:
+        """Does the next step after the backward update parameters that the step before it has updated, too? None where
+        there is no next one."""
+        lines, stepped = _lines(self._order.outer_backward), self.parameters(self._order.outer_step, "step")
+        events = [event for _, event in self._events]
+        last = next((n for n, event in enumerate(events) if event.kind == "backward" and event.line in lines), None)
+        after = events[last:] if last is not None else []
+        return next((bool(event.parameters & stepped) for event in after if event.kind == "step"), None)
+
+    def rounds_are_separate(self) -> bool:
+        """Does each step take the gradients of one backward, which reaches as many parameters in the first loop
+        iteration as in later ones?"""
+        if not self._known:
+            return False
+        step, backward = (_lines(one) for one in (self._order.outer_step, self._order.outer_backward))
+        reached = [event.parameters for _, event in self._events if event.kind == "backward" and event.line in backward]
+        taken = _replayed(self._events)
+        steps = [taken[number] for number, event in self._events if event.kind == "step" and event.line in step]
+        alone = all(_count(gradient) <= 1 for one in steps for _, gradient in one)
+        return alone and bool(reached) and all(one <= reached[0] for one in reached)
+
+    def _rounds(self) -> Iterable[list[tuple[int, _Event]]]:
+        """The events by runs through the block, each with the place of its statement in the block."""
+        part: list[tuple[int, _Event]] = []
+        for number, event in self._events:
+            place = self._place(event)
+            if part and (place < 0 or place < part[-1][0]):
+                yield part
+                part = []
+            part.append((place, (number, event)))
+        yield part
+
+    def _place(self, event: TrainingEvent) -> int:
+        inside = (n for n, one in enumerate(self._block) if one.lineno <= event.line <= (one.end_lineno or 0))
+        return next(inside, -1)
+
+
+def _lines(statement: ast.stmt) -> range:
+    return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+
+
+def _limited(event: TrainingEvent, kept: frozenset[int] | None) -> TrainingEvent:
+    if kept is None or event.kind != "backward":
+        return event
+    return event._replace(parameters=event.parameters & kept)
+
+
+def _replayed(events: Iterable[_Event]) -> dict[int, Any]:
+    """What each step takes, and by which steps each forward finds its parameters written."""
+    gradients: dict[int, frozenset[Any]] = {}
+    written: dict[int, int] = {}
+    seen: dict[int, Any] = {}
+    for number, event in events:
+        own = sorted(event.parameters)
+        held = tuple((one, gradients.get(one, frozenset())) for one in own)
+        if event.kind == "forward":
+            seen[number] = [(one, written.get(one)) for one in own]
+        elif event.kind == "backward":
+            gradients.update((one, summed | {number}) for one, summed in held)
+        elif event.kind == "clear":
+            gradients.update(dict.fromkeys(own, frozenset()))
+        elif event.kind == "clip":
+            gradients.update(dict.fromkeys(own, frozenset({("clip", number, held)})))
+        else:
+            seen[number] = held
+            written.update(dict.fromkeys(own, number))
+    return seen
+
+
+def _count(gradient: frozenset[Any]) -> int:
+    """How many backwards are summed up in a gradient, clipped or not?"""
+    parts = [max(map(_count, (one for _, one in part[2]))) if isinstance(part, tuple) else 1 for part in gradient]
+    return sum(parts)

@@ -1,0 +1,65 @@
+"""What the analysis knows of one write: who else reaches the memory, and who reads it later.
+
+Plain data. `rebinding` collects it; repairs ask for it, whether a bug was found in the source or by a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Answer = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A statement that writes, and what holds the tensor there: `x`, `self.h`, `d["k"]`."""
+
+    file: str
+    line: int
+    column: int
+    """As `ast` counts columns."""
+    holder: str
+
+
+@dataclass(frozen=True)
+class LaterRead:
+    """The old tensor is read after the write, otherwise than through the holder."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    sure: bool
+    """Else what is read only may lie in that memory: the result of an unknown function that was given the tensor."""
+
+
+@dataclass(frozen=True)
+class WriteFacts:
+    """All runs of the analysis that came to the statement, together."""
+
+    reached: bool = False
+    """Has a run come to the statement, and found a tensor there?"""
+    unclear: bool = False
+    """Has a run found something else there, or been cut short?"""
+    from_caller: bool = False
+    """Has the tensor come in from a caller that is not known?"""
+    held: tuple[str, ...] = ()
+    """What holds the old tensor for longer than the function runs: a module, an object, a container, a closure."""
+    reads: tuple[LaterRead, ...] = ()
+    parameter: Answer = "unknown"
+    """Is it a parameter of a module, or a tensor that an optimizer steps?"""
+    leaf: Answer = "unknown"
+    requires_grad: Answer = "unknown"
+
+    @property
+    def may_rebind(self) -> Answer:
+        """May the holder be bound to a new tensor there? Yes, if nobody else reads the old one from then on."""
+        if self.held or self.reads:
+            return "no"
+        return "yes" if self.is_known and not self.from_caller else "unknown"
+
+    @property
+    def is_known(self) -> bool:
+        """Have all runs that came to the statement been able to follow the tensor?"""
+        return self.reached and not self.unclear

@@ -1,0 +1,407 @@
+"""Who misses a write if its holder is bound to a new tensor instead?
+
+The statement is run as if `holder = holder.clone()` stood before it. The old memory is then *left behind*: whoever
+comes upon it later, by whatever name, view, list or attribute, would have seen the write. Nothing has to be known of
+how it came there. What goes through unknown functions may lie in all the memory that these were given.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from outplace.knowledge import ops
+from outplace.source import calls, expressions, statements, torch_model
+from outplace.source.facts import Answer, LaterRead, Question, WriteFacts
+from outplace.source.interpreter import Interpreter, Numbers
+from outplace.source.overlaps import apart
+from outplace.source.project import Project
+from outplace.source.tape import Path, Storage, compatible
+from outplace.source.torch_model.regions import are_other_parts
+from outplace.source.torch_model.tensors import requires_grad
+from outplace.source.values import (
+    UNKNOWN,
+    Bound,
+    Choice,
+    Dictionary,
+    Done,
+    Function,
+    Instance,
+    Items,
+    Layer,
+    Optimizer,
+    Outside,
+    Partial,
+    Plain,
+    Scope,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+    options,
+    with_paths,
+)
+
+_KEEPERS = {
+    "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
+    "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "save", "send", "set", "setattr",
+    "setdefault", "store", "update",
+}  # fmt: skip
+"""Methods of unknown objects that may keep what they are given."""
+_ASKED_ABOUT = {"builtins.len", "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hasattr"}
+"""Functions that do not read what they are given."""
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """Memory that a holder pointed to before the statement, and the part of it that is written there."""
+
+    tensor: Tensor
+    path: Path
+
+    def is_seen_in(self, tensor: Tensor) -> bool:
+        """May this tensor show the part?"""
+        same = tensor.storage is self.tensor.storage
+        return same and not apart(self.tensor.region, tensor.region) and not are_other_parts(self.tensor, tensor)
+
+
+class Hypothesis(Interpreter):
+    """A run in which the holder of one statement gets a new tensor before it."""
+
+    def __init__(self, project: Project, most_steps: int, question: Question, numbers: Numbers | None = None) -> None:
+        super().__init__(project, most_steps, numbers)
+        self._file, self._at = os.path.abspath(question.file), (question.line, question.column)
+        self._holder = ast.parse(question.holder, mode="eval").body
+        self.left: list[LeftBehind] = []
+        self.reads: dict[LaterRead, None] = {}
+        self.unclear = False
+        self.kept: set[Storage] = set()
+        """Memory that unknown objects have been given to keep."""
+        self.given: set[Storage] = set()
+        """Memory that came in with the arguments of an unknown caller."""
+        self.from_caller = False
+        self.held: dict[str, None] = {}
+        self._operands: set[Storage] = set()
+        self._depth = 0
+        self._tainted: dict[ast.AST, frozenset[Storage]] = {}
+        self._asleep = False
+        self._latest: list[LeftBehind] = []
+        self._ignored: list[LeftBehind] = []
+        """What the statement may read: it does so before it writes."""
+        self._copies: set[Storage] = set()
+        self._used = False
+        """Has somebody read what the statement wrote?"""
+        self._elsewhere: dict[str, None] = {}
+        """Containers, objects and callers that had the tensor, too, when it was written."""
+
+    # -- the statement ------------------------------------------------------------------------------------------------
+
+    def block(self, statements: list[ast.stmt]) -> int:
+        """As before, but for the statement in question."""
+        place = next((place for place, one in enumerate(statements) if self._is_asked(one)), None)
+        if place is None:
+            return super().block(statements)
+        ended = super().block(statements[:place]) if place else 0
+        if ended:
+            return ended
+        self._rebind()
+        before = self._ignored
+        self._ignored = self._latest if _reads_before_it_writes(statements[place]) else []
+        ended = super().block([statements[place]])
+        self._ignored = before
+        return ended or super().block(statements[place + 1 :])
+
+    def _is_asked(self, statement: ast.stmt) -> bool:
+        if (statement.lineno, statement.col_offset) != self._at:
+            return False
+        return os.path.abspath(self.frame.module.path) == self._file
+
+    def _rebind(self) -> None:
+        self._asleep = True
+        old = self.eval(self._holder)
+        found = [(option, path) for option, path in with_paths(old) if isinstance(option, Tensor)]
+        self.unclear |= not found or len(found) < len(options(old))
+        copies = {id(option): _copied(option) for option, _ in found}
+        if self._is_buffer():
+            self.held["a module"] = None
+        if found:
+            new = [copies.get(id(option), option) for option in options(old)]
+            made = Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
+            self.bind(self._holder, made, self._holder)
+        self._asleep = False
+        self._copies.update(made.storage for made in copies.values())
+        self._latest = [
+            LeftBehind(tensor, (*self.tape.path, *(arm for arm in path if arm not in self.tape.path)))
+            for tensor, path in found
+        ]
+        for behind in self._latest:
+            self._leave(behind)
+
+    def _is_buffer(self) -> bool:
+        """Is the holder a buffer of a module? Others may look it up there."""
+        holder = self._holder
+        owners = options(super().eval(holder.value)) if isinstance(holder, ast.Attribute) else ()
+        tables = [owner.names.get("__buffers__") for owner in owners if isinstance(owner, Instance)]
+        return any(isinstance(table, Dictionary) and holder.attr in table.items for table in tables)  # type: ignore[attr-defined]
+
+    def _leave(self, behind: LeftBehind) -> None:
+        tensor = behind.tensor
+        self.left.append(behind)
+        self.from_caller |= tensor.storage in self.given
+        if tensor.parameter or tensor.held or (tensor.family.leaf is not None and tensor.family.leaf.parameter):
+            self.held["a module or an optimizer"] = None
+        if tensor.storage in self.kept:
+            self.held["an object that is not known"] = None
+        for frame in self.frames if not self._elsewhere else ():
+            for name, value in frame.scope.names.items():
+                if frame is self.frame and isinstance(value, Tensor):
+                    continue  # another name that its own function does not read
+                if any(behind.is_seen_in(other) for _, other in _reachable(name, value)):
+                    self._elsewhere[f"`{name}`"] = None
+
+    # -- whoever reads it ---------------------------------------------------------------------------------------------
+
+    def eval(self, node: ast.expr) -> Value:
+        """As before. The result of what is not known may lie in the memory of all that it was made of."""
+        outer, depth = self._operands, self._depth
+        self._operands, self._depth = set(), len(self.frames)
+        value = super().eval(node)
+        own, self._operands, self._depth = self._operands, outer, depth
+        if isinstance(value, Unknown) and not own <= value.of and not isinstance(node, ast.Compare):
+            value = Unknown(value.of | own)
+        if isinstance(value, Unknown) and value.of:
+            self._tainted[node] = value.of
+        if depth == len(self.frames):
+            outer.update(_storages(value))
+        if self.left and not self._asleep:
+            self._look(value, node)
+        return value
+
+    def _look(self, value: Value, node: ast.AST, deep: bool = False) -> None:
+        if self.looking_at:
+            return
+        for option, path in with_paths(value):
+            for seen in torch_model.tensors_in(option) if deep else [option]:
+                self._note(seen, path, node)
+
+    def _note(self, value: Value, path: Path, node: ast.AST) -> None:
+        self._used |= isinstance(value, Tensor) and value.storage in self._copies and not self._ignored
+        for behind in self.left:
+            if behind in self._ignored or not compatible(behind.path, self.tape.path, path):
+                continue
+            if isinstance(value, Tensor) and behind.is_seen_in(value):
+                self._read(node, value.certain and value.anchor is behind.tensor.anchor)
+            elif isinstance(value, Plain) and value.storage is behind.tensor.storage:
+                self._read(node, value.sure)
+            elif isinstance(value, Unknown) and behind.tensor.storage in value.of:
+                self._read(node, False)
+
+    def _read(self, node: ast.AST, sure: bool) -> None:
+        text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+        frame = self.frame
+        self.reads[LaterRead(frame.module.path, getattr(node, "lineno", 0), frame.name, text[:80], sure)] = None
+
+    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+        """As before. A function that is not run here reads all that lies in the containers that it is given."""
+        given = [*args, *keywords.values()]
+        self._keep(function, given, node)
+        runs = isinstance(function, Function | Instance | Partial) or (
+            isinstance(function, Bound) and (isinstance(function.function, Function) or not _is_tensor(function))
+        )
+        if (
+            self.left
+            and not self._asleep
+            and not runs
+            and not (isinstance(function, Outside) and function.name in _ASKED_ABOUT)
+        ):
+            for value in given:
+                self._look(value, node, deep=True)
+        return self._shared(function, given, calls.call(self, function, args, keywords, node))
+
+    def _shared(self, function: Value, given: list[Value], result: Value) -> Value:
+        """What a call of torch has made may be what it was given, if that is not known, or in evaluation."""
+        if not isinstance(result, Tensor):
+            return result
+        if isinstance(function, Bound) and isinstance(function.function, str) and _is_tensor(function):
+            return result if _is_followed(function.function) else Unknown(frozenset(_storages(function.receiver)))
+        if not isinstance(function, Torch | Layer):
+            return result
+        name = function.kind if isinstance(function, Layer) else function.name.removeprefix("torch.")
+        op = ops.lookup(name)
+        of = frozenset(storage for value in given if isinstance(value, Unknown) for storage in value.of)
+        if of and (op is None or op.shares):
+            return Unknown(of)
+        first = given[0] if given else None
+        if isinstance(first, Tensor) and "dropout" in name.lower() and result.storage is not first.storage:
+            result.storage, result.certain, result.region, result.parts = first.storage, False, first.region, ()
+        return result
+
+    def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+        """As before. What is added to a list may be a list."""
+        sides = [option for side in (left, right) for option in options(side)]
+        if any(isinstance(side, Items | Dictionary) for side in sides) and any(map(_may_hold_items, sides)):
+            return Unknown(frozenset(storage for side in sides for storage in _storages(side)))
+        return expressions.binary(self, op, left, right, node)
+
+    def _keep(self, function: Value, given: list[Value], node: ast.AST) -> None:
+        """Notes what objects that are not known may keep."""
+        name = getattr(getattr(node, "func", None), "attr", "")
+        receiver = function.receiver if isinstance(function, Bound) else UNKNOWN
+        unknown = isinstance(function, Unknown | Bound) and any(map(_may_hold_items, options(receiver)))
+        if isinstance(function, Outside) and function.name == "builtins.setattr":
+            unknown, name = any(map(_may_hold_items, options(given[0]))) if given else False, "setattr"
+        if unknown and name in _KEEPERS:
+            self.kept.update(storage for value in given for storage in _storages(value))
+        if isinstance(function, Bound) and function.function == "retain_grad":
+            self.kept.update(_storages(function.receiver))
+
+    # -- what it is bound to ------------------------------------------------------------------------------------------
+
+    def bind(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        """As before. The parts of what is not known lie where it may lie; unknown objects keep what they are given."""
+        of = self._iterated(node) if isinstance(value, Unknown) and not value.of else frozenset()
+        value = Unknown(of) if of else value
+        if isinstance(value, Unknown) and value.of and isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self.bind(part.value if isinstance(part, ast.Starred) else part, value, node)
+            return
+        if isinstance(target, ast.Attribute | ast.Subscript):
+            asleep, self._asleep = self._asleep, True
+            holders = options(super().eval(target.value))
+            self._asleep = asleep
+            copies = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice | ast.Tuple)
+            if any(isinstance(holder, Unknown) for holder in holders) and not copies:
+                self.kept.update(_storages(value))
+        if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List | ast.Tuple | ast.Set | ast.Dict):
+            self.kept.update(_storages(super().eval(node.value)))  # `kept += [x]`
+        statements.bind(self, target, value, node)
+
+    def _iterated(self, node: ast.AST) -> frozenset[Storage]:
+        loops = [node, *getattr(node, "generators", ())]
+        found = [self._tainted.get(one.iter, frozenset()) for one in loops if hasattr(one, "iter")]
+        return frozenset().union(*found)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, outlasting: Iterable[tuple[str, Value]], read: Collection[str]) -> None:
+        """The run is over: is the old memory held by something that outlasts it, under a name that is `read` then?
+
+        And was the write meant for somebody else? Nobody writes what nobody reads.
+        """
+        if not self._used:
+            self.held.update(self._elsewhere)
+        for what, value in outlasting if self.left else ():
+            for name, tensor in _reachable(what, value):
+                if (not name or name in read) and any(one.is_seen_in(tensor) for one in self.left):
+                    self.held[f"`{name}`" if name else "its caller"] = None
+
+    def facts(self) -> WriteFacts:
+        """What this run has shown."""
+        tensors = [one.tensor for one in self.left]
+        return WriteFacts(
+            bool(tensors),
+            self.unclear,
+            self.from_caller,
+            tuple(self.held),
+            tuple(self.reads),
+            _answer([tensor.parameter or tensor.held for tensor in tensors]),
+            _answer([tensor.leaf and tensor.known for tensor in tensors]),
+            _answer([requires_grad(tensor) for tensor in tensors]),
+        )
+
+
+def _answer(facts: list[bool | None]) -> Answer:
+    return "unknown" if not facts or None in facts or len(set(facts)) > 1 else "yes" if facts[0] else "no"
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """The same tensor in memory of its own."""
+    made = copy.copy(tensor)
+    made.storage, made.family, made.region, made.parts = Storage(), copy.copy(tensor.family), (), ()
+    made.parameter = made.held = False
+    return made
+
+
+def _is_tensor(bound: Bound) -> bool:
+    return any(isinstance(option, Tensor) for option in options(bound.receiver))
+
+
+def _storages(value: Value) -> Iterator[Storage]:
+    for option in options(value):
+        if isinstance(option, Unknown):
+            yield from option.of
+        elif isinstance(option, Plain) and option.storage is not None:
+            yield option.storage
+        else:
+            yield from (tensor.storage for tensor in torch_model.tensors_in(option))
+
+
+def _is_followed(method: str) -> bool:
+    """Is it known of a method of tensors whether its result is a view?"""
+    return ops.lookup(method) is not None and not method.startswith("__")
+
+
+def _may_hold_items(value: Value) -> bool:
+    """Is it not known to be a tensor, nor a container that is followed?"""
+    return isinstance(value, Unknown) or (isinstance(value, Tensor) and not value.known)
+
+
+def _reads_before_it_writes(statement: ast.stmt) -> bool:
+    """Does a statement do nothing after its one write?"""
+    if isinstance(statement, ast.AugAssign):
+        return True
+    if isinstance(statement, ast.Assign):
+        return all(isinstance(target, ast.Subscript) for target in statement.targets)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    function = call.func if isinstance(call, ast.Call) else None
+    return isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Call)
+
+
+def _reachable(name: str, value: Value) -> Iterator[tuple[str, Tensor]]:
+    """All tensors that can be got from a value, each with the last name on the way."""
+    seen: set[int] = set()
+    stack = [(name, value)]
+    while stack:
+        name, one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Tensor):
+            yield name, one
+        elif isinstance(one, Instance):
+            stack += one.names.items()
+        elif isinstance(one, Function):
+            stack += [("", item) for item in (*one.defaults, *one.keyword_defaults.values(), *_closed_over(one))]
+        else:
+            stack += [(name, item) for item in _inside(one)]
+
+
+def _inside(value: Value) -> list[Value]:
+    if isinstance(value, Choice):
+        return list(value.options)
+    if isinstance(value, Items | Dictionary):
+        own = value.items if isinstance(value, Items) else value.items.values()
+        return [*own, *([value.rest] if value.rest is not None else [])]
+    if isinstance(value, Layer):
+        return [*value.state.values(), *value.children.values(), *value.forward_hooks]
+    if isinstance(value, Optimizer):
+        return list(value.parameters)
+    if isinstance(value, Bound):
+        return [value.receiver, *([value.function] if isinstance(value.function, Value) else [])]
+    if isinstance(value, Partial):
+        return [value.function, *value.args, *value.keywords.values()]
+    return [value.result] if isinstance(value, Done) else []
+
+
+def _closed_over(function: Function) -> list[Value]:
+    """What a function inside another one sees of it, by the names that it uses."""
+    scope: Scope | None = function.scope
+    used = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
+    found: list[Value] = []
+    while scope is not None and scope is not function.module.scope:
+        found += [value for name, value in scope.names.items() if name in used]
+        scope = scope.outer
+    return found

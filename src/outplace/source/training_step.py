@@ -1,0 +1,173 @@
+"""The training step as the interpreter saw it: its events in order, and what a late backward needs of before a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from outplace.model import StepOrder, TrainingEvent
+from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Tensor, Value, options
+
+if TYPE_CHECKING:
+    from outplace.source.machine import Frame
+    from outplace.source.tape import Node, Path, Tape
+
+EventKind = Literal["forward", "backward", "clear", "clip", "step"]
+Lines = list[tuple["Frame", int]]
+"""The running functions, the outermost first, and the line that each of them is at."""
+_MOST_EVENTS = 400
+_End = tuple[int, Tensor]
+"""A parameter that a backward reaches, and when the operation ran that used it."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: which parameters, or whose gradients, it concerns."""
+
+    kind: EventKind
+    lines: Lines
+    parameters: tuple[Tensor, ...]
+    time: int
+    path: Path
+    whole: bool
+    """Are these surely all of them?"""
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """A backward that needs parameters of before a step. The events that follow are added until the run ends."""
+
+    frame: Frame
+    step: Event
+    step_line: int
+    backward_line: int
+    loss_is_older: bool
+    held: tuple[tuple[str, str], ...]
+    stale: tuple[str, ...]
+    for_the_step: tuple[str, ...]
+    optimizers: tuple[tuple[str, bool], ...]
+    events: list[Event]
+
+    def order(self) -> StepOrder:
+        """The same as plain data."""
+        frame, line = self.step.lines[-1]
+        kept = [event for event in self.events if event.kind != "clear" or set(event.path) <= set(self.step.path)]
+        own = [(event, at) for event in kept if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
+        every = dict.fromkeys(id(one) for event, _ in own for one in event.parameters)
+        numbers = {one: number for number, one in enumerate(every)}
+        told = tuple(
+            TrainingEvent(event.kind, at, frozenset(numbers[id(one)] for one in event.parameters)) for event, at in own
+        )
+        complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own)
+        return StepOrder(
+            self.frame.module.path, self.step_line, self.backward_line, self.loss_is_older, self.held, self.stale,
+            self.for_the_step, self.optimizers, (frame.module.path, line), told, complete,
+        )  # fmt: skip
+
+    def _line_of(self, event: Event) -> int | None:
+        """The line at which this function, in this call or another one, was when it happened."""
+        lines = [
+            line for frame, line in event.lines if (frame.module, frame.name) == (self.frame.module, self.frame.name)
+        ]
+        return lines[-1] if lines else None
+
+
+def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
+    """The last step that this backward minds, in the innermost function that has run both; None where there is none."""
+    steps = [event for event in tape.events if event.kind == "step"]
+    ends = list(_ends(tape, roots))
+    minded = [step for step in steps if _is_stale(ends, [step])] or steps[-1:]
+    step = minded[-1] if minded else None
+    both = [pair for pair in zip(step.lines, lines, strict=False) if pair[0][0] is pair[1][0]] if step else []
+    if step is None or not both:
+        return None
+    (frame, step_line), (_, backward_line) = both[-1]
+    weights = {id(one) for event in minded for one in event.parameters}
+    held = {path: (value, nodes) for path, value in _named(frame) if (nodes := _with_graph(value))}
+    ends_of = {path: [end for one in nodes for end in _ends(tape, [one])] for path, (_, nodes) in held.items()}
+    older = [path for path, (_, nodes) in held.items() if any(one.time < step.time for one in nodes)]
+    return StepFacts(
+        frame,
+        step,
+        step_line,
+        backward_line,
+        all(root.time < step.time for root in roots),
+        tuple((path, _shape(value)) for path, (value, _) in held.items()),
+        tuple(path for path in older if _is_stale(ends_of[path], minded)),
+        tuple(path for path, (_, nodes) in held.items() if _only_reaches(tape, nodes, ends_of[path], weights)),
+        tuple(
+            (path, any(id(one) in weights for one in value.parameters))
+            for path, value in _named(frame)
+            if isinstance(value, Optimizer)
+        ),
+        tape.events,
+    )
+
+
+def _ends(tape: Tape, roots: list[Node]) -> Iterator[_End]:
+    return ((node.time, leaf) for node in tape.reached(roots) for leaf in node.leaves)
+
+
+def _is_stale(ends: Iterable[_End], steps: list[Event]) -> bool:
+    """Do they lead to parameters that were stepped after they were used?"""
+    stepped = [(step.time, {id(one) for one in step.parameters}) for step in steps]
+    return any(used < time and id(leaf) in parameters for used, leaf in ends for time, parameters in stepped)
+
+
+def _only_reaches(tape: Tape, nodes: list[Node], ends: list[_End], weights: set[int]) -> bool:
+    followed = not any(node.partial for node in tape.reached(nodes))
+    return followed and bool(ends) and all(id(leaf) in weights for _, leaf in ends)
+
+
+def _named(frame: Frame) -> Iterator[tuple[str, Value]]:
+    """What a function has names for: its variables, attributes of objects, and optimizers in lists and dicts."""
+    for name, value in frame.scope.names.items():
+        yield name, value
+        for option in options(value):
+            yield from _inside(name, option, 2)
+
+
+def _inside(path: str, holder: Value, depth: int) -> Iterator[tuple[str, Value]]:
+    if isinstance(holder, Instance):
+        for name, value in holder.names.items():
+            yield f"{path}.{name}", value
+            if depth > 1:
+                yield from _inside(f"{path}.{name}", value, depth - 1)
+    elif isinstance(holder, Distribution):
+        yield from ((f"{path}.parameter", tensor) for tensor in (*holder.where, *holder.spread))
+    elif isinstance(holder, Items | Dictionary):
+        numbered = enumerate(holder.items) if isinstance(holder, Items) else holder.items.items()
+        yield from ((f"{path}[{key!r}]", value) for key, value in numbered if isinstance(value, Optimizer))
+
+
+def _with_graph(value: Value, depth: int = 3) -> list[Node]:
+    """The nodes of a tensor that was computed, or of those in a container."""
+    found: list[Node] = []
+    for option in options(value):
+        if isinstance(option, Tensor):
+            node = option.family.node if option.family.since > option.since else option.node
+            found += [node] if node is not None else []
+        elif depth > 1:
+            found += [node for part in _parts(option) for node in _with_graph(part, depth - 1)]
+    return found
+
+
+def _parts(value: Value) -> list[Value]:
+    if isinstance(value, Dictionary):
+        return [*value.items.values(), *([value.rest] if value.rest is not None else [])]
+    return [*value.items, *([value.rest] if value.rest is not None else [])] if isinstance(value, Items) else []
+
+
+def _shape(value: Value) -> str:
+    """`tensor`, `tuple`, `list` or `dict` of tensors; `list of tuple`; empty where that is not sure."""
+    if isinstance(value, Tensor):
+        return "tensor"
+    if not isinstance(value, Items | Dictionary):
+        return ""
+    name = "dict" if isinstance(value, Dictionary) else value.kind
+    inner = {_shape(part) for part in _parts(value)}
+    if inner == {"tensor"}:
+        return name
+    only = inner.pop() if len(inner) == 1 else ""
+    return f"{name} of {only}" if only else ""
