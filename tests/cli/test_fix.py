@@ -134,6 +134,28 @@ def test_noqa(file, tmp_path):
     assert fix(cwd=tmp_path).stdout == "Nothing to fix.\n"
 
 
+def test_excluding_means_the_same_as_in_check(tmp_path):
+    for name in ("a.py", "old/c.py", "build/d.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(BUG)
+    command = [
+        sys.executable,
+        "-m",
+        "outplace",
+        "check",
+        "--exclude",
+        "a.py",
+        "--output-format",
+        "concise",
+        "--no-cache",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    checked = {line.split(":")[0] for line in done.stdout.splitlines() if "OUT" in line}
+    assert fix("--exclude", "a.py", cwd=tmp_path).returncode == 0
+    fixed = {name for name in ("a.py", "old/c.py", "build/d.py") if (tmp_path / name).read_text() != BUG}
+    assert fixed == checked == {"old/c.py"}
+
+
 def test_stdin(tmp_path):
     done = fix("-", cwd=tmp_path, text=BUG)
     assert (done.returncode, done.stdout) == (0, FIXED)

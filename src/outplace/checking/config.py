@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,27 @@ def load(path: str) -> Config:
     if table is None and os.path.basename(path) == "pyproject.toml":
         raise OutplaceError(f"{path} has no section [tool.outplace]")
     return _read(data if table is None else table, path, os.path.dirname(os.path.abspath(path)))
+
+
+def choose(paths: Iterable[str], file: str | None, isolated: bool) -> Config:
+    """The configuration of a command: that of a file it names, none if it wants none, else the nearest to its paths."""
+    if isolated:
+        return Config(os.getcwd())
+    return load(file) if file else find(common_folder(paths))
+
+
+def common_folder(paths: Iterable[str]) -> str:
+    """The folder that all paths lie in; patterns count by the part before their first wildcard."""
+    folders = []
+    for path in paths:
+        whole = os.path.abspath(path)
+        while not os.path.isdir(whole) and whole != os.path.dirname(whole):
+            whole = os.path.dirname(whole)
+        folders.append(whole)
+    try:
+        return os.path.commonpath(folders)
+    except ValueError:  # several drives
+        return os.getcwd()
 
 
 def upwards(start: str) -> Iterator[str]:

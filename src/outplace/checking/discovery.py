@@ -83,6 +83,14 @@ def discover(arguments: Sequence[str], excluded: Excluded) -> Found:
     return found
 
 
+def files_for(arguments: Sequence[str], root: str, excluded: Excluded, force: bool) -> Found:
+    """As `discover`; with `force` files that are named themselves are left out, too, where they are excluded."""
+    found = discover(arguments, excluded)
+    if force:
+        found.files = [path for path in found.files if not is_excluded(path, root, excluded)]
+    return found
+
+
 def is_excluded(path: str, root: str, excluded: Excluded) -> bool:
     """Whether a file would be left out if it were not named itself; git may ignore what one works on."""
     inside = os.path.relpath(path, root).split(os.sep)

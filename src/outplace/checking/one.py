@@ -61,7 +61,8 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
         checked = check_file(path, source, project)
     failure = Failure(path, checked.error.message, checked.error.line) if checked.error else None
     findings = tuple(found for found in checked.findings if found.site.file == path)
-    elsewhere = tuple(found for found in checked.findings if found.site.file != path and not _suppressed(found))
+    others = (found for found in checked.findings if found.site.file != path)
+    elsewhere = tuple(found for found in others if not _suppressed(found, project))
     comments = noqa.read(source, findings)
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
@@ -72,11 +73,13 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     return Outcome(path, (*findings, *elsewhere), failure, notes, checked.dependencies)
 
 
-def _suppressed(finding: Finding) -> bool:
+def _suppressed(finding: Finding, project: Project) -> bool:
     """Does a comment in another file of the project switch this finding off?"""
+    source = project.unsaved(finding.site.file)
     try:
-        with open(finding.site.file, "rb") as stream:
-            source = reading.decode(stream.read())
+        if source is None:
+            with open(finding.site.file, "rb") as stream:
+                source = reading.decode(stream.read())
     except (OSError, reading.Unreadable):
         return False
     return not noqa.unsuppressed((finding,), noqa.read(source, (finding,)))

@@ -24,7 +24,6 @@ class Overrides:
     extend_select: Sequence[str] = ()
     ignore: Sequence[str] = ()
     exclude: Sequence[str] = ()
-    extend_exclude: Sequence[str] = ()
     respect_gitignore: bool | None = None
     severity: str | None = None
     cache_dir: str | None = None
@@ -89,15 +88,13 @@ def _codes(config: Config, given: Overrides) -> frozenset[str]:
 
 
 def _excluded(config: Config, given: Overrides) -> Excluded:
+    """The configuration's `exclude` replaces the usual names; everything else adds to them."""
     sources = [
         (config.root, config.extend_exclude, "extend-exclude"),
-        (given.folder, given.extend_exclude, "--extend-exclude"),
+        (given.folder, given.exclude, "--exclude"),
     ]
     names = DEFAULT_EXCLUDES
-    if given.exclude:
-        names = frozenset()
-        sources.append((given.folder, given.exclude, "--exclude"))
-    elif config.exclude is not None:
+    if config.exclude is not None:
         names = frozenset()
         sources.append((config.root, config.exclude, "exclude"))
     patterns = tuple(Patterns.of(base, lines, origin) for base, lines, origin in sources if lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,24 +11,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from outplace.checking import config as configs
-from outplace.checking.config import FORMATS, SEVERITIES, Config
+from outplace.checking.config import FORMATS, SEVERITIES, common_folder
 from outplace.checking.outcome import Outcome, Result
 from outplace.checking.settings import Overrides, resolve
+from outplace.cli.options import STDIN, flat, many, require_consistent
 from outplace.errors import OutplaceError
 
 if TYPE_CHECKING:
     from outplace.checking.baseline import Baseline
     from outplace.checking.outcome import Failure, Note
-
-STDIN = "-"
-
-
-_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-
-
-def _many(name: str, metavar: str, text: str) -> _Decorator:
-    """An option whose values may be given one by one or with commas between them."""
-    return click.option(name, multiple=True, metavar=metavar, help=text)
 
 
 @dataclass(frozen=True)
@@ -62,12 +52,12 @@ class _Options:
 
 @click.command(short_help="Find in-place bugs in source code.")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@_many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
-@_many("--extend-select", "RULES", "Rules to check besides those selected.")
-@_many("--ignore", "RULES", "Rules not to check.")
+@many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
+@many("--extend-select", "RULES", "Rules to check besides those selected.")
+@many("--ignore", "RULES", "Rules not to check.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="The lowest severity to show. `error` hides warnings.")
-@_many("--exclude", "PATTERNS", "Files and folders to leave out, as in .gitignore, instead of the usual ones.")
-@_many("--extend-exclude", "PATTERNS", "Files and folders to leave out besides.")
+@many("--exclude", "PATTERNS", "More files and folders to leave out, as in .gitignore.")
+@many("--extend-exclude", "PATTERNS", "The same as --exclude.")
 @click.option(
     "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip files that git ignores. Default: on."
 )
@@ -106,9 +96,9 @@ class _Check:
         self.options = options
         self.paths = options.paths or (".",)
         self.stdin = STDIN in self.paths
-        _consistent(options, self.paths)
-        self.start = _common_folder([options.stdin_filename or "."] if self.stdin else self.paths)
-        self.config = _configuration(options, self.start)
+        require_consistent(self.paths, options.stdin_filename, options.config, options.isolated, "check")
+        self.start = common_folder([options.stdin_filename or "."] if self.stdin else self.paths)
+        self.config = configs.choose([self.start], options.config, options.isolated)
         self.settings = resolve(self.config, _overrides(options))
         self.format = options.output_format or self.config.output_format
         if options.statistics and self.format in ("sarif", "github"):
@@ -160,10 +150,8 @@ class _Check:
         from outplace.checking import discovery, progress, runner
         from outplace.checking.cache import Cache
 
-        found = discovery.discover(self.paths, self.settings.excluded)
-        if self.options.force_exclude:
-            root, excluded = self.settings.root, self.settings.excluded
-            found.files = [path for path in found.files if not discovery.is_excluded(path, root, excluded)]
+        root, excluded = self.settings.root, self.settings.excluded
+        found = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
         self.files = set(found.files)
         for note in found.notes:
             self._say(note)
@@ -256,51 +244,16 @@ def _message(about: Failure | Note) -> str:
     return message(about)
 
 
-def _consistent(options: _Options, paths: Iterable[str]) -> None:
-    paths = list(paths)
-    if STDIN in paths and len(paths) > 1:
-        raise OutplaceError("- (stdin) cannot be checked together with other paths")
-    if options.stdin_filename and STDIN not in paths:
-        raise OutplaceError("--stdin-filename is for the path -: outplace check --stdin-filename FILE -")
-    if options.config and options.isolated:
-        raise OutplaceError("--config and --isolated exclude each other")
-
-
-def _configuration(options: _Options, start: str) -> Config:
-    if options.isolated:
-        return Config(os.getcwd())
-    return configs.load(options.config) if options.config else configs.find(start)
-
-
-def _common_folder(paths: Iterable[str]) -> str:
-    """The folder that all paths lie in; patterns count by the part before their first wildcard."""
-    folders = []
-    for path in paths:
-        whole = os.path.abspath(path)
-        while not os.path.isdir(whole) and whole != os.path.dirname(whole):
-            whole = os.path.dirname(whole)
-        folders.append(whole)
-    try:
-        return os.path.commonpath(folders)
-    except ValueError:  # several drives
-        return os.getcwd()
-
-
 def _overrides(options: _Options) -> Overrides:
     return Overrides(
         folder=os.getcwd(),
-        select=_flat(options.select),
-        extend_select=_flat(options.extend_select),
-        ignore=_flat(options.ignore),
-        exclude=_flat(options.exclude),
-        extend_exclude=_flat(options.extend_exclude),
+        select=flat(options.select),
+        extend_select=flat(options.extend_select),
+        ignore=flat(options.ignore),
+        exclude=flat((*options.exclude, *options.extend_exclude)),
         respect_gitignore=options.respect_gitignore,
         severity=options.severity,
         cache_dir=options.cache_dir,
         no_cache=options.no_cache,
         baseline=options.baseline,
     )
-
-
-def _flat(values: Iterable[str]) -> list[str]:
-    return [item.strip() for value in values for item in value.split(",") if item.strip()]

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from outplace.checking import config as configs
-from outplace.checking.config import Config
 from outplace.checking.notebook import SUFFIX
-from outplace.checking.settings import Overrides, Settings, resolve
+from outplace.checking.settings import Overrides, resolve
+from outplace.cli.options import STDIN, flat, require_consistent
 from outplace.errors import OutplaceError
-from outplace.model import Finding
 from outplace.repair.plan.location import STYLES
 
 if TYPE_CHECKING:
     from outplace.repair.drive.from_source import Repaired
 
-STDIN, STDIN_NAME = "-", "<stdin>"
+STDIN_NAME = "<stdin>"
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,10 @@ class _Fix:
     def __init__(self, options: _Options) -> None:
         self.options = options
         self.paths = options.paths or (".",)
-        if STDIN in self.paths and len(self.paths) > 1:
-            raise OutplaceError("- (stdin) cannot be fixed together with other paths")
-        if options.stdin_filename and STDIN not in self.paths:
-            raise OutplaceError("--stdin-filename is for the path -: outplace fix --stdin-filename FILE -")
-        if options.config and options.isolated:
-            raise OutplaceError("--config and --isolated exclude each other")
-        start = options.stdin_filename or "." if STDIN in self.paths else self.paths[0]
-        self.settings = _settings(options, start)
+        require_consistent(self.paths, options.stdin_filename, options.config, options.isolated, "fix")
+        start = [options.stdin_filename or "."] if STDIN in self.paths else self.paths
+        config = configs.choose(start, options.config, options.isolated)
+        self.settings = resolve(config, _overrides(options))
         self.fixed = self.changed = 0
         self.left: set[tuple[str, int, str]] = set()
         self.editable: set[str] = set()
@@ -122,14 +117,14 @@ class _Fix:
         from outplace.files.reading import WORD, too_large
         from outplace.repair.syntax import files
 
-        found = discovery.discover(self.paths, self.settings.excluded)
+        root, excluded = self.settings.root, self.settings.excluded
+        found = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
         for note in found.notes:
             click.echo(f"outplace: {note}", err=True)
         self.failures += [f"{_shown(failure.file)}: {failure.message}" for failure in found.failures]
-        taken = [path for path in found.files if not self._passed_over(path)]
-        self.editable = {path for path in taken if path.endswith(".py")}
-        self._leave_notebooks(sum(path.endswith(SUFFIX) for path in taken))
-        for path in (path for path in taken if path in self.editable):
+        self.editable = {path for path in found.files if path.endswith(".py")}
+        self._leave_notebooks(sum(path.endswith(SUFFIX) for path in found.files))
+        for path in (path for path in found.files if path in self.editable):
             try:
                 document = files.read(path)
                 passed_over = too_large(path, len(document.data))
@@ -157,14 +152,6 @@ class _Fix:
         else:
             files.write_all({path: documents[path].encode(text) for path, text in texts.items()}, documents)
             self.changed += len(texts)
-
-    def _passed_over(self, path: str) -> bool:
-        return self.options.force_exclude and self._excluded(path)
-
-    def _excluded(self, path: str) -> bool:
-        from outplace.checking.discovery import is_excluded
-
-        return is_excluded(path, self.settings.root, self.settings.excluded)
 
     def _stdin(self) -> None:
         from outplace.repair.syntax.files import Document, Unwritable
@@ -210,49 +197,21 @@ class _Fix:
                 click.echo(f"{_place(file, line)}: {_choice(titles)}", err=STDIN in self.paths)
 
     def _repaired(self, path: str, text: str) -> Repaired:
+        from outplace.checking.again import Recheck
         from outplace.checking.one import internal
         from outplace.repair.drive.from_source import Repaired, repair
-        from outplace.repair.drive.neighbourhood import surroundings
         from outplace.repair.syntax.files import Unwritable
-        from outplace.source.analysis import Checked, check_file
-        from outplace.source.project import Project
 
-        last = Checked([], None, ())
-        before = {path: new for path, (_, new) in self.shown.items()}
-
-        def check(path: str, text: str, elsewhere: Mapping[str, str] | None = None) -> list[Finding]:
-            nonlocal last
-            texts = {**before, **(elsewhere or {})}
-            last = check_file(path, text, Project(self.settings.roots, texts))
-            if last.error:
-                raise Unwritable(last.error.message, last.error.line)
-            return [found for found in last.findings if not _suppressed(found, {**texts, path: text})]
-
-        def others() -> dict[str, str]:
-            return {} if STDIN in self.paths else {**surroundings(path, last, self.settings), **before}
-
-        wanted = lambda finding: bool(self.settings.keep([finding]))  # noqa: E731
+        again = Recheck(path, self.settings, {path: new for path, (_, new) in self.shown.items()})
+        others = dict if STDIN in self.paths else again.others
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
-            return repair(path, text, check, wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
+            return repair(path, text, again.check, again.wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
         except Unwritable as error:
             self.failures.append(f"{_place(path, error.line)}: {error}")
         except Exception as error:
             self.failures.append(f"{_shown(path)}: {internal(path, error).message}")
         return Repaired(text, (), ())
-
-
-def _suppressed(finding: Finding, texts: Mapping[str, str]) -> bool:
-    """Does a comment in its file switch this finding off?"""
-    from outplace.checking import noqa
-    from outplace.repair.syntax.files import Unwritable, read
-
-    file = finding.site.file
-    try:
-        source = texts[file] if file in texts else read(file).text
-    except Unwritable:
-        return False
-    return not noqa.unsuppressed((finding,), noqa.read(source, (finding,)))
 
 
 def _print_diff(path: str, old: str, new: str) -> None:
@@ -270,31 +229,6 @@ def _shown(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _settings(options: _Options, start: str) -> Settings:
-    config = (
-        Config(os.getcwd())
-        if options.isolated
-        else configs.load(options.config)
-        if options.config
-        else configs.find(_folder(start))
-    )
-    given = Overrides(
-        os.getcwd(), _flat(options.select), ignore=_flat(options.ignore), extend_exclude=_flat(options.exclude)
-    )
-    return resolve(config, given)
-
-
-def _folder(path: str) -> str:
-    whole = os.path.abspath(path)
-    while not os.path.isdir(whole) and whole != os.path.dirname(whole):
-        whole = os.path.dirname(whole)
-    return whole
-
-
-def _flat(values: Iterable[str]) -> list[str]:
-    return [item.strip() for value in values for item in value.split(",") if item.strip()]
-
-
 def _choice(titles: tuple[str, ...]) -> str:
     """What is left to a person."""
     if len(titles) == 1:
@@ -302,3 +236,7 @@ def _choice(titles: tuple[str, ...]) -> str:
     return "".join(
         ["OUT202 stepped: not fixed; the source does not say which is meant:", *(f"\n  - {one}" for one in titles)]
     )
+
+
+def _overrides(options: _Options) -> Overrides:
+    return Overrides(os.getcwd(), flat(options.select), ignore=flat(options.ignore), exclude=flat(options.exclude))

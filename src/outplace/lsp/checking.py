@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from outplace.checking import config as configs
-from outplace.checking import noqa, one
+from outplace.checking import one
+from outplace.checking.again import Recheck
 from outplace.checking.config import Config
 from outplace.checking.discovery import is_excluded
 from outplace.checking.outcome import Outcome
@@ -16,7 +17,6 @@ from outplace.checking.settings import Overrides, Settings, resolve
 from outplace.errors import OutplaceError
 from outplace.files.reading import WORD
 from outplace.model import Finding, Fix
-from outplace.source.analysis import check_file
 from outplace.source.project import Project
 
 NOTHING = Outcome("")
@@ -80,45 +80,29 @@ def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[F
     """What `outplace fix` would do about one finding, and the text with it."""
     from outplace.repair.drive.from_source import fix_of
 
-    repair = _Repairing(subject, settings)
-    before = repair.check(subject.path, subject.text)
+    again = _recheck(subject, settings)
+    before = again.check(subject.path, subject.text)
     if finding not in before:
         return None
-    return fix_of(subject.path, subject.text, finding, before, repair.check, repair.importers)
+    return fix_of(subject.path, subject.text, finding, before, again.check, lambda: _others(subject, again))
 
 
 def fix_all(subject: Subject, settings: Settings) -> str:
     """The text after all safe fixes; the same where there is nothing to fix, or it does not parse."""
     from outplace.repair.drive.from_source import repair
 
-    own = _Repairing(subject, settings)
+    again = _recheck(subject, settings)
     try:
-        done = repair(
-            subject.path,
-            subject.text,
-            own.check,
-            lambda finding: bool(settings.keep([finding])),
-            others=own.importers,
-        )
+        done = repair(subject.path, subject.text, again.check, again.wanted, others=lambda: _others(subject, again))
     except Exception:  # an editor that saves must not be held up by a fault of ours
         return subject.text
     return done.text
 
 
-class _Repairing:
-    """How a repair looks at the document again, and at the files that use it."""
+def _recheck(subject: Subject, settings: Settings) -> Recheck:
+    return Recheck(subject.path, settings, subject.open_texts)
 
-    def __init__(self, subject: Subject, settings: Settings) -> None:
-        self.subject, self.settings = subject, settings
 
-    def check(self, path: str, text: str) -> Sequence[Finding]:
-        found = check_file(path, text, Project(self.settings.roots, self.subject.open_texts)).findings
-        return noqa.unsuppressed(found, noqa.read(text, found))
-
-    def importers(self) -> dict[str, str]:
-        from outplace.repair.drive.neighbourhood import importers
-
-        if not self.subject.is_file:
-            return {}
-        found = importers(self.subject.path, self.settings)
-        return {path: self.subject.open_texts.get(path, text) for path, text in found.items()}
+def _others(subject: Subject, again: Recheck) -> dict[str, str]:
+    """The files that use the document; nobody can use one that has no place on disk."""
+    return again.others() if subject.is_file else {}

@@ -48,6 +48,10 @@ class Project:
         self.read: list[str] = []
         """Files that were read for imports, in order; `analysis` notes which belong to which result."""
 
+    def unsaved(self, path: str) -> str | None:
+        """The text of a file that is not, or not yet, what it holds on disk."""
+        return self._texts.get(path)
+
     def open(self, path: str, source: str) -> Module:
         """The module of a file that is being checked: a program, even where others import it."""
         self._make_room()

@@ -7,23 +7,25 @@ import os
 import re
 
 from outplace.checking import discovery
+from outplace.checking.outcome import Outcome
 from outplace.checking.settings import Settings
 from outplace.repair.syntax.files import Unwritable, read
-from outplace.source.analysis import Checked
 
 _MOST = 5_000
 
 
-def surroundings(path: str, checked: Checked, settings: Settings) -> dict[str, str]:
-    """The texts of the files that have to do with a file's findings: what it imports, and who else imports those that
-    a finding leads to."""
+def surroundings(path: str, outcome: Outcome, settings: Settings) -> dict[str, str]:
+    """The texts of the files that have to do with a file's findings.
+
+    These are the files that it imports, and those that import it or another file that a finding leads to.
+    """
     texts: dict[str, str] = {}
-    for other in checked.dependencies:
+    for other in outcome.dependencies:
         with contextlib.suppress(Unwritable):
             texts[other] = read(other).text
-    sites = [site for found in checked.findings for site in (found.site, found.saved_by) if site is not None]
-    for one in dict.fromkeys([path, *(site.file for site in sites)]):
-        texts.update(importers(one, settings))
+    sites = [site for finding in outcome.findings for site in (finding.site, finding.saved_by) if site is not None]
+    for file in dict.fromkeys([path, *(site.file for site in sites)]):
+        texts.update(importers(file, settings))
     texts.pop(path, None)
     return texts
 

@@ -1,0 +1,41 @@
+"""How a repair looks at a file again: by the analysis, the noqa comments and the settings of `outplace check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from outplace.checking import one
+from outplace.checking.neighbourhood import surroundings
+from outplace.checking.outcome import Outcome
+from outplace.checking.settings import Settings
+from outplace.repair.syntax.files import Unwritable
+from outplace.source.project import Project
+
+if TYPE_CHECKING:
+    from outplace.model import Finding
+
+
+class Recheck:
+    """Checks one file as often as a repair asks; `texts` go before what other files hold on disk."""
+
+    def __init__(self, path: str, settings: Settings, texts: Mapping[str, str]) -> None:
+        self._path, self._settings, self._texts = path, settings, dict(texts)
+        self._last = Outcome(path)
+
+    def check(self, path: str, text: str, elsewhere: Mapping[str, str] | None = None) -> list[Finding]:
+        """What is found in a file with this text, and with these texts elsewhere."""
+        project = Project(self._settings.roots, {**self._texts, **(elsewhere or {})})
+        self._last = one.check_text(path, text, project, fixes=False)
+        if self._last.failure:
+            raise Unwritable(self._last.failure.message, self._last.failure.line)
+        return list(self._last.findings)
+
+    def wanted(self, finding: Finding) -> bool:
+        """Do the settings ask for this finding?"""
+        return bool(self._settings.keep([finding]))
+
+    def others(self) -> dict[str, str]:
+        """The texts of the other files that decide what a rewrite may change."""
+        around = surroundings(self._path, self._last, self._settings)
+        return {path: self._texts.get(path, text) for path, text in around.items()}
