@@ -16,9 +16,11 @@ from tests.reclaim.recorded import advised, record
 
 from outplace.cli.main import main
 from outplace.reclaim.drive import command, proving
-from outplace.reclaim.drive.proving import Outcome, Reclaim
-from outplace.reclaim.drive.trials import Trial, Trials
+from outplace.reclaim.drive.proving import Reclaim
+from outplace.reclaim.drive.trials import Trials
+from outplace.reclaim.observe.trial import Trial
 from outplace.reclaim.observe.witness import Testimony
+from outplace.reclaim.outcome import Outcome
 from outplace.repair.syntax import files
 
 PROGRAM = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+from outplace.repair.facts.bug import Moment
 from outplace.repair.forms.step_order import reorderings
-from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import apply
 from outplace.repair.syntax.files import Files

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from outplace.model import Cause, Site
-from outplace.repair.plan.bug import Bug
+from outplace.repair.facts.bug import Bug
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
 from outplace.source.rules import silent_other

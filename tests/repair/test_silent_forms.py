@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from outplace.repair.facts.bug import Moment
 from outplace.repair.forms import silent
 from outplace.repair.forms.backward_first import backward_first
-from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import apply
 

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 from ordering import ways
 
+from outplace.repair.facts.bug import Moment
 from outplace.repair.forms.step_order import reorderings
-from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.edits import apply
 from outplace.repair.syntax.files import Files
 

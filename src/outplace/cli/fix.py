@@ -15,7 +15,7 @@ from outplace.checking.notebook import SUFFIX
 from outplace.checking.settings import Overrides, resolve
 from outplace.cli.options import STDIN, flat, require_consistent
 from outplace.errors import OutplaceError
-from outplace.repair.plan.location import STYLES
+from outplace.repair.facts.location import STYLES
 
 if TYPE_CHECKING:
     from outplace.repair.drive.from_source import Repaired

@@ -16,7 +16,7 @@ from outplace.files.naming import under_cwd
 from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
 from outplace.repair.drive.runs import Runs
-from outplace.repair.plan.location import Style
+from outplace.repair.facts.location import Style
 from outplace.repair.syntax import files
 from outplace.repair.syntax.patch import unified
 

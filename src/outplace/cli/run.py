@@ -11,7 +11,7 @@ import click
 from outplace import settings
 from outplace.cli.program import ProgramCommand, check_writable
 from outplace.errors import OutplaceError
-from outplace.repair.plan.location import STYLES, Style
+from outplace.repair.facts.location import STYLES, Style
 
 
 @click.command(

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from outplace.errors import OutplaceError
 from outplace.files.naming import under_cwd
-from outplace.reclaim.drive.proving import Outcome, Reclaim
+from outplace.reclaim.drive.proving import Reclaim
 from outplace.reclaim.drive.trials import Trials
+from outplace.reclaim.outcome import Outcome
 from outplace.reclaim.show import table
 from outplace.reclaim.show.page_data import as_data
 from outplace.repair.syntax import files

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from outplace.files.naming import under_cwd
-from outplace.reclaim.drive.proving import Outcome, activations
 from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
+from outplace.reclaim.outcome import Outcome, activations
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.repair.syntax.patch import unified
 from outplace.version import __version__

@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from outplace.reclaim.drive.proving import Outcome
 from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
+from outplace.reclaim.outcome import Outcome
 from outplace.reclaim.show.page_data import by_line
 from outplace.reclaim.show.table import size
 from outplace.report.html import Section

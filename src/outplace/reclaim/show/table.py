@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outplace.files.naming import under_cwd
-from outplace.reclaim.drive.proving import Outcome, activations
+from outplace.reclaim.outcome import Outcome, activations
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.reclaim.show.page_data import where
 from outplace.report.glyphs import for_encoding

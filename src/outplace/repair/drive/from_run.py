@@ -22,9 +22,9 @@ from outplace.repair.drive.evidence import (
     trains_as_many,
 )
 from outplace.repair.drive.runs import Runs, bug_of, essence
-from outplace.repair.plan.bug import Bug, Candidate, Keeps, Moment
+from outplace.repair.facts.bug import Bug, Candidate, Keeps, Moment
+from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
-from outplace.repair.plan.location import Style
 from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files
 

@@ -10,9 +10,9 @@ from functools import cached_property
 
 from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.model import Finding, Fix
-from outplace.repair.plan.bug import Bug, Candidate, of_finding
+from outplace.repair.facts.bug import Bug, Candidate, of_finding
+from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
-from outplace.repair.plan.location import Style
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files

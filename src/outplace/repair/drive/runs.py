@@ -16,7 +16,7 @@ from outplace import settings
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
 from outplace.repair.drive.evidence import Evidence, read
-from outplace.repair.plan.bug import Bug
+from outplace.repair.facts.bug import Bug
 
 
 class Runs:

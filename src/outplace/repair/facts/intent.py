@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from outplace.repair.facts.aliases import calls_of, holders
+from outplace.repair.facts.location import Place
 from outplace.repair.facts.origins import VIEWS, argument_of, class_name, module_made_at
-from outplace.repair.plan.location import Place
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
 from outplace.source.heuristics import is_gradient_name, is_parameter_name, is_update_name, makes_optimizer

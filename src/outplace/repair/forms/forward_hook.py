@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.repair.facts.location import Place
 from outplace.repair.forms import silent
-from outplace.repair.plan.location import Place
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.twins import twin_of
-from outplace.repair.plan.location import start_of_chain
+from outplace.repair.facts.location import start_of_chain
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import read_later

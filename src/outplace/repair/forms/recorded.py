@@ -6,8 +6,8 @@ import ast
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.repair.facts.location import Place
 from outplace.repair.forms import augmented, method, subscript
-from outplace.repair.plan.location import Place
 from outplace.repair.syntax import edits as editing
 from outplace.repair.syntax.code import same
 from outplace.repair.syntax.edits import Edit

@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from outplace.repair.facts.location import target_of
 from outplace.repair.facts.origins import callee_of, class_name, is_inplace_call, module_made_at, origins
-from outplace.repair.plan.location import target_of
 from outplace.repair.syntax.code import Code, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files

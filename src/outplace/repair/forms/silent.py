@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.repair.facts.location import Place, start_of_chain
 from outplace.repair.forms import augmented, method, subscript
-from outplace.repair.plan.location import Place, start_of_chain
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings, binds, reads

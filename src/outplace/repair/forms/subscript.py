@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.repair.facts.location import Place
 from outplace.repair.forms.augmented import SYMBOLS, strength
-from outplace.repair.plan.location import Place
 from outplace.repair.syntax.code import Code, Loop, is_library, same
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings, binds

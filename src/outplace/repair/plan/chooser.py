@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from outplace.repair.plan.bug import Bug, Candidate
+from outplace.repair.facts.bug import Bug, Candidate
+from outplace.repair.facts.location import Place, Style, place_at
 from outplace.repair.plan.kinds.leaf import leaf
 from outplace.repair.plan.kinds.refused import inference, multi_view, out_arg, overlap, refused, shape_dtype
 from outplace.repair.plan.kinds.saved import detached, saved
 from outplace.repair.plan.kinds.silent import by_rule, silent_alias, silent_data
 from outplace.repair.plan.kinds.stepped import kept_weights, stepped
-from outplace.repair.plan.location import Place, Style, place_at
 from outplace.repair.syntax.files import Files
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from outplace.model import Safety, Site
 from outplace.repair.facts.aliases import shared_names
+from outplace.repair.facts.bug import Candidate
+from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import saver
-from outplace.repair.plan.bug import Candidate
-from outplace.repair.plan.location import Place, place_at
 from outplace.repair.plan.out_of_place import Title
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit

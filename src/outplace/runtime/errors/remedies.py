@@ -16,7 +16,7 @@ from outplace.files.naming import under_cwd
 from outplace.knowledge.errors import recognise
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Diagnosis, Fix
-from outplace.repair.plan.bug import Bug, Candidate
+from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from outplace.repair.facts.bug import Moment
 from outplace.repair.forms.step_order.anew import cut_off, made_anew, trains_again, used_again
 from outplace.repair.forms.step_order.built import built_anew
 from outplace.repair.forms.step_order.carried import detached_inside, detached_state
@@ -35,7 +36,6 @@ from outplace.repair.forms.step_order.once import backward_once
 from outplace.repair.forms.step_order.order import Reordering, order_of
 from outplace.repair.forms.step_order.together import steps_together
 from outplace.repair.forms.step_order.training import Training
-from outplace.repair.plan.bug import Moment
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
 

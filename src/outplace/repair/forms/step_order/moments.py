@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from outplace.model import Site
 from outplace.repair.facts.aliases import calls_of
+from outplace.repair.facts.bug import Bug, Moment
 from outplace.repair.forms.step_order.forward import made_last, runs
 from outplace.repair.forms.step_order.order import statement_at
-from outplace.repair.plan.bug import Bug, Moment
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 

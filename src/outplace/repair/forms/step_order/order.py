@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from outplace.repair.facts.bug import Keeps, Moment
 from outplace.repair.forms.step_order.forward import is_forward
-from outplace.repair.plan.bug import Keeps, Moment
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds

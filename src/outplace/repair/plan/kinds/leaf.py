@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from outplace.model import Safety
 from outplace.repair.facts.aliases import calls_of, only_name, read_by_another_name
+from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import intent_of
+from outplace.repair.facts.location import Place, place_at, target_of
 from outplace.repair.facts.origins import argument_of, has_flag
 from outplace.repair.forms import no_grad
-from outplace.repair.plan.bug import Bug, Candidate
-from outplace.repair.plan.location import Place, place_at, target_of
 from outplace.repair.plan.out_of_place import is_whole, out_of_place, plain, rebinding
 from outplace.repair.syntax.flow import binds, read_later, used_later
 

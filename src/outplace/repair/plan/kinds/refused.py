@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outplace.model import Safety
+from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import intent_of, is_parameter
+from outplace.repair.facts.location import Place
 from outplace.repair.facts.origins import class_name
 from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
-from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.plan.copies import short
-from outplace.repair.plan.location import Place
 from outplace.repair.plan.out_of_place import out_of_place, plain
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from outplace.repair.facts.bug import Bug, Candidate
+from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import forward_hook, table
-from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.plan.copies import copies_for_backward
-from outplace.repair.plan.location import Place, place_at
 from outplace.repair.plan.out_of_place import out_of_place
 
 

@@ -10,12 +10,12 @@ from outplace.knowledge.silent_rules.lists import NUMPY_BUFFER_REUSED
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.model import Safety
+from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import is_leaf
+from outplace.repair.facts.location import Place
 from outplace.repair.forms import backward_first, recorded, silent, step_order
-from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.kinds.saved import saved
-from outplace.repair.plan.location import Place
 from outplace.repair.plan.out_of_place import rebinding
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import used_later

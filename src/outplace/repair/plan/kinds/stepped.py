@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outplace.model import Safety
+from outplace.repair.facts.bug import Bug, Candidate, Moment
+from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import backward_first, step_order
 from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH
-from outplace.repair.plan.bug import Bug, Candidate, Moment
 from outplace.repair.plan.copies import copies_for_backward
-from outplace.repair.plan.location import Place, place_at
 from outplace.repair.syntax.files import Files
 
 _FILLS = {"normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}

@@ -11,8 +11,8 @@ from typing import Literal
 from outplace.model import Safety, Site
 from outplace.repair.facts.aliases import holds_alone, is_parting, may_rebind
 from outplace.repair.facts.attributes import Answer, holds_items, makes_items
+from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.origins import VIEWS, assigned, has_flag, is_inplace_call
-from outplace.repair.plan.bug import Bug, Candidate
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
