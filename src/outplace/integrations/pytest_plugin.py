@@ -118,9 +118,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Watches the test with its fixtures, if that is wanted."""
     if not _wanted(item.config) and item.get_closest_marker("outplace") is None:
         return (yield)
-    import outplace
+    from outplace.integrations.watching import watch
 
-    with outplace.watch(guard=item.config.getoption("outplace_guard")) as item.stash[_WATCHED]:
+    with watch(guard=item.config.getoption("outplace_guard")) as item.stash[_WATCHED]:
         return (yield)
 
 
@@ -130,9 +130,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture
 def outplace_guard(request: pytest.FixtureRequest) -> Iterator[Watch]:
     """Fails the test if its gradients are silently wrong; `outplace_guard.diagnoses` is what was found so far."""
-    import outplace
+    from outplace.integrations.watching import watch
 
-    with outplace.watch(guard=True) as watched:
+    with watch(guard=True) as watched:
         request.node.stash[_GUARDED] = watched
         yield watched
 
