@@ -46,6 +46,8 @@ class SilentRule(Kind):
     """Who still holds the old values, for the picture in the HTML report."""
     detector: str = ""
     """The module in `runtime/silent/rules`; empty where only `check` finds the bug."""
+    after: str = ""
+    """The module after whose import the detector can start; empty where that is torch itself."""
     no_run: str = ""
     fix: str = ""
     """The title of the repair."""

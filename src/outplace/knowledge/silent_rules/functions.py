@@ -47,6 +47,7 @@ CHECKPOINT_SAVED_WRITTEN = SilentRule(
     "raise the error of OUT201.",
     remedy="Compute the new value out of place, or write a clone of what was saved.",
     detector="checkpoint_saved_written",
+    after="torch.utils.checkpoint",
     fix="Write out of place",
 )
 
@@ -60,5 +61,6 @@ CHECKPOINT_WEIGHTS_CHANGED = SilentRule(
     "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's.",
     remedy="Run the backward first and write the weights after it, or write a copy of what the block was given.",
     detector="checkpoint_weights_changed",
+    after="torch.utils.checkpoint",
     no_fix="Which order of the steps was meant is not in the program.",
 )

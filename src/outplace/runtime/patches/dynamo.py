@@ -17,7 +17,7 @@ from outplace.runtime import instrument
 from outplace.runtime.patches import optimizer_steps, tensor_writes
 from outplace.runtime.patches.table import Patch, Undo, full_name, swap
 from outplace.runtime.record import log
-from outplace.runtime.silent.rules import kept_references
+from outplace.runtime.silent import marks
 
 MODULE = "torch._dynamo.eval_frame"
 
@@ -55,5 +55,5 @@ def _heed() -> Undo:
     tensor_writes.heed_dynamo()
     optimizer_steps.heed_dynamo()
     instrument.heed_dynamo()
-    instrument.put(KEEP=kept_references.note_kept)
+    instrument.put(KEEP=marks.note_kept)
     return bool

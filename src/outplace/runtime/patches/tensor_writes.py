@@ -22,7 +22,8 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime.patches import caller_frames
 from outplace.runtime.patches.table import Patch, Undo, registered, replaced, replaced_all
-from outplace.runtime.record import log, native
+from outplace.runtime.record import log, native, untracked_aliases
+from outplace.runtime.record.events import events
 from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frames_to_own_code
 from outplace.runtime.record.untracked_aliases import is_untracked
 from outplace.runtime.record.user_files import own_files
@@ -108,8 +109,11 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
         on_hidden(write, tensor)
     else:
         log.add_write(write)
-    if operation == "set_" or (special and id(tensor) in special):
-        on_special(write, tensor)
+    if operation == "set_":
+        untracked_aliases.remember(tensor)  # it writes the memory of others from now on, with a version of its own
+    elif special and id(tensor) in special:
+        for listener in events.special_write:
+            listener(write, tensor)
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
@@ -145,10 +149,7 @@ on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: log.add
 """Gets the writes that autograd cannot see, before they happen."""
 
 special: dict[int, Callable[[], Any]] = {}
-"""Tensors (by identity, with a weak reference) whose every write is of interest, for `on_special`."""
-
-on_special: Callable[[Write, torch.Tensor], None] = lambda write, tensor: None  # noqa: E731
-"""Gets the writes to these, and each `set_`, which gives a tensor the memory of others."""
+"""Tensors (by identity, with a weak reference) whose every write is an event."""
 
 
 def leave_step() -> None:

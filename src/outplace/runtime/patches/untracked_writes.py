@@ -23,18 +23,12 @@ from outplace.runtime.patches import caller_frames, optimizer_steps, tensor_writ
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch, descriptor, replaced, slot
 from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record.events import events
 from outplace.runtime.record.log import Write, frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN, Contents, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.record.user_files import fields_of, own_files
 from outplace.runtime.silent import scan
-from outplace.runtime.silent.rules import (
-    data_assign_detaches,
-    data_write_used,
-    kept_references,
-    same_buffer_appended,
-    same_tensor_appended,
-)
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
@@ -61,15 +55,11 @@ class DataAttribute:
         if tensor_writes.is_traced():
             self._original.__set__(tensor, value)
             return
-        if untracked_aliases.is_older(value, log.state.backwards):
-            kept_references.note_given_back(tensor, value, _get_frame(1))
         frames = frames_to_own_code(_get_frame(1))
         sampled = bool(frames) and scan.worth_a_look(frames[-1])
         before = None
-        if sampled and torch.is_grad_enabled():
-            with torch._C.DisableTorchFunction():
-                if getattr(value, "grad_fn", None) is not None:
-                    scan.guarded(functools.partial(data_assign_detaches.note, tensor, value, frames[-1]))
+        for listener in events.data_assigned:
+            listener(tensor, value, _get_frame(1), sampled)
         if sampled and scan.affords(tensor):
             with unobserved():
                 before = self._original.__get__(tensor)
@@ -94,7 +84,8 @@ def note_array(value: Any, stored: Any = None) -> Any:
     kind = type(value)
     if kind in _NO_ARRAYS:
         if (kind is dict or kind is list) and not tensor_writes.is_traced() and type(stored) in PLAIN:
-            same_tensor_appended.note_stored(stored, value, _get_frame(1))
+            for listener in events.stored:
+                listener(stored, value, _get_frame(1))
     elif not tensor_writes.is_traced():
         array = untracked_aliases.array_in_tensor(value)
         if array is not None:
@@ -117,7 +108,8 @@ def note_attribute(owner: Any, name: str) -> None:
 def _note_array(array: Any, frame: FrameType) -> None:
     place = ((frame.f_code, frame.f_lasti),)
     if scan.worth_a_look(place[0]):
-        same_buffer_appended.note_write(array, place[0])
+        for listener in events.array_written:
+            listener(array, place[0])
         write = Write(0, None, _next_number(), scan.ARRAY, place, None, False)
         scan.note_hidden(write, _tensor_over(array))
 
@@ -297,7 +289,8 @@ _SET: Any = torch.Tensor.set_
 
 def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
     scan.note_hidden(write, tensor)
-    data_write_used.note(write, tensor)
+    for listener in events.untracked_write:
+        listener(write, tensor)
 
 
 def patches() -> Iterator[Patch]:

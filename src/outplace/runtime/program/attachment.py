@@ -5,11 +5,11 @@ torch is never imported here. If the program has not imported it yet, its sectio
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from types import FrameType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import source_loading
@@ -18,6 +18,11 @@ from outplace.runtime.patches.table import Patch, Section, Table, Undo, Wait, af
 from outplace.runtime.program import error_hooks
 from outplace.runtime.record import log
 from outplace.runtime.record.user_files import own_files
+
+if TYPE_CHECKING:
+    from outplace.runtime.silent.detectors import Detectors
+
+_CHECKPOINTS = "torch.utils.checkpoint"
 
 Way = Literal["marks", "tags"]
 """How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
@@ -39,7 +44,7 @@ class Attachment:
         self.loaders = Section("loading with marks", source_loading.loaders)
         self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
         self.dynamo = Section("Dynamo", _dynamo_rows, after_import("torch._dynamo.eval_frame"))
-        self.checkpoints = Section("checkpoints", _checkpoint_rows, after_import("torch.utils.checkpoint"))
+        self.checkpoints = Section("checkpoints", self._checkpoint_rows, after_import(_CHECKPOINTS))
         self.collectives = Section("collectives", _collective_rows, Wait(_process_group_began, _until_process_group))
         self.tags = Section("tags", _tag_rows)
         self.guard = Section("guard", self._guard_rows)
@@ -104,7 +109,7 @@ class Attachment:
         yield Patch("outplace.runtime.record.log.connect", "callback slot", why, self._connect)
         for part in (tensor_writes, optimizer_steps, untracked_writes, saved_tensor_hooks, swap_tensors):
             yield from part.patches()
-        yield from _silent_rows()
+        yield from self._detectors.patches()
         yield from backward.patches(_backward_failed)
         yield from _mark_rows()
 
@@ -122,6 +127,15 @@ class Attachment:
         if torch._C._current_autograd_node() is None:  # not a checkpoint that runs again inside its backward
             self.table.open(self.tags)
 
+    @functools.cached_property
+    def _detectors(self) -> Detectors:
+        from outplace.runtime.silent.detectors import Detectors
+
+        return Detectors()
+
+    def _checkpoint_rows(self) -> Iterable[Patch]:
+        return self._detectors.patches(after=_CHECKPOINTS)
+
     def _guard_rows(self) -> Iterable[Patch]:
         from outplace.runtime.silent import guard
 
@@ -132,64 +146,19 @@ def _nothing() -> None:
     return None
 
 
-def _silent_rows() -> Iterator[Patch]:
-    """The detectors of silent bugs."""
-    from outplace.runtime.silent import scan
-    from outplace.runtime.silent.rules import (
-        data_write_used,
-        dataset_sample_mutated,
-        hook_mutates_grad,
-        kept_references,
-        missing_mark_dirty,
-        numpy_buffer_reused,
-        parameter_replaced,
-        same_buffer_appended,
-        state_dict_mutated,
-    )
-
-    looking = (
-        data_write_used,
-        kept_references,
-        parameter_replaced,
-        numpy_buffer_reused,
-        state_dict_mutated,
-        same_buffer_appended,
-        dataset_sample_mutated,
-        missing_mark_dirty,
-    )
-
-    def look() -> Undo:
-        scan.start_afresh()
-        for detector in looking:
-            detector.install()
-        return scan.look_alone
-
-    why = "The detectors look at the nodes of a backward that starts."
-    yield Patch("outplace.runtime.silent.scan.also", "callback slot", why, look)
-    changing = (
-        data_write_used,
-        hook_mutates_grad,
-        kept_references,
-        parameter_replaced,
-        numpy_buffer_reused,
-        dataset_sample_mutated,
-    )
-    yield from chain.from_iterable(detector.patches() for detector in changing)
-
-
 def _mark_rows() -> Iterator[Patch]:
     """What code with marks calls, and needs torch."""
     from outplace.runtime.patches import complex_parts, tensor_writes, untracked_writes
-    from outplace.runtime.silent.rules import kept_references, parametrized_weight_write
+    from outplace.runtime.silent import marks
 
     yield bound("OUT", tensor_writes.note_out, "`out=` writes its tensor.")
     yield bound("LEAF", tensor_writes.note_leaf, "The line that makes a leaf is shown in a diagnosis.")
     yield bound("ITEM", untracked_writes.note_array, "An item of a numpy array over a tensor is written.")
     yield bound("ATTRIBUTE", untracked_writes.note_attribute, "An attribute that is a numpy array is written.")
     yield bound("PART", complex_parts.note_part, "`z.real = v` writes a complex tensor.")
-    yield bound("INDEX", kept_references.note_index, "`y[index] += v` loses values where indices repeat.")
-    yield bound("KEEP", kept_references.keeper(), "A tensor is kept in a list, a dict or a context.")
-    yield bound("OWNER", parametrized_weight_write.note_owner, "A weight that is computed anew is written.")
+    yield bound("INDEX", marks.note_index, "`y[index] += v` loses values where indices repeat.")
+    yield bound("KEEP", marks.keeper(), "A tensor is kept in a list, a dict or a context.")
+    yield bound("OWNER", marks.note_owner, "A weight that is computed anew is written.")
     yield bound("CAUGHT", _caught, "The program catches an exception by itself.")
 
 
@@ -197,20 +166,6 @@ def _dynamo_rows() -> Iterable[Patch]:
     from outplace.runtime.patches import dynamo
 
     return dynamo.patches()
-
-
-def _checkpoint_rows() -> Iterator[Patch]:
-    from outplace.runtime.silent import scan
-    from outplace.runtime.silent.rules import checkpoint_saved_mutated, checkpoint_weights_changed
-
-    def look() -> Undo:
-        checkpoint_weights_changed.install()
-        return scan.look_alone
-
-    why = "The weights of checkpointed blocks are looked at when a backward starts."
-    yield Patch("outplace.runtime.silent.scan.also", "callback slot", why, look)
-    yield from checkpoint_saved_mutated.patches()
-    yield from checkpoint_weights_changed.patches()
 
 
 def _collective_rows() -> Iterable[Patch]:

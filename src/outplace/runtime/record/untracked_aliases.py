@@ -98,6 +98,12 @@ def array_in_tensor(value: Any) -> Any:
     return value if known is not None and known() is owner else None
 
 
+def is_array(value: Any) -> bool:
+    """Is it an array of numpy's?"""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray
+
+
 def owner_of(array: Any) -> Any:
     """Whose memory an array lies in: another array's, a tensor's."""
     kind = sys.modules["numpy"].ndarray

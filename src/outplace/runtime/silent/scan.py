@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -60,6 +60,18 @@ class Hidden(NamedTuple):
     extent: tuple[int, int]
     before: Contents | None
     expires: int
+
+
+class Looking(Protocol):
+    """A detector that looks at backwards."""
+
+    waiting: Sized
+
+    def wants_to_look(self) -> bool:
+        """Something is waiting: is it worth a walk through the graph?"""
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """The nodes of the graph."""
 
 
 class _Line:
@@ -154,20 +166,8 @@ def affords(tensor: torch.Tensor) -> bool:
 
 # -- at backward --------------------------------------------------------------------------------------------------
 
-also: list[tuple[Sized, Callable[[], bool], Callable[[Iterable[Any]], None]]] = []
-"""Others who want to see the nodes of a backward that starts: what they have noted, has it changed, then the look."""
-
-
-def also_look(noted: Sized, has_changed: Callable[[], bool], look: Callable[[Iterable[Any]], None]) -> None:
-    """Has `look` called with the nodes of a backward that starts while something is noted there that has changed."""
-    also.append((noted, has_changed, look))
-    noticed.append(noted)
-
-
-def look_alone() -> None:
-    """The others look no longer."""
-    noticed[:] = [one for one in noticed if not any(one is noted for noted, _, _ in also)]
-    also.clear()
+also: list[Looking] = []
+"""The detectors that want to see the nodes of a backward that starts."""
 
 
 running: dict[int, list[Hit]] = {}
@@ -178,8 +178,8 @@ def wants_to_look() -> bool:
     """A backward starts, and something is noticed: is there anything to look for?"""
     if _hidden or guard.active:
         return True
-    for noted, has_changed, _ in also:  # noqa: SIM110  (a generator costs more than all of this)
-        if noted and has_changed():
+    for looking in also:  # noqa: SIM110  (a generator costs more than all of this)
+        if looking.waiting and looking.wants_to_look():
             return True
     return False
 
@@ -259,8 +259,9 @@ def _examine(frame: FrameType) -> None:
     outputs = frame.f_locals.get("t_outputs", ())
     nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
     hits = [hit for node in nodes for hit in _suspicious(node)] if _hidden else []
-    for _, _, look in also:
-        look(nodes)
+    for looking in also:
+        if looking.waiting:
+            looking.on_backward_start(nodes)
     if guard.active:
         explained = {(hit.node, hit.saved_as) for hit in hits}
         hits += [hit for hit in guard.changed(nodes) if (hit.node, hit.saved_as) not in explained]
@@ -402,6 +403,18 @@ def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:
         site = sites.at_instruction(write.frames[-1], write.operation).site
         found.setdefault((site.file, site.line), Mutation(_in_words(write), site, None, moment=write.moment))
     return tuple(found.values())
+
+
+def steps_on(storages: set[int | None], since: int) -> tuple[Mutation, ...]:
+    """The optimizer steps on these storages since then, each line once."""
+    steps = [step for step in log.current().steps if step.moment > since and step.frames]
+    places = {step.frames[-1]: step for step in steps if _is_stepped(step, storages)}
+    return tuple(Mutation(step.operation, sites.at_instruction(place).site) for place, step in places.items())
+
+
+def _is_stepped(step: log.Step, storages: set[int | None]) -> bool:
+    parameters = (reference() for reference in step.parameters)
+    return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
 
 
 def _in_words(write: Write) -> str:

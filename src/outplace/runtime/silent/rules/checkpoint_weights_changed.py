@@ -27,27 +27,10 @@ from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import copyable, unobserved
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _MOST = 1_000
 _next_number = torch._C._autograd._get_sequence_nr
-
-_blocks: list[tuple[weakref.ref[Any], int]] = []
-"""What keeps a block that may be run again, and when it was first run."""
-
-
-def _note_block(keeper: Any) -> None:
-    if not tensor_writes.is_traced():
-        _blocks.append((weakref.ref(keeper), _next_number()))
-        if len(_blocks) > _MOST:
-            _blocks[:] = [entry for entry in _blocks if entry[0]() is not None][-_MOST // 2 :]
-
-
-def _was_stepped() -> bool:
-    """Has an optimizer stepped since a block was run that is still to be run again?"""
-    _blocks[:] = [entry for entry in _blocks if entry[0]() is not None]
-    steps = log.current().steps
-    return bool(steps) and any(moment < steps[-1].moment for _, moment in _blocks)
 
 
 class _Region(NamedTuple):
@@ -57,27 +40,6 @@ class _Region(NamedTuple):
     last: int
     leaves: list[torch.Tensor]
     arguments: list[torch.Tensor]
-
-
-def _look(nodes: Iterable[Any]) -> None:
-    for region in (*_in_graph(nodes), *_running(nodes)):
-        _report(region)
-
-
-def _in_graph(nodes: Iterable[Any]) -> list[_Region]:
-    """Blocks whose nodes stand in the graph, and have saved what the block itself is to hand out again."""
-    found: dict[int, tuple[Any, list[Any]]] = {}
-    for node in nodes:
-        block = _block_of(node)
-        if block is not None:
-            found.setdefault(id(block), (block, []))[1].append(node)
-    regions = []
-    for block, its in found.values():
-        numbers = [graph.number_of(node) or 0 for node in its]
-        # A node that saves nothing, such as the transpose of a weight, does not know its block: only when it was made.
-        first = next((moment for keeper, moment in _blocks if keeper() is block), min(numbers))
-        regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)]))
-    return regions
 
 
 def _block_of(node: Any) -> Any:
@@ -161,15 +123,50 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
     return (*found.values(), *scan.mutations_of(direct))
 
 
-def install() -> None:
-    """Starts to look at checkpointed blocks."""
-    scan.also_look(_blocks, _was_stepped, _look)
+class Detector(detector.Detector):
+    """Compares the weights of blocks with what was written since they ran."""
 
+    def __init__(self) -> None:
+        self.waiting: list[tuple[weakref.ref[Any], int]] = []
+        """What keeps a block that may be run again, and when it was first run."""
 
-def patches() -> Iterator[Patch]:
-    """What is changed in torch."""
-    frames = getattr(checkpoints, "_CheckpointFrame", None)
-    if frames is not None:
-        why = "The weights of a checkpointed block may change before the block runs again."
-        yield injected(frames.__init__, "block", "self", _note_block, why).clearing(_blocks)
-        yield injected(checkpoints.CheckpointFunction.forward, "reentrant_block", "ctx", _note_block, why)
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        frames = getattr(checkpoints, "_CheckpointFrame", None)
+        if frames is not None:
+            why = "The weights of a checkpointed block may change before the block runs again."
+            yield injected(frames.__init__, "block", "self", self._note_block, why)
+            forward = checkpoints.CheckpointFunction.forward
+            yield injected(forward, "reentrant_block", "ctx", self._note_block, why)
+
+    def _note_block(self, keeper: Any) -> None:
+        if not tensor_writes.is_traced():
+            self.waiting.append((weakref.ref(keeper), _next_number()))
+            if len(self.waiting) > _MOST:
+                self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None][-_MOST // 2 :]
+
+    def wants_to_look(self) -> bool:
+        """Has an optimizer stepped since a block was run that is still to be run again?"""
+        self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None]
+        steps = log.current().steps
+        return bool(steps) and any(moment < steps[-1].moment for _, moment in self.waiting)
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Has something changed that a block of its graph computes with?"""
+        for region in (*self._in_graph(nodes), *_running(nodes)):
+            _report(region)
+
+    def _in_graph(self, nodes: Iterable[Any]) -> list[_Region]:
+        """Blocks whose nodes stand in the graph, and have saved what the block itself is to hand out again."""
+        found: dict[int, tuple[Any, list[Any]]] = {}
+        for node in nodes:
+            block = _block_of(node)
+            if block is not None:
+                found.setdefault(id(block), (block, []))[1].append(node)
+        regions = []
+        for block, its in found.values():
+            numbers = [graph.number_of(node) or 0 for node in its]
+            # A node that saves nothing (the transpose of a weight) does not know its block, only when it was made.
+            first = next((moment for keeper, moment in self.waiting if keeper() is block), min(numbers))
+            regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)]))
+        return regions

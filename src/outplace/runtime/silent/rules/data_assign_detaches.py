@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections import deque
+from functools import partial
 from itertools import islice
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,10 +19,11 @@ import torch
 from outplace.knowledge.silent_rules.lost import DATA_ASSIGN_DETACHES
 from outplace.model import Mutation
 from outplace.runtime.locate import graph, names, sites
-from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.log import Instruction, frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.silent import reporting
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.optimizers import Known
 
 _MOST_NODES = 2_000
 
@@ -31,33 +34,6 @@ class _Cut(NamedTuple):
     target: Weak
     leaves: tuple[Weak, ...]
     place: Instruction
-
-
-_cuts: deque[_Cut] = deque(maxlen=200)
-
-
-def note(target: Any, value: Any, place: Instruction) -> None:
-    """`target.data = value`, where the value has a graph."""
-    leaves = [getattr(node, "variable", None) for node in islice(graph.walk([value.grad_fn]), _MOST_NODES)]
-    others = [Weak(leaf) for leaf in leaves if type(leaf) in PLAIN and leaf is not target]
-    if others:
-        _cuts.append(_Cut(Weak(target), tuple(others), place))
-
-
-def look(parameters: list[Any]) -> None:
-    """An optimizer has made a step: has nothing come to any of its parameters, because an assignment has cut it off?"""
-    trained = {id(one) for one in parameters if one.requires_grad}
-    if not _cuts or not trained or any(one.grad is not None for one in parameters):
-        return
-    found = {
-        cut.place: target
-        for cut in _cuts
-        if (target := cut.target()) is not None
-        and names.gradient_of(target) is not None
-        and any(id(leaf()) in trained for leaf in cut.leaves)
-    }
-    if found:
-        _tell(found)
 
 
 def _tell(found: dict[Instruction, torch.Tensor]) -> None:
@@ -77,6 +53,38 @@ def _is_assignment(statement: ast.stmt | None) -> bool:
     return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
 
 
-def forget() -> None:
-    """Starts anew."""
-    _cuts.clear()
+class Detector(detector.Detector):
+    """Notes assignments of computed values, and looks at the first steps of optimizers."""
+
+    def __init__(self) -> None:
+        self._cuts: deque[_Cut] = deque(maxlen=200)
+
+    def on_data_assigned(self, target: Any, value: Any, frame: FrameType, sampled: bool) -> None:
+        """`target.data = value`: has the value a graph?"""
+        if sampled and torch.is_grad_enabled():
+            with torch._C.DisableTorchFunction():
+                has_graph = getattr(value, "grad_fn", None) is not None
+            if has_graph:
+                scan.guarded(partial(self._note, target, value, frames_to_own_code(frame)[-1]))
+
+    def _note(self, target: Any, value: Any, place: Instruction) -> None:
+        leaves = [getattr(node, "variable", None) for node in islice(graph.walk([value.grad_fn]), _MOST_NODES)]
+        others = [Weak(leaf) for leaf in leaves if type(leaf) in PLAIN and leaf is not target]
+        if others:
+            self._cuts.append(_Cut(Weak(target), tuple(others), place))
+
+    def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
+        """Has no gradient come to any of its parameters, because an assignment has cut the graph?"""
+        parameters = known.parameters()
+        trained = {id(one) for one in parameters if one.requires_grad}
+        if not self._cuts or not trained or any(one.grad is not None for one in parameters):
+            return
+        found = {
+            cut.place: target
+            for cut in self._cuts
+            if (target := cut.target()) is not None
+            and names.gradient_of(target) is not None
+            and any(id(leaf()) in trained for leaf in cut.leaves)
+        }
+        if found:
+            _tell(found)

@@ -27,39 +27,10 @@ from outplace.runtime.patches.table import Patch, slot
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import bits, copyable, unobserved
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _BACKWARDS, _MOST_WATCHED = 4, 200
 """For so many backwards a write is waited for, and so many at once."""
-
-
-def install() -> None:
-    """Starts looking at the backwards that come."""
-    scan.also_look(_watched, lambda: True, look)
-
-
-def patches() -> Iterator[Patch]:
-    """The slot of the scan that is filled here."""
-    why = "Tells whether the result of the graph that a write changed was computed with afterwards."
-    yield slot(scan, "goes_on", _goes_on, why).clearing(_watched)
-
-
-def _goes_on(write: Write) -> bool:
-    return any(write in one.used_writes() for one in _watched.values())
-
-
-def note(write: Write, alias: torch.Tensor) -> None:
-    """A write that autograd cannot see is about to be made through this alias."""
-    operation, source = write.operation, untracked_aliases.source_of(alias)
-    if source is None or not write.frames:
-        return
-    replaced = operation in ("fill_", "zero_") and alias.numel() == source.numel()
-    if passed_by(operation) or replaced:
-        scan.guarded(partial(_let_be, write, source))
-    elif (rescales(operation) or overwrites(operation) or operation == "__setitem__") and scan.worth_a_look(
-        write.frames[-1]
-    ):
-        scan.guarded(partial(_wait, write, source))
 
 
 class _Watched:
@@ -74,45 +45,6 @@ class _Watched:
 
     def used_writes(self) -> list[Write]:
         return [write for write in self.writes if write.moment <= self.used]
-
-
-_watched: dict[int, _Watched] = {}
-"""By the number of the node."""
-
-
-def _let_be(write: Write, source: torch.Tensor) -> None:
-    """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a
-    whole, is meant to be passed by, with all that belongs to it."""
-    number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
-    if number in _watched:
-        _watched[number].meant = True
-    elif number is not None and len(_watched) < _MOST_WATCHED:
-        _watched[number] = _Watched(write, meant=True)
-
-
-def _wait(write: Write, source: torch.Tensor) -> None:
-    if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
-        return
-    number = graph.number_of(source.grad_fn)
-    if number is None or len(_watched) >= _MOST_WATCHED or not scan.affords(source):
-        return
-    known = _watched.get(number)
-    if known is not None and known.meant:
-        return
-    if write.operation == "__setitem__" and not _assigns_by_itself(write):
-        return
-    if known is not None:
-        known.writes.append(write)
-        return
-    with unobserved():
-        before, now = source.detach().clone(), source.detach()
-    _watched[number] = watched = _Watched(write)
-
-    @unserializable_hook  # type: ignore[untyped-decorator]  # so that nobody is warned who saves the tensor
-    def wait(grad: Any) -> None:
-        scan.guarded(partial(_compare, watched, before, now, grad))
-
-    source.register_hook(wait)
 
 
 def _assigns_by_itself(write: Write) -> bool:
@@ -131,17 +63,6 @@ def _assigns_by_itself(write: Write) -> bool:
     while frame is not None and frame.f_code is not write.frames[-1][0]:
         frame = frame.f_back
     return frame is not None and type(freed_names.value_of(value, frame)) in (int, float)
-
-
-def look(nodes: Iterable[Any]) -> None:
-    """A backward starts: which of the results went on after they were written?"""
-    for node in nodes:
-        for below, _ in node.next_functions:
-            watched = _watched.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
-            if watched is not None and not watched.meant:
-                watched.used = max(watched.used, graph.number_of(node) or 0)
-    for number in [number for number, one in _watched.items() if one.expires <= log.state.backwards]:
-        del _watched[number]
 
 
 def _compare(watched: _Watched, before: torch.Tensor, now: torch.Tensor, grad: Any) -> None:
@@ -166,3 +87,75 @@ def _counted(count: int, total: int) -> str:
     if total == 1:
         return "The element that it changed had a gradient in this backward."
     return f"Of {total} elements that it changed, {count} had a gradient in this backward."
+
+
+class Detector(detector.Detector):
+    """Waits for the gradients of results that were written through `.data`."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, _Watched] = {}
+        """By the number of the node."""
+
+    def patches(self) -> Iterator[Patch]:
+        """The slot of the scan that is filled here."""
+        why = "Tells whether the result of the graph that a write changed was computed with afterwards."
+        yield slot(scan, "goes_on", self._goes_on, why)
+
+    def _goes_on(self, write: Write) -> bool:
+        return any(write in one.used_writes() for one in self.waiting.values())
+
+    def on_untracked_write(self, write: Write, alias: torch.Tensor) -> None:
+        """A write that autograd cannot see is about to be made through this alias."""
+        operation, source = write.operation, untracked_aliases.source_of(alias)
+        if source is None or not write.frames:
+            return
+        replaced = operation in ("fill_", "zero_") and alias.numel() == source.numel()
+        if passed_by(operation) or replaced:
+            scan.guarded(partial(self._let_be, write, source))
+        elif (rescales(operation) or overwrites(operation) or operation == "__setitem__") and scan.worth_a_look(
+            write.frames[-1]
+        ):
+            scan.guarded(partial(self._wait, write, source))
+
+    def _let_be(self, write: Write, source: torch.Tensor) -> None:
+        """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a
+        whole, is meant to be passed by, with all that belongs to it."""
+        number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
+        if number in self.waiting:
+            self.waiting[number].meant = True
+        elif number is not None and len(self.waiting) < _MOST_WATCHED:
+            self.waiting[number] = _Watched(write, meant=True)
+
+    def _wait(self, write: Write, source: torch.Tensor) -> None:
+        if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
+            return
+        number = graph.number_of(source.grad_fn)
+        if number is None or len(self.waiting) >= _MOST_WATCHED or not scan.affords(source):
+            return
+        known = self.waiting.get(number)
+        if known is not None and known.meant:
+            return
+        if write.operation == "__setitem__" and not _assigns_by_itself(write):
+            return
+        if known is not None:
+            known.writes.append(write)
+            return
+        with unobserved():
+            before, now = source.detach().clone(), source.detach()
+        self.waiting[number] = watched = _Watched(write)
+
+        @unserializable_hook  # type: ignore[untyped-decorator]  # so that nobody is warned who saves the tensor
+        def wait(grad: Any) -> None:
+            scan.guarded(partial(_compare, watched, before, now, grad))
+
+        source.register_hook(wait)
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Which of the results went on after they were written?"""
+        for node in nodes:
+            for below, _ in node.next_functions:
+                watched = self.waiting.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
+                if watched is not None and not watched.meant:
+                    watched.used = max(watched.used, graph.number_of(node) or 0)
+        for number in [number for number, one in self.waiting.items() if one.expires <= log.state.backwards]:
+            del self.waiting[number]

@@ -16,7 +16,7 @@ from outplace.knowledge.silent_rules.functions import MISSING_MARK_DIRTY
 from outplace.runtime.locate import graph, names
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _FUNCTION = torch.autograd.function.BackwardCFunction
 
@@ -28,47 +28,8 @@ class _Written:
         return len(log.current().writes)
 
 
-def install() -> None:
-    """Starts looking at the backwards that come."""
-    scan.also_look(_Written(), _has_written, look)
-
-
-_looked_until = -1
-
-
-def _has_written() -> bool:
-    """Has the forward of a Function written anything since the last look?"""
-    global _looked_until
-    since, _looked_until = _looked_until, torch._C._autograd._get_sequence_nr()
-    if since > _looked_until:  # another thread's numbers
-        since = -1
-    for write in reversed(log.current().writes):
-        if write.moment < since:
-            return False
-        if _is_in_forward(write):
-            return True
-    return False
-
-
 def _is_in_forward(write: Write) -> bool:
     return any(code.co_name == "forward" and code.co_varnames[:1] == ("ctx",) for code, _ in write.frames)
-
-
-def look(nodes: Iterable[Any]) -> None:
-    """A backward starts: is there a node that was made of what a Function had overwritten?"""
-    known = list(nodes)
-    functions = [node for node in known if isinstance(node, _FUNCTION)]
-    for function in functions:
-        written = _written_by(function)
-        storages = {write.storage for write in written}
-        made_of = _made_of(function) if storages else set()
-        number = graph.number_of(function) or 0
-        for node in known if made_of and not _declares(function) else ():
-            later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
-            for _, kept in graph.held(node) if later else ():
-                if names.storage_of(kept) in storages:
-                    _tell(function, kept, [one for one in written if one.storage == names.storage_of(kept)])
-                    return
 
 
 _VIEWS = {
@@ -110,3 +71,39 @@ def _tell(function: Any, kept: torch.Tensor, written: list[Write]) -> None:
     name = type(function).__name__.removesuffix("Backward")
     found = names.described(kept, scan.target_of(written[-1]))
     reporting.tell(MISSING_MARK_DIRTY, found, scan.mutations_of(written[::-1]), {"function": name})
+
+
+class Detector(detector.Detector):
+    """Looks for nodes that were made of what the forward of a Function had overwritten."""
+
+    def __init__(self) -> None:
+        self.waiting = _Written()
+        self._looked_until = -1
+
+    def wants_to_look(self) -> bool:
+        """Has the forward of a Function written anything since the last look?"""
+        since, self._looked_until = self._looked_until, torch._C._autograd._get_sequence_nr()
+        if since > self._looked_until:  # another thread's numbers
+            since = -1
+        for write in reversed(log.current().writes):
+            if write.moment < since:
+                return False
+            if _is_in_forward(write):
+                return True
+        return False
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Is there a node that was made of what a Function had overwritten?"""
+        known = list(nodes)
+        functions = [node for node in known if isinstance(node, _FUNCTION)]
+        for function in functions:
+            written = _written_by(function)
+            storages = {write.storage for write in written}
+            made_of = _made_of(function) if storages else set()
+            number = graph.number_of(function) or 0
+            for node in known if made_of and not _declares(function) else ():
+                later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
+                for _, kept in graph.held(node) if later else ():
+                    if names.storage_of(kept) in storages:
+                        _tell(function, kept, [one for one in written if one.storage == names.storage_of(kept)])
+                        return

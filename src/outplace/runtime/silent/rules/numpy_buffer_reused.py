@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -21,64 +21,29 @@ from outplace.repair.syntax.flow import binds, read_later
 from outplace.runtime.locate import names, sites
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, descriptor
-from outplace.runtime.record import log
+from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import PLAIN, bits, copyable, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.silent import reporting, scan
-from outplace.runtime.silent.rules import same_buffer_appended
+from outplace.runtime.silent import detector, reporting, scan
 
 _next_number = torch._C._autograd._get_sequence_nr
 _get_frame = sys._getframe
 _LARGEST = 1 << 16
 
-_handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
-"""For each line: the address that it has handed out, a copy of what was there, and when that was."""
-_found: dict[Instruction, tuple[Weak, str, int]] = {}
-"""Those whose callers read the earlier array: the tensor, the name of that array, and since when it is there."""
-_told: set[Instruction] = set()
-
 
 class _Numpy:
     """`Tensor.numpy`: looking it up is noted, and torch's own bound method handed out."""
 
-    def __init__(self, method: Any) -> None:
-        self.method = method
+    def __init__(self, method: Any, note: Callable[[Any, FrameType], None]) -> None:
+        self.method, self.note = method, note
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
             return self.method
         if type(tensor) in PLAIN and not tensor_writes.is_traced():
-            frame = _get_frame(1)
-            line = (frame.f_code, frame.f_lasti)
-            if line not in _told and scan.worth_a_look(line):
-                scan.guarded(lambda: _note(tensor, line, frame))
+            self.note(tensor, _get_frame(1))
         return self.method.__get__(tensor, owner)
-
-
-def install() -> None:
-    """Starts looking at the arrays that are made of tensors."""
-    for one in (_handed, _found, _told):
-        one.clear()
-    scan.also_look(_found, lambda: True, look)
-
-
-def patches() -> Iterator[Patch]:
-    """What is changed in torch."""
-    yield descriptor(torch.Tensor, "numpy", _Numpy, "The array that it returns shares the memory of the tensor.")
-
-
-def _note(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
-    with unobserved():
-        if not copyable(tensor) or tensor.device.type != "cpu" or tensor.numel() > _LARGEST or tensor.requires_grad:
-            return
-        address, before, since = _handed.get(line, (0, None, 0))
-        again = before is not None and address == tensor.data_ptr() and before.shape == tensor.shape
-        if again and not torch.equal(bits(before), bits(tensor)):
-            name = _reader(tensor, frame)
-            if name is not None:
-                _found[line] = Weak(tensor), name, since
-        _handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
 
 
 def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
@@ -104,20 +69,52 @@ def _called(statement: ast.AST) -> set[str]:
 
 
 def _is_over(value: Any, tensor: torch.Tensor) -> bool:
-    return same_buffer_appended.is_array(value) and value.__array_interface__["data"][0] == tensor.data_ptr()
+    return untracked_aliases.is_array(value) and value.__array_interface__["data"][0] == tensor.data_ptr()
 
 
-def look(nodes: Iterable[Any]) -> None:
-    """A backward starts, so what is computed with such arrays is a training."""
-    for line in list(_found):
-        reference, name, since = _found.pop(line)
-        tensor = reference()
-        if tensor is None:
-            continue
-        storage = names.storage_of(tensor)
-        written = [one for one in log.current().writes if one.storage == storage and one.moment >= since]
-        written = [one for one in written if one.frames]
-        if written:
-            _told.add(line)
-            found = names.described(tensor, scan.target_of(written[-1]))
-            reporting.tell(NUMPY_BUFFER_REUSED, found, scan.mutations_of(written), {"name": name})
+class Detector(detector.Detector):
+    """Compares what a line hands out as an array with what it handed out before."""
+
+    def __init__(self) -> None:
+        self._handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
+        """For each line: the address that it has handed out, a copy of what was there, and when that was."""
+        self.waiting: dict[Instruction, tuple[Weak, str, int]] = {}
+        """Those whose callers read the earlier array: the tensor, the name of that array, and since when."""
+        self._told: set[Instruction] = set()
+
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        why = "The array that it returns shares the memory of the tensor."
+        yield descriptor(torch.Tensor, "numpy", lambda method: _Numpy(method, self._look_up), why)
+
+    def _look_up(self, tensor: torch.Tensor, frame: FrameType) -> None:
+        line = (frame.f_code, frame.f_lasti)
+        if line not in self._told and scan.worth_a_look(line):
+            scan.guarded(lambda: self._note(tensor, line, frame))
+
+    def _note(self, tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
+        with unobserved():
+            if not copyable(tensor) or tensor.device.type != "cpu" or tensor.numel() > _LARGEST or tensor.requires_grad:
+                return
+            address, before, since = self._handed.get(line, (0, None, 0))
+            again = before is not None and address == tensor.data_ptr() and before.shape == tensor.shape
+            if again and not torch.equal(bits(before), bits(tensor)):
+                name = _reader(tensor, frame)
+                if name is not None:
+                    self.waiting[line] = Weak(tensor), name, since
+            self._handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """What is computed with such arrays is a training."""
+        for line in list(self.waiting):
+            reference, name, since = self.waiting.pop(line)
+            tensor = reference()
+            if tensor is None:
+                continue
+            storage = names.storage_of(tensor)
+            written = [one for one in log.current().writes if one.storage == storage and one.moment >= since]
+            written = [one for one in written if one.frames]
+            if written:
+                self._told.add(line)
+                found = names.described(tensor, scan.target_of(written[-1]))
+                reporting.tell(NUMPY_BUFFER_REUSED, found, scan.mutations_of(written), {"name": name})

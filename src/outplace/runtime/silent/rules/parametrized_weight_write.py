@@ -8,8 +8,6 @@ the weights start as they did before. Marked code shows the module of each state
 from __future__ import annotations
 
 import ast
-import sys
-from typing import Any
 
 import torch
 from torch.nn.utils import parametrize
@@ -20,21 +18,8 @@ from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.knowledge.written import attribute_of, written_by
 from outplace.model import Mutation, Tensor
 from outplace.runtime.locate import names, sites
-from outplace.runtime.patches import tensor_writes
 from outplace.runtime.record.log import Instruction
-from outplace.runtime.silent import reporting, scan
-
-_get_frame = sys._getframe
-
-
-def note_owner(owner: Any, name: str) -> Any:
-    """Called by marked code on the `layer` of a statement that writes into `layer.weight`."""
-    if not tensor_writes.is_traced() and isinstance(owner, torch.nn.Module) and _is_computed(owner, name):
-        frame = _get_frame(1)
-        place = (frame.f_code, frame.f_lasti)
-        scan.guarded(lambda: _tell(owner, name, place))
-        reporting.raise_if_strict()
-    return owner
+from outplace.runtime.silent import detector, reporting, scan
 
 
 def _is_computed(module: torch.nn.Module, name: str) -> bool:
@@ -80,3 +65,13 @@ def _written(statement: ast.stmt | None) -> tuple[str | None, str | None]:
         target, operation = whole, "__setitem__" if isinstance(whole, ast.Subscript) else ".data ="
     attribute = None if target is None else attribute_of(target)
     return None if attribute is None else ast.unparse(attribute), operation
+
+
+class Detector(detector.Detector):
+    """Looks at the module of each statement that writes into an attribute."""
+
+    def on_owner(self, owner: torch.nn.Module, name: str, place: Instruction) -> None:
+        """A statement writes into `owner.name`: is that computed from something else?"""
+        if _is_computed(owner, name):
+            scan.guarded(lambda: _tell(owner, name, place))
+            reporting.raise_if_strict()

@@ -1,12 +1,11 @@
 """One piece of memory that is kept again and again, each time by a new object, and changed between.
 
 `frames.append(x.numpy())` keeps arrays over the one memory of `x`, `replay.append(torch.from_numpy(env.state))` tensors
-over the one array of `env`: at the end all entries show its last values. (`appended` is the same for a tensor itself.)
+over the one array of `env`: at the end all entries show its last values.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from types import FrameType
@@ -19,16 +18,13 @@ from outplace.model import Tensor
 from outplace.runtime.locate import names
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.log import Instruction, Write
-from outplace.runtime.record.snapshots import PLAIN, bits, copyable, same_piece, unobserved
+from outplace.runtime.record.snapshots import bits, copyable, same_piece, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _next_number = torch._C._autograd._get_sequence_nr
 _FROM_NUMPY: Any = torch.from_numpy
 _LARGEST, _MOST_ARRAYS = 1 << 16, 64
-
-_kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
-"""For each keeping line: what it has kept, a copy of what that showed then, and when it did."""
 
 
 class _Found(NamedTuple):
@@ -42,102 +38,9 @@ class _Found(NamedTuple):
     """Was the first one still there when the third came? A queue for one item lets go of it."""
 
 
-_found: dict[Instruction, _Found] = {}
-"""Told when the next backward starts, with all that wrote it."""
-_told: set[Instruction] = set()
-_writes: dict[int, tuple[Weak, int, dict[Instruction, None]]] = {}
-"""By the address of an array that tensors lie over: the array, its bytes, and the lines that have written it."""
-
-
-def install() -> None:
-    """Starts anew."""
-    for one in (_kept, _found, _told, _writes):
-        one.clear()
-    scan.also_look(_found, lambda: True, look)
-
-
-def look(nodes: Iterable[Any]) -> None:
-    """A backward starts, so this is a training: what has been kept goes into it."""
-    for line in list(_found):
-        found = _found.pop(line)
-        if found.holds_both or found.first() is not None:
-            _told.add(line)
-            _tell(found)
-
-
-def note_items(items: Iterable[Any], frame: FrameType) -> None:
-    """Several that are kept together: the first that lies in memory of others stands for all."""
-    for item in items:
-        if is_array(item) or (type(item) in PLAIN and untracked_aliases.is_untracked(item)):
-            note(item, frame)
-            return
-
-
-def note(value: Any, frame: FrameType) -> None:
-    """An array, or a tensor over one, is about to be appended."""
-    line = (frame.f_code, frame.f_lasti)
-    found = _found.get(line)
-    if found is None and line not in _told and scan.worth_a_look(line):
-        scan.guarded(lambda: _note(value, line))
-    elif found is not None and (not found.holds_both or scan.worth_a_look(line)):
-        scan.guarded(lambda: _see_again(found, line))
-
-
-def is_array(value: Any) -> bool:
-    """Is it an array of numpy's?"""
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and type(value) is numpy.ndarray
-
-
-def note_write(array: Any, place: Instruction) -> None:
-    """An array that a tensor may lie over is about to be written."""
-    owner = untracked_aliases.owner_of(array)
-    if is_array(owner):
-        address = owner.__array_interface__["data"][0]
-        if address not in _writes and len(_writes) < _MOST_ARRAYS:
-            _writes[address] = Weak(owner, lambda _: _writes.pop(address, None)), owner.nbytes, {}
-        if address in _writes:
-            _writes[address][2].setdefault(place)
-
-
-def _note(value: Any, line: Instruction) -> None:
-    with unobserved():
-        over = _over(value)
-        if over is None or not copyable(over) or over.device.type != "cpu" or over.numel() > _LARGEST:
-            return
-        kept, shown, since = _kept.get(line, (None, None, 0))
-        before = kept() if kept is not None else None
-        again = before is not None and before is not value and same_piece(_over(before), over)
-        if again and not torch.equal(bits(shown), bits(over)):
-            _found[line] = _Found(Weak(before), names.described(over, None), since, _writes_of(before, since))
-        elif not again and (before is None or before is not value):
-            _kept[line] = Weak(value), over.clone(), _next_number()
-
-
-def _see_again(found: _Found, line: Instruction) -> None:
-    """The line keeps something once more: is what it kept first still there? Then who has written it by now?"""
-    first = found.first()
-    if first is None:
-        del _found[line]
-    else:
-        _found[line] = found._replace(holds_both=True, written=_writes_of(first, found.since))
-
-
-def _writes_of(kept: Any, since: int) -> list[Write]:
-    """The writes to the memory that it lies in, while it does."""
-    owner = untracked_aliases.owner_of(kept) if is_array(kept) else None
-    storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
-    written = [one for one in log.current().writes if one.storage == storage and one.moment >= since and one.frames]
-    address = kept.__array_interface__["data"][0] if is_array(kept) else kept.data_ptr()
-    for start, (_, size, places) in _writes.items():
-        if start <= address < start + size:
-            written += [Write(0, None, since, scan.ARRAY, (place,), None, False) for place in places]
-    return written
-
-
 def _over(value: Any) -> Any:
     """A tensor over the memory of an array; the tensor itself, of one."""
-    if not is_array(value):
+    if not untracked_aliases.is_array(value):
         return value.detach()
     try:
         return _FROM_NUMPY(value)
@@ -149,3 +52,77 @@ def _tell(found: _Found) -> None:
     if found.written:
         tensor = replace(found.tensor, name=scan.target_of(found.written[-1]))
         reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written))
+
+
+class Detector(detector.Detector):
+    """Compares what a line appends with what it appended before."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
+        """For each keeping line: what it has kept, a copy of what that showed then, and when it did."""
+        self.waiting: dict[Instruction, _Found] = {}
+        """Told when the next backward starts, with all that wrote it."""
+        self._told: set[Instruction] = set()
+        self._writes: dict[int, tuple[Weak, int, dict[Instruction, None]]] = {}
+        """By the address of an array that tensors lie over: the array, its bytes, and the lines that wrote it."""
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """This is a training: what has been kept goes into it."""
+        for line in list(self.waiting):
+            found = self.waiting.pop(line)
+            if found.holds_both or found.first() is not None:
+                self._told.add(line)
+                _tell(found)
+
+    def on_memory_appended(self, value: Any, frame: FrameType) -> None:
+        """An array, or a tensor over one, is about to be appended."""
+        line = (frame.f_code, frame.f_lasti)
+        found = self.waiting.get(line)
+        if found is None and line not in self._told and scan.worth_a_look(line):
+            scan.guarded(lambda: self._note(value, line))
+        elif found is not None and (not found.holds_both or scan.worth_a_look(line)):
+            scan.guarded(lambda: self._see_again(found, line))
+
+    def on_array_written(self, array: Any, place: Instruction) -> None:
+        """An array that a tensor may lie over is about to be written."""
+        owner = untracked_aliases.owner_of(array)
+        if untracked_aliases.is_array(owner):
+            address = owner.__array_interface__["data"][0]
+            if address not in self._writes and len(self._writes) < _MOST_ARRAYS:
+                self._writes[address] = Weak(owner, lambda _: self._writes.pop(address, None)), owner.nbytes, {}
+            if address in self._writes:
+                self._writes[address][2].setdefault(place)
+
+    def _note(self, value: Any, line: Instruction) -> None:
+        with unobserved():
+            over = _over(value)
+            if over is None or not copyable(over) or over.device.type != "cpu" or over.numel() > _LARGEST:
+                return
+            kept, shown, since = self._kept.get(line, (None, None, 0))
+            before = kept() if kept is not None else None
+            again = before is not None and before is not value and same_piece(_over(before), over)
+            if again and not torch.equal(bits(shown), bits(over)):
+                self.waiting[line] = _Found(
+                    Weak(before), names.described(over, None), since, self._writes_of(before, since)
+                )
+            elif not again and (before is None or before is not value):
+                self._kept[line] = Weak(value), over.clone(), _next_number()
+
+    def _see_again(self, found: _Found, line: Instruction) -> None:
+        """The line keeps something once more: is what it kept first still there? Then who has written it by now?"""
+        first = found.first()
+        if first is None:
+            del self.waiting[line]
+        else:
+            self.waiting[line] = found._replace(holds_both=True, written=self._writes_of(first, found.since))
+
+    def _writes_of(self, kept: Any, since: int) -> list[Write]:
+        """The writes to the memory that it lies in, while it does."""
+        owner = untracked_aliases.owner_of(kept) if untracked_aliases.is_array(kept) else None
+        storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
+        written = [one for one in log.current().writes if one.storage == storage and one.moment >= since and one.frames]
+        address = kept.__array_interface__["data"][0] if untracked_aliases.is_array(kept) else kept.data_ptr()
+        for start, (_, size, places) in self._writes.items():
+            if start <= address < start + size:
+                written += [Write(0, None, since, scan.ARRAY, (place,), None, False) for place in places]
+        return written

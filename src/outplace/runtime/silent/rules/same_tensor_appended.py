@@ -9,7 +9,6 @@ import ast
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
@@ -17,48 +16,17 @@ import torch
 
 from outplace.knowledge.silent_rules.lists import SAME_TENSOR_APPENDED, SAME_VIEW_APPENDED
 from outplace.runtime.locate import names, sites
-from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
-from outplace.runtime.record.snapshots import PLAIN, bits, copyable, same_piece, unobserved
+from outplace.runtime.record.snapshots import bits, copyable, same_piece, unobserved
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.record.user_files import fields_of
-from outplace.runtime.silent import reporting, scan
-from outplace.runtime.silent.rules import same_buffer_appended
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.marks import items_of
 
 _next_number = torch._C._autograd._get_sequence_nr
 
-_kept: dict[Instruction, tuple[Weak, int, int]] = {}
-"""For each keeping line: what it kept last, with its version, and when it first kept that."""
 
-
-def note(tensor: torch.Tensor, frame: FrameType) -> None:
-    """A tensor is about to be appended to a list."""
-    if tensor.is_inference():
-        return
-    if tensor._version == 0:  # most of what is appended, in recurrent models at every step: nobody has written it
-        if untracked_aliases.is_untracked(tensor):
-            same_buffer_appended.note(tensor, frame)
-        return
-    line = (frame.f_code, frame.f_lasti)
-    known = _kept.get(line)
-    before = known[0]() if known is not None else None
-    if known is not None and before is not None and before is not tensor and _is_same_view(before, tensor):
-        if known[1] != tensor._version and scan.worth_a_look(line):
-            scan.guarded(lambda: _look_at_view(before, line, known[2]))
-            reporting.raise_if_strict()
-    elif known is None or before is None or before is not tensor:
-        _kept[line] = Weak(tensor), tensor._version, _next_number()
-        _shown.pop(line, None)
-        if scan.worth_a_look(line) and _stands_last(tensor, line, frame):  # appended before anybody had written it
-            scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
-            reporting.raise_if_strict()
-    elif known[1] != tensor._version and scan.worth_a_look(line):
-        scan.guarded(lambda: _report_if_listed(tensor, known[2]))
-        reporting.raise_if_strict()
-
-
-_shown: dict[Instruction, torch.Tensor] = {}
-"""For a line that keeps a view again and again: what that view showed the second time."""
 _LARGEST_VIEW = 1 << 16
 
 
@@ -69,58 +37,14 @@ def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
     return views and same_piece(one, other)
 
 
-def _look_at_view(view: torch.Tensor, line: Instruction, since: int) -> None:
-    """Was this very part written, or another one of the same tensor? Only its contents tell."""
-    with unobserved():
-        if not copyable(view) or view.device.type != "cpu" or view.numel() > _LARGEST_VIEW:
-            return
-        before = _shown.get(line)
-        if before is None:
-            _shown[line] = view.detach().clone()
-        elif not torch.equal(bits(before), bits(view)):
-            _report_if_listed(view, since, _appended_at(line))
-
-
-def note_items(value: Any, frame: FrameType) -> None:
-    """A tuple, list or dict that was made there is about to be appended: the first tensor in it stands for all."""
-    tensor = next((one for one in _items_of(value) if type(one) in PLAIN), None)
-    if tensor is not None:
-        with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
-            note(tensor, frame)
-    else:
-        same_buffer_appended.note_items(_items_of(value), frame)
-
-
 _MANY = 3
 """An entry may be assigned anew at each step; several that are one tensor are a history that was not kept."""
-
-
-def note_stored(tensor: torch.Tensor, holder: Any, frame: FrameType) -> None:
-    """`holder[key] = tensor` is about to be done, where the holder is a dict or a list."""
-    with torch._C.DisableTorchFunction():
-        if tensor.is_inference() or tensor._version == 0:
-            return
-        line = (frame.f_code, frame.f_lasti)
-        known = _kept.get(line)
-        if known is None or id(known[0]()) != id(tensor):
-            _kept[line] = Weak(tensor), tensor._version, _next_number()
-            return
-        many = known[1] != tensor._version and sum(one is tensor for one in _items_of(holder)) >= _MANY
-        if many and scan.worth_a_look(line):
-            written = [one for one in _writes_of(tensor) if one.moment >= known[2]]
-            scan.guarded(lambda: _tell(tensor, written))
-            reporting.raise_if_strict()
-
-
-def _items_of(holder: Any) -> Iterable[Any]:
-    kind = type(holder)
-    return holder.values() if kind is dict else holder if kind in (list, tuple, deque) else ()
 
 
 def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None) -> None:
     """Does a list still hold it, or an entry of a list?"""
     holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
-    holders = [one for one in holders if any(item is tensor for item in _items_of(one))]
+    holders = [one for one in holders if any(item is tensor for item in items_of(one))]
     if any(map(_is_list, holders)) or any(_is_list(outer) for one in holders for outer in _holders_of(one)):
         _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since], name)
 
@@ -133,7 +57,7 @@ def _holders_of(entry: Any) -> list[Any]:
     """What holds this tuple or dict; nothing, for the names of a module."""
     if type(entry) is dict and "__name__" in entry:
         return []
-    return [one for one in gc.get_referrers(entry) if any(item is entry for item in _items_of(one))]
+    return [one for one in gc.get_referrers(entry) if any(item is entry for item in items_of(one))]
 
 
 def _writes_of(tensor: torch.Tensor) -> list[Write]:
@@ -161,23 +85,6 @@ def _gradient_of(tensor: torch.Tensor) -> str | None:
     return None
 
 
-_lists: dict[Instruction, tuple[str, ...]] = {}
-"""What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
-
-
-def _stands_last(tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
-    """Is the tensor (in) the last entry of the list that it is being appended to?"""
-    if line not in _lists:
-        _lists[line] = _list_at(line)
-    first, *rest = _lists[line] or ("",)
-    holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
-    for attribute in rest:
-        holder = fields_of(holder).get(attribute)
-    if type(holder) not in (list, deque) or not holder:
-        return False
-    return holder[-1] is tensor or any(one is tensor for one in _items_of(holder[-1]))
-
-
 def _appended_at(line: Instruction) -> str | None:
     """What the line appends, as it stands there."""
     call = sites.at_instruction(line).node
@@ -193,3 +100,75 @@ def _list_at(line: Instruction) -> tuple[str, ...]:
             holder = holder.value
         return (holder.id, *reversed(names_of)) if isinstance(holder, ast.Name) else ()
     return ()
+
+
+class Detector(detector.Detector):
+    """Compares what a line appends or stores with what it kept before."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Instruction, tuple[Weak, int, int]] = {}
+        """For each keeping line: what it kept last, with its version, and when it first kept that."""
+        self._shown: dict[Instruction, torch.Tensor] = {}
+        """For a line that keeps a view again and again: what that view showed the second time."""
+        self._lists: dict[Instruction, tuple[str, ...]] = {}
+        """What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
+
+    def on_appended(self, tensor: torch.Tensor, frame: FrameType) -> None:
+        """A tensor that has been written is about to be appended to a list."""
+        line = (frame.f_code, frame.f_lasti)
+        known = self._kept.get(line)
+        before = known[0]() if known is not None else None
+        if known is not None and before is not None and before is not tensor and _is_same_view(before, tensor):
+            if known[1] != tensor._version and scan.worth_a_look(line):
+                scan.guarded(lambda: self._look_at_view(before, line, known[2]))
+                reporting.raise_if_strict()
+        elif known is None or before is None or before is not tensor:
+            self._kept[line] = Weak(tensor), tensor._version, _next_number()
+            self._shown.pop(line, None)
+            if scan.worth_a_look(line) and self._stands_last(
+                tensor, line, frame
+            ):  # appended before anybody had written it
+                scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
+                reporting.raise_if_strict()
+        elif known[1] != tensor._version and scan.worth_a_look(line):
+            scan.guarded(lambda: _report_if_listed(tensor, known[2]))
+            reporting.raise_if_strict()
+
+    def _look_at_view(self, view: torch.Tensor, line: Instruction, since: int) -> None:
+        """Was this very part written, or another one of the same tensor? Only its contents tell."""
+        with unobserved():
+            if not copyable(view) or view.device.type != "cpu" or view.numel() > _LARGEST_VIEW:
+                return
+            before = self._shown.get(line)
+            if before is None:
+                self._shown[line] = view.detach().clone()
+            elif not torch.equal(bits(before), bits(view)):
+                _report_if_listed(view, since, _appended_at(line))
+
+    def on_stored(self, tensor: torch.Tensor, holder: Any, frame: FrameType) -> None:
+        """`holder[key] = tensor` is about to be done, where the holder is a dict or a list."""
+        with torch._C.DisableTorchFunction():
+            if tensor.is_inference() or tensor._version == 0:
+                return
+            line = (frame.f_code, frame.f_lasti)
+            known = self._kept.get(line)
+            if known is None or id(known[0]()) != id(tensor):
+                self._kept[line] = Weak(tensor), tensor._version, _next_number()
+                return
+            many = known[1] != tensor._version and sum(one is tensor for one in items_of(holder)) >= _MANY
+            if many and scan.worth_a_look(line):
+                written = [one for one in _writes_of(tensor) if one.moment >= known[2]]
+                scan.guarded(lambda: _tell(tensor, written))
+                reporting.raise_if_strict()
+
+    def _stands_last(self, tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
+        """Is the tensor (in) the last entry of the list that it is being appended to?"""
+        if line not in self._lists:
+            self._lists[line] = _list_at(line)
+        first, *rest = self._lists[line] or ("",)
+        holder: Any = frame.f_locals.get(first, frame.f_globals.get(first))
+        for attribute in rest:
+            holder = fields_of(holder).get(attribute)
+        if type(holder) not in (list, deque) or not holder:
+            return False
+        return holder[-1] is tensor or any(one is tensor for one in items_of(holder[-1]))

@@ -15,31 +15,9 @@ import torch
 
 from outplace.knowledge.silent_rules.two_names import SHALLOW_MODEL_COPY
 from outplace.model import Mutation, Tensor
-from outplace.runtime.locate import names, sites
-from outplace.runtime.record import log
-from outplace.runtime.silent import reporting, scan
-
-_first: deque[tuple[int, weakref.ref[Any]]] = deque(maxlen=16)
-"""The network that a loop names first, with its frame, until the second is known."""
-
-
-def note_first(network: Any, frame: FrameType) -> None:
-    """The network whose parameters the loop names first."""
-    if isinstance(network, torch.nn.Module):
-        _first.append((id(frame), weakref.ref(network)))
-
-
-def note_second(network: Any, frame: FrameType) -> None:
-    """The second one: is it the first?"""
-    where, first = 0, None
-    while _first and where != id(frame):  # a loop whose second argument raised has left its first behind
-        where, reference = _first.pop()
-        first = reference()
-    if where != id(frame) or first is None or not isinstance(network, torch.nn.Module):
-        return
-    if scan.worth_a_look((frame.f_code, frame.f_lasti)):
-        scan.guarded(lambda: _compare(first, network, frame))
-        reporting.raise_if_strict()
+from outplace.runtime.locate import names
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.state_dicts import Loaded
 
 
 def _compare(first: Any, second: Any, frame: FrameType) -> None:
@@ -47,10 +25,10 @@ def _compare(first: Any, second: Any, frame: FrameType) -> None:
     if not ours or len(ours) != len(theirs) or any(a is not b for a, b in zip(ours, theirs, strict=True)):
         return
     storages = {names.storage_of(parameter) for parameter in ours} - {None}
-    report(first, second, changes_of(storages, -1), frame)
+    _report(first, second, scan.steps_on(storages, -1), frame)
 
 
-def report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: FrameType) -> None:
+def _report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: FrameType) -> None:
     """Tells that these two are one, if an optimizer steps it."""
     if mutations:
         stack = names.own_frames(None, frame)
@@ -59,13 +37,39 @@ def report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: Fra
         reporting.tell(SHALLOW_MODEL_COPY, Tensor(name), mutations, {"how": how})
 
 
-def changes_of(storages: set[int | None], since: int) -> tuple[Mutation, ...]:
-    """The optimizer steps on these storages."""
-    steps = [step for step in log.current().steps if step.moment > since and step.frames]
-    places = {step.frames[-1]: step for step in steps if _steps_on(step, storages)}
-    return tuple(Mutation(step.operation, sites.at_instruction(place).site) for place, step in places.items())
+class Detector(detector.Detector):
+    """Compares the two networks of a loop, and the network that loads a state with the one it was taken from."""
+
+    def __init__(self) -> None:
+        self._first: deque[tuple[int, weakref.ref[Any]]] = deque(maxlen=16)
+        """The network that a loop names first, with its frame, until the second is known."""
+
+    def on_first_network(self, network: Any, frame: FrameType) -> None:
+        """The network whose parameters the loop names first."""
+        if isinstance(network, torch.nn.Module):
+            self._first.append((id(frame), weakref.ref(network)))
+
+    def on_second_network(self, network: Any, frame: FrameType) -> None:
+        """The second one: is it the first?"""
+        where, first = 0, None
+        while self._first and where != id(frame):  # a loop whose second argument raised has left its first behind
+            where, reference = self._first.pop()
+            first = reference()
+        if where != id(frame) or first is None or not isinstance(network, torch.nn.Module):
+            return
+        if scan.worth_a_look((frame.f_code, frame.f_lasti)):
+            scan.guarded(lambda: _compare(first, network, frame))
+            reporting.raise_if_strict()
+
+    def on_own_state_loaded(self, loaded: Loaded) -> None:
+        """One network loads the state of another that has the same parameters."""
+        other, own = loaded.taken_from, loaded.own()
+        if is_shallow_copy(loaded):
+            _report(loaded.module, other, scan.steps_on(own, -1), loaded.frame)
 
 
-def _steps_on(step: log.Step, storages: set[int | None]) -> bool:
-    parameters = (reference() for reference in step.parameters)
-    return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
+def is_shallow_copy(loaded: Loaded) -> bool:
+    """Are the module that loads a state and the one it was taken from two, with the same parameters?"""
+    other = loaded.taken_from
+    two = type(other) is type(loaded.module) and other is not loaded.module
+    return two and bool(loaded.own()) and loaded.own() <= loaded.held()

@@ -1,8 +1,8 @@
 """A leaf in the memory of what it was made of: `adv = images.detach().requires_grad_()`, which an optimizer then steps.
 
 The optimizer moves `images` as well. It is a bug where the function goes on to read them: whoever makes a leaf of its
-own and reads what it was made of wants two tensors. An optimizer's first steps are looked at, as in `lost`, and only
-the few tensors that the running functions have names for.
+own and reads what it was made of wants two tensors. An optimizer's first steps are looked at, and only the few tensors
+that the running functions have names for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import read_later
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record.snapshots import PLAIN, same_piece
-from outplace.runtime.silent import reporting
+from outplace.runtime.silent import detector, reporting
+from outplace.runtime.silent.optimizers import Known
 
 _MOST_LEAVES = 8
 """A model has more parameters than this; what is trained as data is one tensor or a few."""
@@ -28,18 +29,6 @@ _ALONE = 2
 """Who holds the memory of a tensor that shares it with no other: the tensor, and the storage that is asked."""
 _SHOWS_NOTHING = {"shape", "dtype", "device", "ndim", "size", "dim", "numel"}
 """Who asks a tensor for these does not read what is in it."""
-
-
-def look(optimizer: Any, parameters: list[Any], frame: FrameType) -> None:
-    """The optimizer has made a step: does somebody have another name for the memory, and read it again?"""
-    leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
-    if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
-        return  # without looking at anybody's names: a frame that is asked for them keeps what they stand for
-    frames = names.own_frames(None, frame)
-    for own in frames:
-        for leaf, name in _made_of(own, leaves):
-            _tell(optimizer, leaf, name, frames[0])
-            return
 
 
 def _is_shared(leaf: torch.Tensor) -> bool:
@@ -88,3 +77,19 @@ def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> No
     place = (frame.f_code, frame.f_lasti)
     step = Mutation(f"{type(optimizer).__name__}.step", sites.at_instruction(place).site)
     reporting.tell(LEAF_SHARES_MEMORY, names.described(leaf, name), (step,), {"name": name})
+
+
+class Detector(detector.Detector):
+    """Looks for other names of what an optimizer steps."""
+
+    def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
+        """Does somebody have another name for the memory, and read it again?"""
+        optimizer, parameters = known.optimizer(), known.parameters()
+        leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
+        if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
+            return  # without looking at anybody's names: a frame that is asked for them keeps what they stand for
+        frames = names.own_frames(None, frame)
+        for own in frames:
+            for leaf, name in _made_of(own, leaves):
+                _tell(optimizer, leaf, name, frames[0])
+                return

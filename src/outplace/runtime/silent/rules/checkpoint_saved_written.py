@@ -23,7 +23,7 @@ from outplace.runtime.locate import names, sites, writers
 from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record.log import Instruction, frames_to_own_code
 from outplace.runtime.record.snapshots import copyable, fingerprint, unobserved
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _next_number = torch._C._autograd._get_sequence_nr
 
@@ -95,8 +95,12 @@ def _watched(original: Any) -> Any:
     return __init__
 
 
-def patches() -> Iterator[Patch]:
-    """What is changed in torch."""
-    again = getattr(checkpoints, "_recomputation_hook", None)
-    if again is not None:
-        yield replaced(again, "__init__", _watched, "What a block saves on its second run may be written meanwhile.")
+class Detector(detector.Detector):
+    """Compares what a block saves on its second run with what its backward then takes."""
+
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        again = getattr(checkpoints, "_recomputation_hook", None)
+        if again is not None:
+            why = "PyTorch does not check what a checkpointed block saves when it runs again."
+            yield replaced(again, "__init__", _watched, why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
 from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record import log
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
 
 _get_frame = sys._getframe
 
@@ -81,13 +81,16 @@ class _Alone(NamedTuple):
     passed: int
 
 
-_counting = False
+def _counts(inputs: Any, outputs: Any) -> dict[str, int]:
+    return {"module": inputs[0]._use_count(), "passed": outputs[0]._use_count()}
 
 
-@functools.cache
-def _alone() -> _Alone:
-    """Counts them, in a small backward inside the user's: other versions of torch hold other numbers of them."""
-    global _counting
+_REGISTER_HOOK: Any = torch.Tensor.register_hook
+_REGISTER_MODULE_HOOK: Any = torch.nn.Module.register_full_backward_hook
+
+
+def _count_holders() -> _Alone:
+    """Counts who holds a gradient that nobody else has, in a small backward inside the user's."""
     counts: dict[str, int] = {}
 
     class Same(torch.autograd.Function):  # type: ignore[misc]
@@ -107,7 +110,6 @@ def _alone() -> _Alone:
         def forward(self, x: Any) -> Any:
             return x * 2
 
-    _counting = True
     with torch._C.DisableTorchFunction(), torch.enable_grad():
         leaf = torch.ones(2, requires_grad=True)
         made = Double()
@@ -122,51 +124,20 @@ def _alone() -> _Alone:
     return _Alone(**counts)
 
 
-def _counts(inputs: Any, outputs: Any) -> dict[str, int]:
-    return {"module": inputs[0]._use_count(), "passed": outputs[0]._use_count()}
-
-
-_REGISTER_HOOK: Any = torch.Tensor.register_hook
-_REGISTER_MODULE_HOOK: Any = torch.nn.Module.register_full_backward_hook
-
-
-# -- hooks ------------------------------------------------------------------------------------------------------------
-
-
-def _watched_hook(hook: Any) -> Any:
-    @functools.wraps(hook, assigned=("__name__", "__qualname__", "__doc__", "__module__"))
-    def watched(gradient: Any) -> Any:
-        if tensor_writes.is_traced():
-            return hook(gradient)
-        given = _Gradients((gradient,), _alone().hook)
-        made = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
-        given.look(HOOK_WRITES_GRADIENT)
-        return made
-
-    return watched
-
-
-def _make_register_hook(original: Any) -> Any:
-    @functools.wraps(original)
-    def register_hook(self: Any, hook: Any) -> Any:
-        return original(self, hook if tensor_writes.is_traced() else _watched_hook(hook))
-
-    return register_hook
-
-
 class _ModuleHook:
     """A module's backward hook. It is pickled and copied as the user's own, with the module it belongs to."""
 
-    def __init__(self, hook: Any) -> None:
-        self._hook = hook
+    def __init__(self, hook: Any, alone: Callable[[], _Alone]) -> None:
+        self._hook, self._alone = hook, alone
         functools.update_wrapper(self, hook, updated=())
 
     def __call__(self, module: Any, *gradients: Any) -> Any:
         # Gradients of the outputs are handed on by the time that those of the inputs are there.
         passed = len(gradients) == 2 and any(one is not None for one in gradients[0])
         *inputs, outputs = gradients
-        given = _Gradients(outputs, _alone().passed if passed else _alone().module)
-        also = _Gradients(inputs[0] if inputs else (), _alone().module)
+        alone = self._alone()
+        given = _Gradients(outputs, alone.passed if passed else alone.module)
+        also = _Gradients(inputs[0] if inputs else (), alone.module)
         made = caller_frames.call(_get_frame().f_back, self._hook, (module, *gradients), {})
         given.look(HOOK_WRITES_GRADIENT)
         also.look(HOOK_WRITES_GRADIENT)
@@ -180,59 +151,91 @@ def _itself(hook: Any) -> Any:
     return hook
 
 
-def _make_register_module_hook(original: Any) -> Any:
-    @functools.wraps(original)
-    def register(self: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(self, hook if tensor_writes.is_traced() else _ModuleHook(hook), *args, **kwargs)
+class Detector(detector.Detector):
+    """Counts who holds a gradient that a hook or a backward is given, and compares its version afterwards."""
 
-    return register
+    def __init__(self) -> None:
+        self._counting = False
+        self._holders: _Alone | None = None
+        """Counted when they are first needed: other versions of torch hold other numbers of them."""
 
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        why = "A hook that is registered may write the gradient it is given."
+        yield replaced(torch.Tensor, "register_hook", self._make_register_hook, why)
+        for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
+            yield replaced(torch.nn.Module, name, self._make_register_module_hook, why)
+        node: Any = torch.autograd.function.BackwardCFunction
+        why = "The backward of a Function may write the gradient it is given."
+        if hasattr(node, "_get_user_fn"):
+            yield replaced(node, "_get_user_fn", self._make_get_backward, why)
+        else:
+            yield replaced(node, "apply", self._make_apply, why)
 
-# -- Functions --------------------------------------------------------------------------------------------------------
+    def _alone(self) -> _Alone:
+        if self._holders is None:
+            self._counting = True
+            try:
+                self._holders = _count_holders()
+            finally:
+                self._counting = False
+        return self._holders
 
+    def _watched_hook(self, hook: Any) -> Any:
+        @functools.wraps(hook, assigned=("__name__", "__qualname__", "__doc__", "__module__"))
+        def watched(gradient: Any) -> Any:
+            if tensor_writes.is_traced():
+                return hook(gradient)
+            given = _Gradients((gradient,), self._alone().hook)
+            made = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
+            given.look(HOOK_WRITES_GRADIENT)
+            return made
 
-def _make_get_backward(original: Any) -> Any:
-    """The engine asks a Function's node for its backward, and calls it."""
+        return watched
 
-    @functools.wraps(original)
-    def get_backward(self: Any) -> Any:
-        backward = original(self)
-        return backward if _counting or tensor_writes.is_traced() else functools.partial(_backward, backward)
+    def _make_register_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def register_hook(tensor: Any, hook: Any) -> Any:
+            return original(tensor, hook if tensor_writes.is_traced() else self._watched_hook(hook))
 
-    return get_backward
+        return register_hook
 
+    def _make_register_module_hook(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def register(module: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
+            watched = hook if tensor_writes.is_traced() else _ModuleHook(hook, self._alone)
+            return original(module, watched, *args, **kwargs)
 
-def _make_apply(original: Any) -> Any:
-    """In torch before 2.13 the engine calls the node, which looks for the backward by itself."""
+        return register
 
-    @functools.wraps(original)
-    def apply(self: Any, *gradients: Any) -> Any:
-        if _counting or tensor_writes.is_traced():
-            return original(self, *gradients)
-        return _backward(original, self, *gradients)
+    def _make_get_backward(self, original: Any) -> Any:
+        """The engine asks a Function's node for its backward, and calls it."""
 
-    return apply
+        @functools.wraps(original)
+        def get_backward(node: Any) -> Any:
+            backward = original(node)
+            return (
+                backward if self._counting or tensor_writes.is_traced() else functools.partial(self._backward, backward)
+            )
 
+        return get_backward
 
-def _backward(backward: Any, ctx: Any, *gradients: Any) -> Any:
-    given = _Gradients(gradients, _alone().function)
-    before = scan.count_hidden()
-    made = backward(ctx, *gradients)
-    given.look(BACKWARD_WRITES_GRADIENT)
-    if scan.count_hidden() > before:
-        scan.examine_rest(ctx)
-    return made
+    def _make_apply(self, original: Any) -> Any:
+        """In torch before 2.13 the engine calls the node, which looks for the backward by itself."""
 
+        @functools.wraps(original)
+        def apply(node: Any, *gradients: Any) -> Any:
+            if self._counting or tensor_writes.is_traced():
+                return original(node, *gradients)
+            return self._backward(original, node, *gradients)
 
-def patches() -> Iterator[Patch]:
-    """What is changed in torch."""
-    why = "A hook that is registered may write the gradient it is given."
-    yield replaced(torch.Tensor, "register_hook", _make_register_hook, why)
-    for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
-        yield replaced(torch.nn.Module, name, _make_register_module_hook, why)
-    node: Any = torch.autograd.function.BackwardCFunction
-    why = "The backward of a Function may write the gradient it is given."
-    if hasattr(node, "_get_user_fn"):
-        yield replaced(node, "_get_user_fn", _make_get_backward, why)
-    else:
-        yield replaced(node, "apply", _make_apply, why)
+        return apply
+
+    def _backward(self, backward: Any, ctx: Any, *gradients: Any) -> Any:
+        given = _Gradients(gradients, self._alone().function)
+        before = scan.count_hidden()
+        made = backward(ctx, *gradients)
+        given.look(BACKWARD_WRITES_GRADIENT)
+        if scan.count_hidden() > before:
+            scan.examine_rest(ctx)
+        return made

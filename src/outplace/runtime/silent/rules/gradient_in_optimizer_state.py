@@ -11,6 +11,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +21,8 @@ from outplace.runtime.locate import names
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.optimizers import Known
 
 
 class _Kept(NamedTuple):
@@ -29,22 +31,6 @@ class _Kept(NamedTuple):
     gradient: Weak
     version: int
     key: str
-
-
-_kept: dict[int, list[_Kept]] = {}
-"""What the last step of each optimizer has left in its state."""
-
-
-def look(optimizer: Any, parameters: list[Any]) -> None:
-    """The optimizer has made a step: was a gradient it had kept before the very one that it stepped by?"""
-    for one in _kept.pop(id(optimizer), ()):
-        gradient = one.gradient()
-        if gradient is not None and gradient._version != one.version and _reads_first(type(optimizer), one.key):
-            _report(optimizer, gradient, one)
-            return
-    kept = [_Kept(Weak(gradient), gradient._version, key) for gradient, key in _gradients_in(optimizer, parameters)]
-    if kept:
-        _kept[id(optimizer)] = kept
 
 
 def _gradients_in(optimizer: Any, parameters: list[Any]) -> Iterator[tuple[torch.Tensor, str]]:
@@ -85,6 +71,21 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
         reporting.tell(GRADIENT_IN_OPTIMIZER_STATE, found, scan.mutations_of(written), words)
 
 
-def forget() -> None:
-    """Forgets all optimizers."""
-    _kept.clear()
+class Detector(detector.Detector):
+    """Compares what one step leaves in the optimizer's state with what the next step finds there."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[_Kept]] = {}
+        """What the last step of each optimizer has left in its state."""
+
+    def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
+        """Was a gradient it had kept before the very one that it stepped by?"""
+        optimizer, parameters = known.optimizer(), known.parameters()
+        for one in self._kept.pop(id(optimizer), ()):
+            gradient = one.gradient()
+            if gradient is not None and gradient._version != one.version and _reads_first(type(optimizer), one.key):
+                _report(optimizer, gradient, one)
+                return
+        kept = [_Kept(Weak(gradient), gradient._version, key) for gradient, key in _gradients_in(optimizer, parameters)]
+        if kept:
+            self._kept[id(optimizer)] = kept

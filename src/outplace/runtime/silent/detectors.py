@@ -1,0 +1,64 @@
+"""The detectors of the silent rules, from attach to detach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from outplace.knowledge.silent_rules import RULES
+from outplace.runtime.patches.table import Patch, Undo
+from outplace.runtime.record.events import events
+from outplace.runtime.silent import scan
+from outplace.runtime.silent.detector import Detector
+from outplace.runtime.silent.optimizers import Optimizers
+from outplace.runtime.silent.state_dicts import StateDicts
+
+
+class Detectors:
+    """One detector for each module that the rules name, and what several of them share."""
+
+    def __init__(self) -> None:
+        self._optimizers = Optimizers()
+        self._state_dicts = StateDicts()
+
+    def patches(self, after: str = "") -> Iterator[Patch]:
+        """The rows of those detectors that can start as soon as the module `after` is imported."""
+        made = [self._make(name) for name in modules(after)]
+        why = "The detectors are called for what they want to know of."
+        yield Patch("outplace.runtime.record.events.events", "callback slot", why, lambda: _start(made))
+        if not after:
+            why = "What was seen before belongs to an earlier time of being attached."
+            yield Patch("outplace.runtime.silent.scan", "callback slot", why, _start_afresh)
+            yield from self._optimizers.patches()
+            yield from self._state_dicts.patches()
+        for detector in made:
+            yield from detector.patches()
+
+    def _make(self, name: str) -> Detector:
+        detector: Detector = import_module(f"outplace.runtime.silent.rules.{name}").Detector()
+        detector.optimizers = self._optimizers
+        return detector
+
+
+def modules(after: str) -> list[str]:
+    """The modules of `silent.rules` whose detectors wait for this import."""
+    return list(dict.fromkeys(rule.detector for rule in RULES if rule.detector and rule.after == after))
+
+
+def _start_afresh() -> Undo:
+    scan.start_afresh()
+    return scan.start_afresh
+
+
+def _start(detectors: list[Detector]) -> Undo:
+    undo = events.subscribe(detectors)
+    looking = [one for one in detectors if type(one).on_backward_start is not Detector.on_backward_start]
+    scan.also += looking
+    scan.noticed += [one.waiting for one in looking]
+
+    def stop() -> None:
+        undo()
+        scan.also[:] = [one for one in scan.also if one not in looking]
+        scan.noticed[:] = [one for one in scan.noticed if not any(one is mine.waiting for mine in looking)]
+
+    return stop

@@ -1,0 +1,103 @@
+"""The state of one model that is added up in place, and loaded into another: the first model has been changed as well.
+
+`total = models[0].state_dict()`, `total[name] += value`, `server.load_state_dict(total)`: a `state_dict()` holds the
+parameters themselves, so the first client has become the sum of all of them. It is told when that one is trained again,
+unless it has loaded the result as well before anybody has asked for its own state.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
+from outplace.model import Tensor
+from outplace.runtime.locate import names, sites
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.state_dicts import Loaded
+
+_MOST = 8
+_ADDING, _SCALING = {"__iadd__", "add_"}, {"__itruediv__", "__imul__", "div_", "mul_"}
+
+
+class _Lent(NamedTuple):
+    """The memory of a model whose state another one has loaded, and who has written it before."""
+
+    storages: frozenset[int]
+    written: list[Write]
+    read: bool = False
+    """Has the state of that model been taken since?"""
+
+
+def _memory_of(module: Any) -> set[int | None]:
+    return {names.storage_of(parameter) for parameter in module.parameters()}
+
+
+def _is_to_an_entry(write: Write) -> bool:
+    """`total[name] += value`, `total[name].add_(value)`."""
+    written = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    return isinstance(written, ast.Subscript) and isinstance(written.value, ast.Name | ast.Attribute)
+
+
+class Detector(detector.Detector):
+    """Notes states that were averaged in place and loaded into another model."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Lent] = []
+        self._told: set[Instruction] = set()
+
+    def on_own_state_loaded(self, loaded: Loaded) -> None:
+        """A state is about to be loaded: does it hold the parameters of another model, and were they written?"""
+        held, since = loaded.held(), loaded.since
+        if held & loaded.own():
+            return
+        written = [
+            write
+            for write in log.current().writes
+            if write.storage in held and write.moment >= since and write.frames and write.frames[-1] not in self._told
+        ]
+        written = [write for write in written if _is_to_an_entry(write)]
+        operations = {write.operation for write in written}
+        if (
+            operations & _ADDING and operations & _SCALING
+        ):  # an average; a model may be initialised in this way, or updated
+            self.waiting.append(_Lent(frozenset(write.storage for write in written), written))
+            del self.waiting[:-_MOST]
+
+    def on_state_dict(self, module: Any) -> None:
+        """The state of a model is taken."""
+        if self.waiting:
+            scan.guarded(partial(self._note_taken, module))
+
+    def _note_taken(self, module: Any) -> None:
+        self.waiting[:] = [
+            one._replace(read=True) if one.storages & _memory_of(module) else one for one in self.waiting
+        ]
+
+    def on_load_state_dict(self, module: Any) -> None:
+        """A model loads a state: what was its own until then is gone."""
+        if self.waiting:
+            scan.guarded(partial(self._forget, module))
+
+    def _forget(self, module: Any) -> None:
+        self.waiting[:] = [one for one in self.waiting if one.read or not one.storages & _memory_of(module)]
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Is one of those models trained by it?"""
+        following = (after for node in nodes for after, _ in node.next_functions)
+        leaves = (getattr(node, "variable", None) for node in following)
+        trained = {names.storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        for one in [one for one in self.waiting if one.storages & trained]:
+            self.waiting.remove(one)
+            self._tell(one)
+
+    def _tell(self, lent: _Lent) -> None:
+        self._told.update(write.frames[-1] for write in lent.written)
+        found = Tensor(scan.target_of(lent.written[-1]))
+        reporting.tell(STATE_DICT_WRITTEN, found, scan.mutations_of(lent.written))

@@ -1,0 +1,117 @@
+"""The states that a program takes from its modules, and loads."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.runtime.locate import names
+from outplace.runtime.patches import caller_frames, tensor_writes
+from outplace.runtime.patches.table import Patch, replaced
+from outplace.runtime.record.events import events
+from outplace.runtime.record.snapshots import unobserved
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.silent import reporting, scan
+
+_get_frame = sys._getframe
+_next_number = torch._C._autograd._get_sequence_nr
+
+
+class Loaded(NamedTuple):
+    """A state that a module is about to load, and that holds the parameters of a module themselves."""
+
+    module: Any
+    state: Mapping[str, Any]
+    since: int
+    """When it was taken."""
+    taken_from: Any
+    """The module that it was taken from, if that is still there."""
+    frame: FrameType
+
+    def own(self) -> set[int | None]:
+        """The memory of the module that loads it."""
+        return {names.storage_of(parameter) for parameter in self.module.parameters()} - {None}  # wrappers have none
+
+    def held(self) -> set[int | None]:
+        """The memory that the state lies in."""
+        return {names.storage_of(value) for value in self.state.values() if isinstance(value, torch.Tensor)} - {None}
+
+
+class _Taken(NamedTuple):
+    """A tensor of a `state_dict()` with its version, when it was taken, and from which module."""
+
+    first: Weak
+    version: int
+    moment: int
+    module: Weak
+
+
+class StateDicts:
+    """Sees `state_dict()` and `load_state_dict()` of modules."""
+
+    def __init__(self) -> None:
+        self._taken: deque[_Taken] = deque(maxlen=64)
+
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        why = "A state dict that is kept holds the parameters themselves, not copies."
+        yield replaced(torch.nn.Module, "state_dict", self._make_state_dict, why)
+        why = "A state dict that is loaded back may have changed since it was taken."
+        yield replaced(torch.nn.Module, "load_state_dict", self._make_load_state_dict, why)
+
+    def _make_state_dict(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if tensor_writes.is_traced():
+                return original(module, *args, **kwargs)
+            made = caller_frames.call(_get_frame(1), original, (module, *args), kwargs)
+            for listener in events.state_dict:
+                listener(module)
+            if not args and "destination" not in kwargs:
+                self._note_taken(module, made)
+            return made
+
+        return state_dict
+
+    def _note_taken(self, module: Any, state: Mapping[str, Any]) -> None:
+        first = next((value for value in state.values() if isinstance(value, torch.Tensor)), None)
+        if first is not None:
+            with unobserved():
+                version = -1 if first.is_inference() else first._version
+            self._taken.append(_Taken(Weak(first), version, _next_number(), Weak(module)))
+
+    def _make_load_state_dict(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def load_state_dict(module: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+            if not tensor_writes.is_traced():
+                for listener in events.load_state_dict:
+                    listener(module)
+                if hasattr(state_dict, "values"):
+                    self._note_loaded(module, state_dict, _get_frame(1))
+            return original(module, state_dict, *args, **kwargs)
+
+        return load_state_dict
+
+    def _note_loaded(self, module: Any, state: Mapping[str, Any], frame: FrameType) -> None:
+        held = {id(value) for value in state.values()}
+        taken = next((entry for entry in reversed(self._taken) if id(entry.first()) in held), None)
+        if taken is not None:
+            # No node may have been made between: then the version tells which of the two came first.
+            moved = taken.version >= 0 and has_moved(taken.first(), taken.version)
+            since = taken.moment - 1 if moved else taken.moment
+            loaded = Loaded(module, state, since, taken.module(), frame)
+            for listener in events.own_state_loaded:
+                scan.guarded(functools.partial(listener, loaded))
+            reporting.raise_if_strict()
+
+
+def has_moved(tensor: torch.Tensor | None, version: int) -> bool:
+    """Has the tensor been written since it had this version?"""
+    with torch._C.DisableTorchFunction():
+        return tensor is not None and tensor._version != version
