@@ -77,7 +77,9 @@ def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, n
     base = holder.cls.torch_base()
     if base is not None:
         return torch_model.object_attribute(interpreter, holder, base, name)
-    return UNKNOWN if holder.cls.find("__getattr__") or has_unknown_base(holder.cls) else Bound(name, holder)
+    return (
+        UNKNOWN if holder.cls.find("__getattr__") or python_model.has_unknown_base(holder.cls) else Bound(name, holder)
+    )
 
 
 def _is_kept_elsewhere(holder: Instance, value: Value) -> bool:
@@ -134,20 +136,6 @@ def _name(interpreter: Interpreter, node: ast.Name) -> Value:
     if kind is Choice:
         return narrowed(value, interpreter.tape.path)  # type: ignore[arg-type]
     return _resolved(interpreter, value, set()) if kind is Imported else value
-
-
-def has_unknown_base(cls: Class) -> bool:
-    """Is some base of the class beyond what is read here?"""
-    return any(not isinstance(base, (Class, Torch)) and not _is_object(base) for base in cls.lineage())
-
-
-def _is_object(base: Value) -> bool:
-    return isinstance(base, Outside) and base.name in (
-        "builtins.object",
-        "abc.ABC",
-        "typing.Generic",
-        "typing.NamedTuple",
-    )
 
 
 _ATTRIBUTES: dict[type[Value], Any] = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from outplace.knowledge.kind import SilentRule
-from outplace.source import attributes, calls, expressions, holders, python_model, statements
+from outplace.source import attributes, calls, contents, expressions, holders, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
@@ -214,7 +214,8 @@ class Interpreter:
         _, number = self._numbers.setdefault((id(value), question), (value, next_branch()))
         return number
 
-    truth = staticmethod(python_model.truth)
+    truth = staticmethod(contents.truth)
+    iterate = python_model.iterate
     attribute = attributes.attribute
     set_attribute = statements.set_attribute
     call = calls.call

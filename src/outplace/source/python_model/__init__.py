@@ -1,18 +1,10 @@
 """What Python itself does with abstract values: builtins, containers, iteration, comparison, truth."""
 
-from outplace.source.python_model.containers import (
-    delete_item,
-    extend,
-    is_exact,
-    item,
-    iterate,
-    method,
-    set_item,
-    spread,
-    unpacked,
-)
+from outplace.source.contents import as_key, delete_item, extend, hashable, is_exact, item, set_item, spread, truth
+from outplace.source.python_model.classes import has_unknown_base
+from outplace.source.python_model.containers import iterate, method, unpacked
 from outplace.source.python_model.libraries import call_outside, outside
-from outplace.source.python_model.values import as_key, binary, builtin, compare, hashable, truth, unary
+from outplace.source.python_model.values import binary, builtin, compare, unary
 
 __all__ = [
     "as_key",
@@ -22,6 +14,7 @@ __all__ = [
     "compare",
     "delete_item",
     "extend",
+    "has_unknown_base",
     "hashable",
     "is_exact",
     "item",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import holders
+from outplace.source import holders, torch_model
+from outplace.source.contents import is_exact, set_item, truth
+from outplace.source.python_model.classes import has_unknown_base
+from outplace.source.python_model.containers import iterate
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -27,8 +30,6 @@ from outplace.source.values import (
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-from outplace.source.python_model.containers import is_exact, iterate, set_item
-from outplace.source.python_model.values import truth
 
 _MOST_NUMBERS = 4
 """Longer ranges are not gone through one by one."""
@@ -105,8 +106,6 @@ def _sum(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node
 def _isinstance(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
     if len(args) != 2:
         return PLAIN
-    from outplace.source import torch_model
-
     kinds = args[1].items if isinstance(args[1], Items) else [args[1]]
     answers = [torch_model.is_instance(args[0], kind) for kind in kinds]
     if True in answers:
@@ -128,8 +127,6 @@ def _hasattr(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.A
         return PLAIN
     if name.value in holder.names or holder.cls.find(name.value) is not None:
         return Const(True)
-    from outplace.source.attributes import has_unknown_base
-
     known = holder.cls.torch_base() is None and not has_unknown_base(holder.cls)
     return Const(False) if known and not name.value.startswith("__") else PLAIN
 

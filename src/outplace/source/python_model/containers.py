@@ -6,14 +6,13 @@ import ast
 import copy
 from typing import TYPE_CHECKING
 
-from outplace.source import holders, records
+from outplace.source import holders, records, torch_model
+from outplace.source.contents import as_key, extend, hashable, is_exact, linked, of_key
 from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
-    ArrayPart,
-    Bound,
     Choice,
     Class,
     Const,
@@ -37,159 +36,6 @@ from outplace.source.values import (
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-from outplace.source.python_model.values import as_key, hashable, of_key
-
-
-def item(holder: Value, key: Value) -> Value:
-    """`holder[key]` without tensors."""
-    if isinstance(holder, (Items, Dictionary)) and holder.latest is not None and holder.latest[0] is key:
-        return holder.latest[1]
-    if isinstance(holder, Items):
-        return _sequence_item(holder, key)
-    if isinstance(holder, Dictionary):
-        key = as_key(key)
-        if isinstance(key, Const) and hashable(key.value) and key.value in holder.items:
-            return holder.items[key.value]
-        if isinstance(key, Const) and holder.rest is not None:
-            return holder.rest
-        everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
-        return join(everything) if everything and not isinstance(key, Const) else UNKNOWN
-    if isinstance(holder, Layer):
-        return _layer_item(holder, key)
-    if isinstance(holder, Plain):
-        return ArrayPart(holder, key)
-    if isinstance(holder, Const):
-        return PLAIN
-    return UNKNOWN
-
-
-def _sequence_item(holder: Items, key: Value) -> Value:
-    if isinstance(key, Const) and isinstance(key.value, int) and not isinstance(key.value, bool):
-        if -len(holder.items) <= key.value < len(holder.items) and (holder.rest is None or key.value >= 0):
-            return holder.items[key.value]
-        return holder.any_item() if holder.rest is not None else UNKNOWN
-    if isinstance(key, Const) and isinstance(key.value, slice):
-        try:
-            return _linked(Items(holder.items[key.value], holder.kind, holder.rest), holder)
-        except (TypeError, ValueError):
-            return UNKNOWN
-    if isinstance(key, Bound) and key.function == "slice":
-        return _linked(Items([], holder.kind, holder.any_item()), holder)
-    return holder.any_item()
-
-
-def _linked(made: Items | Dictionary, original: Items | Dictionary) -> Value:
-    holders.link(made, original)
-    return made
-
-
-def _layer_item(holder: Layer, key: Value) -> Value:
-    children = list(holder.children.values())
-    if isinstance(key, Const) and isinstance(key.value, str):
-        return holder.children.get(key.value, UNKNOWN)
-    if isinstance(key, Const) and isinstance(key.value, int):
-        return children[key.value] if -len(children) <= key.value < len(children) else join(children)
-    if isinstance(key, Const) and isinstance(key.value, slice):
-        part = Layer(holder.kind, holder.options)
-        names = list(holder.children)[key.value]
-        part.children = {name: holder.children[name] for name in names}
-        return part
-    return join(children) if children else UNKNOWN
-
-
-def set_item(holder: Value, key: Value, value: Value) -> None:
-    """`holder[key] = value` without tensors."""
-    if isinstance(holder, (Items, Dictionary)) and holder.stale:
-        holders.note_stored(holder, value)
-    if isinstance(holder, Dictionary):
-        known = as_key(key)
-        if isinstance(known, Const) and hashable(known.value):
-            holder.items[known.value] = value
-        else:
-            _set_somewhere(holder, key, value)
-    elif isinstance(holder, Items):
-        if (
-            isinstance(key, Const)
-            and isinstance(key.value, int)
-            and -len(holder.items) <= key.value < len(holder.items)
-        ):
-            holder.items[key.value] = value
-        elif _is_slice(key):
-            _set_slice(holder, key, value)
-        else:
-            _set_somewhere(holder, key, value)
-    elif isinstance(holder, Layer) and isinstance(key, Const):
-        holder.children[str(key.value)] = value
-
-
-def delete_item(holder: Value, key: Value) -> None:
-    """`del holder[key]`, `del holder[:]`."""
-    key = as_key(key)
-    if isinstance(holder, Dictionary) and isinstance(key, Const) and hashable(key.value):
-        holder.items.pop(key.value, None)
-    elif isinstance(holder, Items) and _is_slice(key):
-        _set_slice(holder, key, Items([]))
-    elif isinstance(holder, Items) and isinstance(key, Const) and holder.rest is None:
-        if isinstance(key.value, int) and -len(holder.items) <= key.value < len(holder.items):
-            del holder.items[key.value]
-    elif isinstance(holder, Items):
-        _forget(holder)
-
-
-def _is_slice(key: Value) -> bool:
-    return (isinstance(key, Const) and isinstance(key.value, slice)) or (
-        isinstance(key, Bound) and key.function == "slice"
-    )
-
-
-def _set_slice(holder: Items, key: Value, value: Value) -> None:
-    part = key.value if isinstance(key, Const) else None
-    if part == slice(None) and isinstance(value, Items):
-        holder.items[:], holder.rest, holder.latest = value.items, value.rest, None
-        return
-    try:
-        if part is None or holder.rest is not None or not isinstance(value, Items) or value.rest is not None:
-            _forget(holder)
-        else:
-            holder.items[part] = value.items
-    except (TypeError, ValueError):
-        _forget(holder)
-
-
-def _forget(holder: Items) -> None:
-    """What it holds is not known any more."""
-    holder.items[:], holder.rest, holder.latest = [], UNKNOWN, None
-
-
-def _set_somewhere(holder: Items | Dictionary, key: Value, value: Value) -> None:
-    holder.rest = value if holder.rest is None else join([holder.rest, value])
-    holder.latest = (key, value) if key is not UNKNOWN and key is not PLAIN else None
-
-
-_MOST_ITEMS = 1_000
-"""A list that is added to itself in a loop grows without end."""
-
-
-def extend(holder: Items, value: Value) -> None:
-    """Adds all items of another container."""
-    if isinstance(value, Items) and len(holder.items) + len(value.items) <= _MOST_ITEMS:
-        holder.items.extend(value.items)
-        if value.rest is not None:
-            holder.rest = value.rest if holder.rest is None else join([holder.rest, value.rest])
-    else:
-        holder.rest = UNKNOWN
-
-
-def spread(value: Value) -> list[Value]:
-    """The items of `*value`."""
-    if isinstance(value, Items):
-        return [*value.items, *([value.rest] if value.rest is not None and not value.items else [])]
-    if isinstance(value, Layer):
-        return list(value.children.values())
-    if isinstance(value, Dictionary):
-        return [of_key(key) for key in value.items]
-    return [UNKNOWN]
-
 
 def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) -> list[Value]:
     """The values that `a, b, c = value` binds."""
@@ -201,20 +47,11 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
     if isinstance(value, Instance) and value.cls.fields is not None:
         return [value.names.get(field, UNKNOWN) for field in value.cls.fields]
     if isinstance(value, Tensor) and value.known:
-        from outplace.source import torch_model
-
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         return unpacked(interpreter, views, count, node) if isinstance(views, Items) else [views] * count
     if isinstance(value, (Const, Plain)):
         return [PLAIN] * count
     return [UNKNOWN] * count
-
-
-def is_exact(value: Value) -> bool:
-    """Is every item of it known?"""
-    if isinstance(value, Items):
-        return value.rest is None
-    return isinstance(value, (Dictionary, Layer)) or (isinstance(value, Const) and isinstance(value.value, str))
 
 
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
@@ -236,8 +73,6 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
             return [Const(name) for name in list(value.children)[:most]]
         return list(value.children.values())[:most]
     if isinstance(value, Tensor):
-        from outplace.source import torch_model
-
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         rounds = iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
         for view in rounds if not value.known else ():
@@ -283,8 +118,6 @@ def _another(value: Value) -> Value:
 
 
 def _module_children(value: Instance) -> list[Value]:
-    from outplace.source import torch_model
-
     return list(torch_model.children_of(value).values())
 
 
@@ -294,8 +127,6 @@ def method(
     """A method of a Python value; None where nothing is known of it."""
     if isinstance(receiver, Items):
         if name in ("append", "appendleft") and args:
-            from outplace.source import torch_model
-
             holders.note_stored(receiver, args[0])
 
             appended = args[0].items if isinstance(args[0], Items) else args[:1]
@@ -317,8 +148,6 @@ def method(
         return found
     if isinstance(receiver, (Plain, Const)):
         if name in ("fill", "sort", "put", "partition", "resize"):
-            from outplace.source import torch_model
-
             torch_model.forget_array(interpreter, receiver)
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":
@@ -354,7 +183,7 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
         holder.items[:], holder.rest, holder.latest = [], None, None
         return NONE
     if name == "copy":
-        return _linked(Items(list(holder.items), holder.kind, holder.rest), holder)
+        return linked(Items(list(holder.items), holder.kind, holder.rest), holder)
     return PLAIN if name in ("index", "count", "sort", "reverse") else UNKNOWN
 
 
@@ -366,7 +195,7 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
         holders.link_pairs(made, holder)
         return made
     if name == "values":
-        return _linked(Items(list(holder.items.values()), rest=holder.rest), holder)
+        return linked(Items(list(holder.items.values()), rest=holder.rest), holder)
     if name == "keys":
         return Items([of_key(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
     if name in ("get", "pop", "setdefault") and args:
@@ -389,5 +218,5 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
         holder.rest = holder.latest = None
         return NONE
     if name == "copy":
-        return _linked(Dictionary(dict(holder.items), holder.rest), holder)
+        return linked(Dictionary(dict(holder.items), holder.rest), holder)
     return UNKNOWN

@@ -6,7 +6,9 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from outplace.source import holders, records
+from outplace.source import holders, records, torch_model
+from outplace.source.contents import extend, spread
+from outplace.source.python_model.containers import iterate
 from outplace.source.values import (
     DEFAULT_FACTORY,
     NONE,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 from outplace.source.python_model.builtin_calls import CALLS, PLAIN_BUILTINS, as_dict, as_mapped
-from outplace.source.python_model.containers import extend, iterate, spread
 
 # Libraries whose results are surely no tensors.
 _NO_TENSORS = {
@@ -71,8 +72,6 @@ def call_outside(
         return PLAIN
     if library == "copy" and args:
         if function == "copy":
-            from outplace.source import torch_model
-
             torch_model.note_shallow(args[0])
             return _shallow_copy(interpreter, args[0])
         return _deep_copy(interpreter, args[0], {})
@@ -116,8 +115,6 @@ def _numpy(
     interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A function of numpy: it may write an array that shares its memory with a tensor."""
-    from outplace.source import torch_model
-
     written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
     if written is not None:
         torch_model.forget_array(interpreter, written)
@@ -142,8 +139,6 @@ _IN_PLACE_OPERATORS: dict[str, ast.operator] = {
 
 def _operator(interpreter: Interpreter, function: str, args: list[Value], node: ast.AST) -> Value:
     """`operator.iadd(x, y)`: what `x += y` does."""
-    from outplace.source import torch_model
-
     if isinstance(args[0], Tensor):
         names = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_"}
         return torch_model.run_op(interpreter, names[function], args, {}, node, method=True)
@@ -212,8 +207,6 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     """A copy with memory of its own all the way down."""
     if id(value) in seen:
         return seen[id(value)]
-    from outplace.source import torch_model
-
     if isinstance(value, Tensor):
         made: Value = torch_model.copied(interpreter, value)
     elif isinstance(value, Items):

@@ -6,22 +6,18 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
+from outplace.source import torch_model
+from outplace.source.contents import hashable
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
     Choice,
-    Class,
     Const,
     Dictionary,
-    Function,
-    Instance,
     Items,
-    Layer,
-    Optimizer,
     Outside,
     Plain,
     Tensor,
-    Torch,
     Unknown,
     Value,
     join,
@@ -47,44 +43,6 @@ _COMPARISONS: dict[type[ast.cmpop], Any] = {
 def builtin(name: str) -> Value:
     """A name that no scope binds."""
     return _BUILTINS.get(name, UNKNOWN)
-
-
-_KEYS = (str, int, float, bool, bytes, type(None))
-
-
-def hashable(value: Any) -> bool:
-    """Can it be a key?"""
-    return isinstance(value, _KEYS) or (isinstance(value, tuple) and all(map(hashable, value)))
-
-
-def as_key(value: Value) -> Value:
-    """A tuple of constants (`messages[i, j]`) as the constant that it is a key by."""
-    if isinstance(value, Items) and value.kind == "tuple" and value.items and value.rest is None:
-        parts = [as_key(item) for item in value.items]
-        if all(isinstance(part, Const) and hashable(part.value) for part in parts):
-            return Const(tuple(part.value for part in parts if isinstance(part, Const)))
-    return value
-
-
-def of_key(key: Any) -> Value:
-    """A key as a loop over the dict hands it out."""
-    return Items([of_key(part) for part in key], "tuple") if isinstance(key, tuple) else Const(key)
-
-
-def truth(value: Value) -> bool | None:
-    """Is it true? None where that cannot be known."""
-    if isinstance(value, Const):
-        return bool(value.value) if not isinstance(value.value, slice) else True
-    if isinstance(value, Items):
-        return True if value.items else None if value.rest is not None else False
-    if isinstance(value, Dictionary):
-        return True if value.items else None if value.rest is not None else False
-    if isinstance(value, (Function, Class, Layer, Instance, Torch, Optimizer)):
-        return True
-    if isinstance(value, Choice):
-        known = {truth(option) for option in value.options}
-        return known.pop() if len(known) == 1 else None
-    return None
 
 
 def binary(op: ast.operator, left: Value, right: Value) -> Value:
@@ -132,8 +90,6 @@ def compare(interpreter: Interpreter, op: ast.cmpop, left: Value, right: Value, 
     if isinstance(op, (ast.Is, ast.IsNot)):
         return _identity(op, left, right)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
-        from outplace.source import torch_model
-
         if isinstance(op, (ast.In, ast.NotIn)):
             return PLAIN
         return torch_model.fresh(interpreter, requires_grad=False, dtype="bool")

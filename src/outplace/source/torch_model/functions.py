@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import python_model
+from outplace.source import contents
 from outplace.source.tape import Block, Node
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
 from outplace.source.torch_model.arrays import check_taken_again
@@ -91,7 +91,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     if name in GRAD_MODES:
         return _grad_mode(GRAD_MODES[name], args)
     if name in ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled"):
-        known = python_model.truth(args[0]) if args else None
+        known = contents.truth(args[0]) if args else None
         return GradMode("unknown" if known is None else "on" if known else "off")
     if name.startswith("torch.optim.") and short[:1].isupper():
         return make_optimizer(interpreter, name, args, keywords)
@@ -133,14 +133,14 @@ def _function(
     if short in ("max", "min", "sort", "topk", "median", "kthvalue", "cummax", "cummin", "mode"):
         plain = {key: value for key, value in keywords.items() if key != "out"}
         return out or reduced(interpreter, name, args, plain, node, False)
-    inplace = python_model.truth(_argument(name, "inplace", args, keywords, Const(False)))
+    inplace = contents.truth(_argument(name, "inplace", args, keywords, Const(False)))
     asked = f"{name}(inplace=True)" if inplace else name
     if find_op(asked) is None:
         return UNKNOWN
     if short.rstrip("_").endswith(("dropout", "dropout1d", "dropout2d", "dropout3d")) and args:
         training = _argument(name, "training", args, keywords, Const("alpha" not in short))
         rate = _argument(name, "p", args, keywords, Const(0.5))
-        return run_dropout(interpreter, asked, args[0], rate, python_model.truth(training), node, short)
+        return run_dropout(interpreter, asked, args[0], rate, contents.truth(training), node, short)
     plain = {key: value for key, value in keywords.items() if key not in ("out", "inplace")}
     made = run_op(interpreter, asked, args, plain, node, label=short)
     return out if out is not None else made
@@ -184,7 +184,7 @@ def _grad_mode(mode: str, args: list[Value]) -> Value:
     if args and isinstance(args[0], Function):
         args[0].grad = mode
         return args[0]
-    if args and python_model.truth(args[0]) is False:
+    if args and contents.truth(args[0]) is False:
         return GradMode("on")
     return GradMode(mode)
 
@@ -330,7 +330,7 @@ def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[s
     roots = [root for tensor in tensors_in(outputs) if (root := node_of(tensor)) is not None]
     inputs = list(tensors_in(wrt))
     interpreter.tape.backward(roots, inputs or None)
-    create = python_model.truth(keywords.get("create_graph", Const(False)))
+    create = contents.truth(keywords.get("create_graph", Const(False)))
     gradients: list[Value] = []
     for _ in range(max(1, len(inputs))):
         gradient = fresh(interpreter, False if create is False else None, "float")
@@ -378,7 +378,7 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
     inside = [one for one in interpreter.tape.reached(roots) if one.time > begin and one.block is None]
     # What is not said is True: PyTorch warns that it will be False one day.
-    reentrant = python_model.truth(keywords.get("use_reentrant", Const(True)))
+    reentrant = contents.truth(keywords.get("use_reentrant", Const(True)))
     saves = {save.time: one.place.node for one in inside for save in one.saves}
     block = Block(begin, interpreter.tape.tick(), reentrant, saves)
     for one in inside:

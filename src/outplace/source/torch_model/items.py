@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
-from outplace.source import python_model
+from outplace.source import contents
 from outplace.source.tape import Node, Save
 from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
@@ -146,7 +146,7 @@ def set_item(
         elif isinstance(option, Instance) and isinstance(setter := option.cls.find("__setitem__"), Function):
             interpreter.call_function(setter, [option, key, value], {}, node)
         else:
-            python_model.set_item(option, key, value)
+            contents.set_item(option, key, value)
         return option
 
     interpreter.each(holder, on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from outplace.source import python_model
+from outplace.source import contents
 from outplace.source.torch_model.operations import find_op, run_op
 from outplace.source.torch_model.parametrized import computed_weight, read_parameter
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
@@ -40,7 +40,7 @@ def make_layer(
     if inplace is None and _flag_first(kind) and args:
         inplace = args[_flag_first(kind) - 1] if len(args) >= _flag_first(kind) else None
     if inplace is not None:
-        options_given["inplace"] = python_model.truth(inplace)
+        options_given["inplace"] = contents.truth(inplace)
     layer = Layer(kind, options_given)
     layer.sizes = (_number(args, keywords, 0, _IN), _number(args, keywords, 1, _OUT))
     for name_of in op.state:
@@ -96,7 +96,7 @@ def fill_container(layer: Layer, args: list[Value]) -> None:
         return
     items = args
     if layer.kind.endswith("List") or (len(args) == 1 and isinstance(source, Items)):
-        items = python_model.spread(source) if source is not None else []
+        items = contents.spread(source) if source is not None else []
     for place, item in enumerate(items):
         layer.children[str(place)] = item
 

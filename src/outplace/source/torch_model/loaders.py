@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.derivatives import changes_again
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
-from outplace.source import python_model
 from outplace.source.tape import REPLACING, Hit, Storage, Write
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
@@ -55,7 +54,7 @@ def _sample(interpreter: Interpreter, dataset: Instance, node: ast.AST) -> Value
     if isinstance(getter, Function):
         return _fetched_twice(interpreter, dataset, getter, node)
     if isinstance(dataset.cls.find("__iter__"), Function):
-        return next(iter(python_model.iterate(interpreter, dataset, node, most=1, least=1)), UNKNOWN)
+        return next(iter(interpreter.iterate(dataset, node, most=1, least=1)), UNKNOWN)
     return UNKNOWN
 
 

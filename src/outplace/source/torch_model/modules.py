@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
-from outplace.source import python_model
+from outplace.source import contents
 from outplace.source.tape import Hit
 from outplace.source.torch_model.layers import (
     CONTAINERS,
@@ -74,7 +74,7 @@ def _base_forward(
         return UNKNOWN
     layer.state.update({name: own for name in layer.state if isinstance(own := module.names.get(name), Tensor)})
     training = module.names.get("training")
-    layer.training = python_model.truth(training) if training is not None else None
+    layer.training = contents.truth(training) if training is not None else None
     return run_layer(interpreter, layer, args, keywords, node)
 
 
@@ -227,7 +227,7 @@ def _train(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     given = args[0] if args else keywords.get("mode", Const(True))
-    known = python_model.truth(given)
+    known = contents.truth(given)
     if isinstance(module, Layer):
         module.training = known
     elif isinstance(module, Instance):
@@ -394,7 +394,7 @@ def _append(
     holder = module.children if isinstance(module, Layer) else module.names if isinstance(module, Instance) else {}
     items = args[-1:] if args else []
     if isinstance(items[0] if items else None, Items):
-        items = python_model.spread(items[0])
+        items = contents.spread(items[0])
     for item in items:
         holder[str(len(holder))] = item
     return module
