@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
@@ -43,6 +44,21 @@ def pasted(code: Code, statement: ast.stmt, lines: list[str]) -> Edit:
     return Edit(end_of(code, statement), end_of(code, statement), "".join(f"\n{text}" for text in lines))
 
 
+def removed(code: Code, statement: ast.stmt) -> Edit:
+    """A statement's lines taken out."""
+    return Edit(code.offset(statement.lineno, 0), code.offset((statement.end_lineno or 0) + 1, 0), "")
+
+
+def text_of(code: Code, statements: Iterable[ast.stmt]) -> list[str]:
+    """The lines of statements."""
+    return [line for one in statements for line in code.lines[one.lineno - 1 : one.end_lineno]]
+
+
+def moved_behind(code: Code, statements: list[ast.stmt], target: ast.stmt, before: Iterable[str] = ()) -> list[Edit]:
+    """Statements, and lines before them, put behind another statement of their block."""
+    return [*(removed(code, one) for one in statements), pasted(code, target, [*before, *text_of(code, statements)])]
+
+
 def end_of(code: Code, statement: ast.stmt) -> int:
     """The end of a statement's last line."""
     line = statement.end_lineno or statement.lineno
@@ -53,3 +69,8 @@ def whole_lines(code: Code, statement: ast.stmt) -> bool:
     """Has it its lines for itself?"""
     rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
     return code.begins_line(statement) and (not rest or rest.startswith("#"))
+
+
+def listed(names: list[str]) -> str:
+    """`a`, `b`"""
+    return ", ".join(f"`{name}`" for name in names)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from outplace.model import TrainingEvent
-from outplace.repair.forms.step_order.order import Order
+from outplace.repair.forms.step_order.order import Order, stepping
 
 _Event = tuple[int, TrainingEvent]
 """An event and its number."""
@@ -63,11 +63,23 @@ class Training:
     def trains_again(self) -> bool | None:
         """Does the next step after the backward update parameters that the step before it has updated, too? None where
         there is no next one."""
+        if not self._order.moment.from_source:
+            return self._next_optimizer()
         lines, stepped = _lines(self._order.outer_backward), self.parameters(self._order.outer_step, "step")
         events = [event for _, event in self._events]
         last = next((n for n, event in enumerate(events) if event.kind == "backward" and event.line in lines), None)
         after = events[last:] if last is not None else []
         return next((bool(event.parameters & stepped) for event in after if event.kind == "step"), None)
+
+    def _next_optimizer(self) -> bool | None:
+        """The same by what a run has seen of the optimizers that the function can name."""
+        optimizers = self._order.moment.optimizers
+        for statement in self._block[self._block.index(self._order.outer_backward) :]:
+            names = [stepping(node) for node in ast.walk(statement) if isinstance(node, ast.Expr)]
+            found = next((name for name in names if name in optimizers), None)
+            if found is not None:
+                return optimizers[found]
+        return None
 
     def rounds_are_separate(self) -> bool:
         """Does each step take the gradients of one backward, which reaches as many parameters in the first loop

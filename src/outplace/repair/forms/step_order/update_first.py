@@ -13,7 +13,7 @@ from functools import cached_property
 
 from outplace.repair.forms.backward_first import clears, needed
 from outplace.repair.forms.step_order.forward import draws, uses
-from outplace.repair.forms.step_order.lines import end_of, names_bound_within, whole_lines
+from outplace.repair.forms.step_order.lines import end_of, names_bound_within, removed, whole_lines
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, stepping
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Code, is_library
@@ -125,9 +125,7 @@ class _Turns:
             Edit(at, at, "".join(f"{line}\n" for line in [*text, *blank, *again])),
             Edit(end_of(code, before), end_of(code, moved[-1]), ""),
         ]
-        if clear is not None:
-            edits.append(Edit(code.offset(clear.lineno, 0), code.offset((clear.end_lineno or 0) + 1, 0), ""))
-        return edits
+        return [*edits, *([removed(code, clear)] if clear is not None else [])]
 
     def _beginning(self) -> int:
         """The first line of the paragraph that computes the earlier loss, where none of it minds the later step."""

@@ -1,13 +1,20 @@
-"""State that is carried from round to round: detached after the step, or where it is kept for the next round."""
+"""Values that a backward must not go through are detached."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
 
+from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.facts.origins import callee_of
-from outplace.repair.forms.step_order.lines import lines_after
+from outplace.repair.forms.step_order.forward import uses
+from outplace.repair.forms.step_order.lines import (
+    binds_within,
+    lines_after,
+    listed,
+    names_bound,
+)
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Code, Loop
@@ -29,7 +36,7 @@ _DETACHED = {
 }
 
 
-def detached_state(order: Order, loop: Loop, files: Files | None) -> Iterator[Reordering]:
+def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """`h = h.detach()` behind the step, or `previous = out.detach()` where it is kept later than that."""
     code = order.code
     carried = [path for path in _held(order, loop) if _is_carried(loop, path, files)]
@@ -148,7 +155,7 @@ def _is_item(target: ast.expr, path: str) -> bool:
     return isinstance(target, ast.Subscript) and ast.unparse(target.value) == path
 
 
-def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None:
+def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """One call does both, the step and the next round's backward: what the object keeps is detached where it steps."""
     calls = [
         node for node in ast.walk(order.step) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
@@ -156,19 +163,19 @@ def detached_inside(order: Order, loop: Loop, files: Files) -> Reordering | None
     found = [(call.func.value, callee_of(files, order.code, call)) for call in calls]  # type: ignore[attr-defined]
     receiver, callee = next((one for one in found if one[1] is not None), (None, None))
     if callee is None or not callee[2] or receiver is None or order.step is not order.backward:
-        return None
+        return
     home, function, _ = callee
     prefix, own = f"{ast.unparse(receiver)}.", function.args.args[0].arg
     carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
     steps = [node for node in ast.walk(function) if isinstance(node, ast.Expr) and only_steps(node)]
     if not carried or not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
-        return None
+        return
     names = {f"{own}.{path.removeprefix(prefix)}": shape for path, shape in carried.items()}
     cut, edits = _cut(home, function, steps[0], names, {})
     if not cut:
-        return None
+        return
     title = f"Detach {', '.join(f'`{name}`' for name in cut)} after the step: each round trains on its own part"
-    return Reordering(title, "beginning", edits, home.path, plain=_is_only_way(order))
+    yield Reordering(title, "beginning", edits, home.path, plain=_is_only_way(order))
 
 
 def _is_only_way(order: Order) -> bool:
@@ -218,3 +225,124 @@ def _first_use(statement: ast.stmt, path: str) -> str | None:
     if reads(statement, path):
         return "read"
     return "bound" if any(binds(node, path) for node in ast.walk(statement)) else None
+
+
+def others(order: Order, loop: Loop) -> Iterator[Reordering]:
+    """Each round steps another one of several: its loss is not to train the others, whose part in it is detached."""
+    code = order.code
+    own = [] if isinstance(loop, ast.While) else names_bound(loop)
+    if not any(reads(order.step, name) or reads(order.backward, name) for name in own):
+        return
+    for path, shape in order.moment.held.items():
+        if shape != "list" or "." in path or any(binds(node, path) for node in ast.walk(loop)):
+            continue
+        rounds = [node for node in ast.walk(code.scope(loop)) if isinstance(node, ast.For) and _counter(node)]
+        edits = [edit for one in rounds for edit in _detached_in(code, one, path)]
+        if edits:
+            yield Reordering(f"Detach the others in `{path}`: each loss trains its own part", "earlier", edits)
+
+
+def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
+    """In a loop that counts: all of the list but the one whose turn it is."""
+    counter = _counter(loop)
+    others = f"one if number == {counter} else one.detach() for number, one in enumerate({path})"
+    for node in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.expr)):
+        if code.loops(node)[:1] != [loop]:
+            continue
+        if isinstance(node, ast.Starred) and ast.unparse(node.value) == path:
+            yield code.replaced(node.value, f"({others})")
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.args[0]) == path and _joins(node):
+            yield code.replaced(node.args[0], f"[{others}]")
+        elif isinstance(node, ast.Call) and counter in map(ast.unparse, node.args):  # `self.imitation(logits, i)`
+            yield from (code.replaced(arg, f"[{others}]") for arg in node.args if ast.unparse(arg) == path)
+        elif _is_another(node, path, counter):
+            end = code.span(node)[1]
+            yield Edit(end, end, ".detach()")
+
+
+def _counter(loop: Loop) -> str:
+    """`i` of `for i in range(n)` and `for i, one in enumerate(all)`."""
+    if isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+        return ""
+    name, target = ast.unparse(loop.iter.func), loop.target
+    if name == "enumerate" and isinstance(target, ast.Tuple):
+        target = target.elts[0]
+    return target.id if name in ("range", "enumerate") and isinstance(target, ast.Name) else ""
+
+
+def _joins(call: ast.Call) -> bool:
+    return ast.unparse(call.func).split(".")[-1] in ("cat", "stack", "concat", "concatenate")
+
+
+def _is_another(node: ast.expr, path: str, counter: str) -> bool:
+    """`all[1 - i]` and `all[j]`, beside `all[i]`."""
+    item = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == path
+    return item and ast.unparse(node.slice) != counter and not isinstance(node.slice, ast.Slice)  # type: ignore[attr-defined]
+
+
+def _loads(node: ast.AST, path: str) -> Iterator[ast.Attribute]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load) and ast.unparse(part) == path:
+            yield part
+
+
+def cut(order: Order, files: Files | None, unused: bool) -> Iterator[Reordering]:
+    """What trains nothing but the parameters that were just stepped: the later loss takes it detached. `unused` says
+    that such gradients are surely thrown away."""
+    if Training(order).trains_again():
+        return
+    older = order.moment.root_is_older
+    found = [_early_reads(order)] if older is not False else []
+    found += [_late_reads(order, files)] if older is not True else []
+    for reads_of in filter(None, found):
+        title = f"Detach {listed(list(reads_of))}: this loss is not to train what has just been stepped"
+        ends = dict.fromkeys(order.code.span(node)[1] for nodes in reads_of.values() for node in nodes)
+        yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends], plain=unused)
+
+
+def _late_reads(order: Order, files: Files | None) -> dict[str, list[ast.expr]]:
+    """Where statements after the step go on with the graph of stale values, if all of these may be cut off."""
+    code, block = order.code, order.code.block(order.outer_step)
+    after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
+    paths = [*order.stale, *(path for path in order.moment.stale if "." in path)]
+    free = [path for path in paths if not any(binds_within(one, path) for one in after)]
+    found = {path: [node for one in after for node in _reads(files, code, one, path)] for path in free}
+    used = {path: nodes for path, nodes in found.items() if nodes}
+    return used if all(path in order.moment.for_the_step for path in used) else {}
+
+
+def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
+    """Where the later loss, which was computed before the step, is made from such values; nothing where the loss of
+    the step is made from the same statements."""
+    code, block = order.code, order.code.block(order.outer_step)
+    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
+    stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
+    before = block[: block.index(order.outer_backward)]
+    on_the_way: list[ast.stmt] = []
+    found: dict[str, list[ast.expr]] = {}
+    for statement in reversed(block[: block.index(order.outer_step)]):
+        bound = names_bound(statement)
+        if not isinstance(statement, ast.Assign) or not wanted.intersection(bound) or set(bound) & set(stepped):
+            continue
+        on_the_way.append(statement)
+        if any(reads(one, name) for one in before if one not in on_the_way for name in bound):
+            return {}
+        for name in stepped:
+            found[name] = [*found.get(name, ()), *uses(code, statement, name)]
+        wanted |= {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+    return {name: nodes for name, nodes in found.items() if nodes}
+
+
+def _reads(files: Files | None, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:
+    """Where a statement, or a method of the object that nobody else calls, reads a value with its graph."""
+    if "." not in path:
+        yield from uses(code, statement, path)
+        return
+    yield from _loads(statement, path)
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        receiver = f"{ast.unparse(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
+        callee = callee_of(files, code, call) if files is not None and receiver and path.startswith(receiver) else None
+        if callee is None or files is None or callee[0] is not code or not callee[2] or not callee[1].args.args:
+            continue
+        if len(calls_of(files, code, callee[1]) or ()) == 1:
+            yield from _loads(callee[1], f"{callee[1].args.args[0].arg}.{path.removeprefix(receiver)}")

@@ -1,0 +1,162 @@
+"""What only the later backward needs is computed after the step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from outplace.repair.facts.origins import callee_of
+from outplace.repair.forms.step_order.forward import draws, remade
+from outplace.repair.forms.step_order.lines import (
+    binds_within,
+    moved_behind,
+    names_bound,
+    names_bound_within,
+    pasted,
+    removed,
+    text_of,
+    whole_lines,
+)
+from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, reads
+
+
+def moved(order: Order) -> Iterator[Reordering]:
+    """Moves what only the later backward needs behind the step; what both losses are made from is made anew there."""
+    code = order.code
+    block = code.block(order.outer_step)
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    late: list[ast.stmt] = []
+    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
+    for index in range(first - 1, -1, -1):
+        statement = block[index]
+        if not isinstance(statement, ast.Assign) or not _all_names(statement):
+            continue
+        bound = names_bound(statement)
+        if not wanted.intersection(bound) or draws(code, statement):
+            continue
+        if order.moment.stale and not set(order.stale).intersection(bound):
+            continue  # the step changes nothing about it
+        between = [one for one in block[index + 1 : last] if one not in late]
+        if any(reads(one, name) or binds_within(one, name) for one in between for name in bound):
+            continue  # others need it where it is
+        own = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+        if any(binds_within(one, name) for one in block[index + 1 : first + 1] if one not in late for name in own):
+            continue
+        late.insert(0, statement)
+        wanted |= own
+    if not late or not all(whole_lines(code, one) for one in late):
+        return
+    names = ", ".join(f"`{name}`" for name in names_bound(late[-1]))
+    title = f"Compute {names} after the step, with the new weights"
+    if any(isinstance(node, ast.Call) for one in late for node in ast.walk(one)):
+        plain = _has_its_own_loss(order, late)
+        yield Reordering(title, "earlier", moved_behind(code, late, order.outer_step), plain=plain)
+    behind = block[first + 1]
+    bound_there = {name for one in late for name in names_bound(one)}
+    shared = [name for name in order.stale if name in wanted and name not in bound_there]
+    again = remade(code, behind, shared, order.stale) if shared else None
+    if again is not None:
+        lines = [f"{code.indent(order.outer_step)}{text}" for text in again.lines]
+        yield Reordering(title, "earlier", moved_behind(code, late, order.outer_step, lines))
+
+
+def _has_its_own_loss(order: Order, moved: list[ast.stmt]) -> bool:
+    """Does the step follow the backward of another loss? Else it may be the backward that comes too late."""
+    names = {name for one in moved for name in names_bound(one)}
+    block = order.code.block(order.outer_step)
+    between = block[block.index(moved[0]) : block.index(order.outer_step) + 1]
+    for node in (node for one in between if not isinstance(one, Function) for node in ast.walk(one)):
+        if isinstance(node, ast.Attribute) and node.attr == "backward":
+            return not (isinstance(node.value, ast.Name) and node.value.id in names)
+    calls = [one.value for one in (order.outer_step, order.outer_backward) if isinstance(one, ast.Expr)]
+    helpers = {ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)}  # `update(opt, loss)`, twice
+    return len(calls) == 2 and len(helpers) == 1
+
+
+def _all_names(statement: ast.Assign) -> bool:
+    """Does it bind plain names only?"""
+    return all(
+        isinstance(item, ast.Name)
+        for target in statement.targets
+        for item in (target.elts if isinstance(target, ast.Tuple) else [target])
+    )
+
+
+def kept_by_an_object(order: Order, files: Files) -> Iterator[Reordering]:
+    """A loss that a method has computed too early, and an object keeps: the line, or the call, goes behind the step."""
+    yield from filter(None, (_line_behind(order), _call_behind(order, files)))
+
+
+def _line_behind(order: Order) -> Reordering | None:
+    """`self.loss_g` that a method has computed before the step: that line goes behind it."""
+    code, function, owner = order.code, order.code.function(order.backward), order.code.class_of(order.backward)
+    loss = _loss(order.backward)
+    if loss is None or not isinstance(function, Function) or owner is None:
+        return None
+    path = ast.unparse(loss)
+    made = [node for node in ast.walk(owner) if isinstance(node, ast.Assign) and binds(node, path)]
+    home = code.function(made[0]) if len(made) == 1 else None
+    if not isinstance(home, Function) or len(code.block(made[0])) < 2 or not whole_lines(code, made[0]):
+        return None
+    block = code.block(order.outer_step)
+    before = block[: block.index(order.outer_step) + 1]
+    needed = {ast.unparse(part) for part in ast.walk(made[0].value) if isinstance(part, ast.Name | ast.Attribute)}
+    elsewhere = [one for one in [*home.body, *before] if one is not made[0]]
+    if any(reads(one, path) for one in elsewhere) or any(binds(one, name) for one in before for name in needed):
+        return None
+    own = {arg.arg for arg in home.args.args[1:]} | {name for one in home.body for name in names_bound_within(one)}
+    if home is not function and own & needed:
+        return None  # made from what only that method has
+    deep = len(code.indent(made[0]))
+    lines = [code.indent(order.outer_step) + line[deep:] for line in text_of(code, made)]
+    title = f"Compute `{path}` after the step, with the new weights"
+    return Reordering(title, "earlier", [removed(code, made[0]), pasted(code, order.outer_step, lines)])
+
+
+def _call_behind(order: Order, files: Files) -> Reordering | None:
+    """`self.compute_g()`, a method that has computed `self.loss_g` before the step: the call goes behind it."""
+    code = order.code
+    loss = _loss(order.backward)
+    if loss is None:
+        return None
+    path, block = ast.unparse(loss), code.block(order.outer_step)
+    last = block.index(order.outer_step)
+    calls = [one for one in block[:last] if any(binds(node, path) for node in _run_by(files, code, one))]
+    if len(calls) != 1 or not (isinstance(calls[0], ast.Expr) and whole_lines(code, calls[0])):
+        return None
+    moved, between = list(_run_by(files, code, calls[0])), block[block.index(calls[0]) + 1 : last + 1]
+    others = [node for one in between for node in (one, *_run_by(files, code, one))]
+    if _attributes(moved, ast.Store) & _attributes(others, ast.Load) or any(map(_goes_backward, moved)):
+        return None
+    if _attributes(others, ast.Store) & (_attributes(moved, ast.Load) | _attributes(moved, ast.Store)):
+        return None
+    title = f"Compute `{path}` after the step, with the new weights"
+    return Reordering(title, "earlier", moved_behind(code, calls, order.outer_step))
+
+
+def _loss(backward: ast.stmt) -> ast.Attribute | None:
+    """`self.loss_g` of `self.loss_g.backward()`"""
+    call = backward.value if isinstance(backward, ast.Expr) else None
+    loss = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    return loss if isinstance(loss, ast.Attribute) else None
+
+
+def _run_by(files: Files, code: Code, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the methods that a statement calls on its own object."""
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+        callee = callee_of(files, code, call) if own else None
+        yield from (node for node in ast.walk(callee[1]) if isinstance(node, ast.stmt)) if callee is not None else ()
+
+
+def _attributes(nodes: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+    """The attributes of the object that are read, or those that are bound."""
+    parts = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Attribute))
+    return {part.attr for part in parts if isinstance(part.ctx, context) and ast.unparse(part.value) == "self"}
+
+
+def _goes_backward(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr in ("backward", "step") for part in ast.walk(node))

@@ -1,0 +1,189 @@
+"""The forward is run again after the step: only what is stale is computed anew."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from outplace.repair.facts.attributes import is_built_once
+from outplace.repair.forms.step_order.forward import is_forward, made_last, remade, runs, uses
+from outplace.repair.forms.step_order.lines import (
+    binds_within,
+    lines_before,
+    listed,
+    names_bound,
+    names_bound_within,
+)
+from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
+from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.code import Code, Function, Loop
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, reads
+
+
+def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
+    """Values that are made once, before the loop, and go backward in every round."""
+    if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
+        return  # each round steps another optimizer: the rounds are not repetitions of one update
+    used = [name for name in order.stale if any(uses(order.code, one, name) for one in loop.body)]
+    names = [name for name in used if not any(binds_within(one, name) for one in loop.body)]
+    if not names:
+        return
+    user = _first_reader(order, loop.body, names)
+    run_inside = {ast.unparse(call) for one in loop.body for call in runs(order.code, one)}
+    again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
+    if again:  # made anew they would be what the rounds compare them with: PPO's old probabilities are no new ones
+        edit = _detached_before(order, loop, names) if again == names else None
+        if edit is not None:
+            title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
+            alone = order.moment.from_source and Training(order).rounds_are_separate()
+            yield Reordering(title, "earlier", [edit], plain=alone)
+        return
+    made = remade(order.code, user, names, order.stale)
+    edit = lines_before(order.code, user, made.lines) if made is not None else None
+    if edit is not None:
+        title = f"Make {listed(names)} anew in each round, with the weights of the round"
+        yield Reordering(title, "earlier", [edit])
+
+
+def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
+    """The networks that are run to make a value."""
+    found: list[ast.Call] = []
+    waiting, seen = [name], {name}
+    while waiting:
+        made = made_last(order.code, at, waiting.pop())
+        inputs = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)} if made is not None else set()
+        found += runs(order.code, made) if made is not None else []
+        waiting += sorted((inputs & set(order.stale)) - seen)
+        seen |= inputs
+    return found
+
+
+def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
+    """Lines before the outermost loop that goes on with what was made before it."""
+    outside = [one for one in order.code.loops(order.step) if not any(binds_within(one, name) for name in names)]
+    return lines_before(order.code, (outside or [loop])[-1], [f"{name} = {name}.detach()" for name in names])
+
+
+def after_the_step(order: Order) -> Iterator[Reordering]:
+    """`d_fake` goes into the loss of the step, and then into the next one, which takes it made anew."""
+    block = order.code.block(order.outer_step)
+    after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
+    used = [name for name in order.stale if any(uses(order.code, one, name) for one in after)]
+    names = [name for name in used if not any(binds_within(one, name) for one in after)]
+    if not names:
+        return
+    trained = Training(order).trains_again()
+    cut = [] if trained else [one for one in order.moment.for_the_step if "." not in one]
+    user = _first_reader(order, after, names)
+    if all(name in cut for name in names):
+        return  # they are detached
+    if not any(name in cut for name in names):  # else some would be of the old weights, some of the new ones
+        made = remade(order.code, user, names, order.stale, cut)
+        edit = lines_before(order.code, user, made.lines) if made is not None else None
+        if made is not None and made.detached and edit is not None:
+            given = f"{listed(made.detached)} detached"
+            title = f"Make {listed(names)} anew from {given}: this loss is not to train what has just been stepped"
+            yield Reordering(title, "earlier", [edit])
+    made = remade(order.code, user, names, order.stale)
+    edit = lines_before(order.code, user, made.lines) if made is not None else None
+    if edit is not None:
+        yield Reordering(f"Make {listed(names)} anew after the step, with the new weights", "earlier", [edit])
+
+
+def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
+    """The statement that first goes on with the graph of one of them, inside the `with` blocks that it stands in."""
+
+    def goes_on(statement: ast.stmt) -> bool:
+        return any(uses(order.code, statement, name) for name in names)
+
+    first = next(filter(goes_on, after))
+    while isinstance(first, ast.With | ast.AsyncWith):
+        inside = list(filter(goes_on, first.body))
+        if not inside:
+            break
+        first = inside[0]
+    return first
+
+
+def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
+    """`return loss, score` after the step: the score is made anew before it is handed out for the next loss."""
+    file, line = order.moment.stepped_at or ("", 0)
+    code = files.code(file) if file else None
+    step = statement_at(code, line, "step") if code is not None else None
+    function = code.function(step) if code is not None and step is not None else None
+    call = order.step.value if isinstance(order.step, ast.Assign) else None
+    if code is None or not isinstance(function, Function) or not isinstance(call, ast.Call):
+        return
+    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+    if called != function.name or len(returns) != 1 or returns[0].lineno < line or returns[0].value is None:
+        return
+    targets, values = (_items(one) for one in (order.step.targets[0], returns[0].value))  # type: ignore[attr-defined]
+    if len(targets) != len(values):
+        return
+    handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
+    names = [value.id for value in handed if isinstance(value, ast.Name)]
+    made = remade(code, returns[0], names, ()) if names and len(names) == len(handed) else None
+    edit = lines_before(code, returns[0], made.lines) if made is not None else None
+    if edit is None:
+        return
+    yield Reordering(f"Make {listed(names)} anew after the step, with the new weights", "earlier", [edit], code.path)
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
+    """`self.penalty = self.net.weight.pow(2).sum()` of an `__init__`: that line again, before it is read."""
+    names = dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path)
+    for name in names:
+        if not is_built_once(files, name):
+            continue
+        made, reader = _value_of(files, name), _only_reader(files, name)
+        if made is None or reader is None:
+            continue
+        (home, value, used), (code, statement, owner) = made, reader
+        if code is not home and used - {"self", "torch"}:
+            continue  # names of another file
+        again = re.sub(r"\bself\b", owner, value)
+        edit = lines_before(code, statement, [f"{owner}.{name} = {again}"])
+        if edit is not None:
+            title = f"Compute `{owner}.{name}` anew in each round, with the weights of the round"
+            yield Reordering(title, "earlier", [edit], code.path)
+    return
+
+
+def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
+    """What the only assignment to it says, with its names, if nothing is in it that only the `__init__` knows."""
+    path = f"self.{name}"
+    made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
+    code, assigned = made[0] if len(made) == 1 else (None, None)
+    home = code.function(assigned) if code is not None and assigned is not None else None
+    if code is None or assigned is None or not isinstance(home, ast.FunctionDef) or len(assigned.targets) != 1:
+        return None
+    own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
+    own |= {bound for one in home.body for bound in names_bound_within(one)}
+    used = {node.id for node in ast.walk(assigned.value) if isinstance(node, ast.Name)}
+    return (code, code.segment(assigned.value), used) if is_forward(code, assigned) and not used & own else None
+
+
+def _only_reader(files: Files, name: str) -> tuple[Code, ast.stmt, str] | None:
+    """The one statement that reads it, and whose attribute it is there."""
+    read = [
+        (code, node)
+        for code in files.codes(name)
+        for node in code.every(ast.Attribute)
+        if node.attr == name and isinstance(node.ctx, ast.Load)
+    ]
+    found = {(code, code.statement(node), ast.unparse(node.value)) for code, node in read}
+    if len(found) != 1:
+        return None
+    ((code, statement, owner),) = found
+    plain = isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Return)
+    if statement is None or not plain or not re.fullmatch(r"[\w.]+", owner):
+        return None
+    return None if owner.split(".")[0] in names_bound_within(statement) else (code, statement, owner)
