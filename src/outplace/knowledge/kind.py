@@ -51,6 +51,8 @@ class SilentRule(Kind):
     no_run: str = ""
     fix: str = ""
     """The title of the repair."""
+    form: str = ""
+    """The form that repairs it, by its name in `repair/plan/kinds/silent.py`; empty where that of the family does."""
     no_fix: str = ""
 
     @property

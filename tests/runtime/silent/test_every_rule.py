@@ -77,9 +77,10 @@ def test_a_fix_is_offered_where_the_rule_says_so(rule: SilentRule, zygote: Zygot
     assert bool(offered) == bool(rule.fix)
 
 
-def test_each_form_belongs_to_a_rule_that_has_a_fix():
-    repaired_by_family = {"data-write-used"}
-    assert FORMS.keys() == {rule.name for rule in RULES if rule.fix} - repaired_by_family
+def test_each_form_repairs_a_rule_and_each_fix_has_a_form():
+    assert FORMS.keys() == {rule.form for rule in RULES if rule.form}
+    assert {rule.name for rule in RULES if rule.fix and not rule.form} == {"data-write-used"}
+    assert not any(rule.form for rule in RULES if rule.no_fix)
 
 
 def test_codes_and_names_are_unique_and_no_words_of_other_kinds():

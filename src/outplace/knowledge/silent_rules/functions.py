@@ -17,6 +17,7 @@ TENSOR_KEPT_IN_CTX = SilentRule(
     remedy="Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place.",
     detector="tensor_kept_in_ctx",
     fix="Keep a copy for the backward",
+    form="copied_in_ctx",
 )
 
 MISSING_MARK_DIRTY = SilentRule(
@@ -32,6 +33,7 @@ MISSING_MARK_DIRTY = SilentRule(
     remedy="Write into a copy: `work = x.clone()` (`x.float()` copies nothing where x is float32 already).",
     detector="missing_mark_dirty",
     fix="Write into a copy",
+    form="own_argument",
 )
 
 CHECKPOINT_SAVED_WRITTEN = SilentRule(
@@ -49,6 +51,7 @@ CHECKPOINT_SAVED_WRITTEN = SilentRule(
     detector="checkpoint_saved_written",
     after="torch.utils.checkpoint",
     fix="Write out of place",
+    form="as_if_saved",
 )
 
 CHECKPOINT_WEIGHTS_CHANGED = SilentRule(

@@ -16,6 +16,7 @@ HOOK_WRITES_GRADIENT = SilentRule(
     remedy="Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
     detector="gradient_written",
     fix="Return a new gradient from the hook",
+    form="new_gradient",
 )
 
 BACKWARD_WRITES_GRADIENT = SilentRule(
@@ -31,6 +32,7 @@ BACKWARD_WRITES_GRADIENT = SilentRule(
     remedy="Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
     detector="gradient_written",
     fix="Write a copy of the gradient",
+    form="copied_gradient",
 )
 
 SHARED_GRADIENT = SilentRule(
@@ -47,6 +49,7 @@ SHARED_GRADIENT = SilentRule(
     remedy="Give it a copy: `a.grad = b.grad.clone()`.",
     detector="shared_gradient",
     fix="Assign a copy of the gradient",
+    form="own_gradient",
 )
 
 GRADIENT_BY_REFERENCE = SilentRule(
@@ -71,4 +74,5 @@ GRADIENT_IN_OPTIMIZER_STATE = SilentRule(
     remedy="Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`.",
     detector="gradient_in_optimizer_state",
     fix="Keep a copy of the gradient",
+    form="kept_copies",
 )

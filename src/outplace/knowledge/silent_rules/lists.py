@@ -22,6 +22,7 @@ SAME_TENSOR_APPENDED = SilentRule(
     holder="a list",
     detector="same_tensor_appended",
     fix="Append copies",
+    form="kept_copies",
 )
 
 SAME_VIEW_APPENDED = SilentRule(
@@ -38,6 +39,7 @@ SAME_VIEW_APPENDED = SilentRule(
     holder="a list",
     detector="same_tensor_appended",
     fix="Append copies",
+    form="kept_copies",
 )
 
 SAME_TENSOR_REPEATED = SilentRule(
@@ -52,6 +54,7 @@ SAME_TENSOR_REPEATED = SilentRule(
     remedy="Make one tensor for each entry: `[torch.zeros(3) for _ in range(n)]`.",
     detector="same_tensor_repeated",
     fix="Make a tensor for each entry",
+    form="own_entries",
 )
 
 SAME_BUFFER_APPENDED = SilentRule(
@@ -69,6 +72,7 @@ SAME_BUFFER_APPENDED = SilentRule(
     holder="a list",
     detector="same_buffer_appended",
     fix="Keep copies",
+    form="kept_arrays",
 )
 
 NUMPY_BUFFER_REUSED = SilentRule(
@@ -84,6 +88,7 @@ NUMPY_BUFFER_REUSED = SilentRule(
     holder="an array",
     detector="numpy_buffer_reused",
     fix="Hand out copies",
+    form="handed_out",
 )
 
 ARRAY_PART_WRITTEN = SilentRule(
@@ -96,4 +101,5 @@ ARRAY_PART_WRITTEN = SilentRule(
     check="warning",
     no_run="Taking a part of an array leaves no trace in a run.",
     fix="Give the tensor memory of its own",
+    form="own_parts",
 )

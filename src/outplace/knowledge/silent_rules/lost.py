@@ -18,6 +18,7 @@ PARAMETER_REPLACED = SilentRule(
     "optimizer after the last replacement, or hand it the new one by `add_param_group`.",
     detector="parameter_replaced",
     fix="Change the parameter itself",
+    form="same_parameter",
 )
 
 DATA_ASSIGN_DETACHES = SilentRule(
@@ -95,4 +96,5 @@ REPEATED_INDEX = SilentRule(
     remedy="Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`.",
     detector="repeated_index",
     fix="Add for each index",
+    form="added",
 )

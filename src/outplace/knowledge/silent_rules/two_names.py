@@ -18,6 +18,7 @@ STATE_DICT_BY_REFERENCE = SilentRule(
     remedy="Keep a copy: `copy.deepcopy(model.state_dict())`.",
     detector="state_dict_by_reference",
     fix="Keep a deep copy of the state",
+    form="kept_state_or_items",
 )
 
 STATE_DICT_WRITTEN = SilentRule(
@@ -33,6 +34,7 @@ STATE_DICT_WRITTEN = SilentRule(
     remedy="Work on a copy: `copy.deepcopy(model.state_dict())`.",
     detector="state_dict_written",
     fix="Work on a deep copy",
+    form="kept_state",
 )
 
 PARAMETERS_BY_REFERENCE = SilentRule(
@@ -47,6 +49,7 @@ PARAMETERS_BY_REFERENCE = SilentRule(
     remedy="Keep a copy: `[p.detach().clone() for p in model.parameters()]`.",
     detector="parameters_by_reference",
     fix="Keep copies of the parameters",
+    form="kept_parameters",
 )
 
 SHALLOW_MODEL_COPY = SilentRule(
@@ -62,6 +65,7 @@ SHALLOW_MODEL_COPY = SilentRule(
     remedy="Give it parameters of its own: `copy.deepcopy(model)`.",
     detector="shallow_model_copy",
     fix="Make a deep copy",
+    form="deep_copy",
 )
 
 SNAPSHOT_BY_REFERENCE = SilentRule(
@@ -86,6 +90,7 @@ COPIED_CONTAINER_WRITTEN = SilentRule(
     check="warning",
     no_run=_NO_TRACE,
     fix="Write out of place",
+    form="out_of_place",
 )
 
 TENSOR_UNDER_TWO_NAMES = SilentRule(
@@ -98,6 +103,7 @@ TENSOR_UNDER_TWO_NAMES = SilentRule(
     check="warning",
     no_run=_NO_TRACE,
     fix="Write out of place",
+    form="out_of_place",
 )
 
 LEAF_SHARES_MEMORY = SilentRule(
@@ -113,6 +119,7 @@ LEAF_SHARES_MEMORY = SilentRule(
     remedy="Make the leaf of a copy: `{name}.detach().clone()`.",
     detector="leaf_shares_memory",
     fix="Make the leaf of a copy",
+    form="own_leaf",
 )
 
 DATASET_SAMPLE_WRITTEN = SilentRule(
@@ -127,4 +134,5 @@ DATASET_SAMPLE_WRITTEN = SilentRule(
     remedy="Hand out copies: `sample = copy.deepcopy(self.samples[index])`, or write out of place.",
     detector="dataset_sample_written",
     fix="Hand out copies of the samples",
+    form="own_samples",
 )

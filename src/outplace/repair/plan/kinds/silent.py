@@ -76,12 +76,11 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
 def by_rule(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """The form that belongs to the rule."""
     rule = place.bug.rule
-    form = FORMS.get(rule.name) if rule is not None else None
-    if rule is not None and form is not None:
-        yield from form(place, rule.fix, neighbours)
+    if rule is not None and rule.form:
+        yield from FORMS[rule.form](place, rule.fix, neighbours)
 
 
-# -- one form for each rule -------------------------------------------------------------------------------------------
+# -- the forms ---------------------------------------------------------------------------------------------------------
 
 
 def _unless_run(place: Place) -> Safety:
@@ -209,28 +208,25 @@ def _added(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
 
 
 FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
-    "hook-writes-gradient": _new_gradient,
-    "backward-writes-gradient": _copied_gradient,
-    "shared-gradient": _own_gradient,
-    "same-tensor-appended": _kept_copies,
-    "same-view-appended": _kept_copies,
-    "same-tensor-repeated": _own_entries,
-    "same-buffer-appended": _kept_arrays,
-    "numpy-buffer-reused": _handed_out,
-    "array-part-written": _own_parts,
-    "state-dict-by-reference": _kept_state_or_items,
-    "state-dict-written": _kept_state,
-    "parameters-by-reference": _kept_parameters,
-    "shallow-model-copy": _deep_copy,
-    "copied-container-written": _out_of_place,
-    "tensor-under-two-names": _out_of_place,
-    "leaf-shares-memory": _own_leaf,
-    "dataset-sample-written": _own_samples,
-    "tensor-kept-in-ctx": _copied_in_ctx,
-    "missing-mark-dirty": _own_argument,
-    "checkpoint-saved-written": _as_if_saved,
-    "parameter-replaced": _same_parameter,
-    "repeated-index": _added,
-    "gradient-in-optimizer-state": _kept_copies,
+    "added": _added,
+    "as_if_saved": _as_if_saved,
+    "copied_gradient": _copied_gradient,
+    "copied_in_ctx": _copied_in_ctx,
+    "deep_copy": _deep_copy,
+    "handed_out": _handed_out,
+    "kept_arrays": _kept_arrays,
+    "kept_copies": _kept_copies,
+    "kept_parameters": _kept_parameters,
+    "kept_state": _kept_state,
+    "kept_state_or_items": _kept_state_or_items,
+    "new_gradient": _new_gradient,
+    "out_of_place": _out_of_place,
+    "own_argument": _own_argument,
+    "own_entries": _own_entries,
+    "own_gradient": _own_gradient,
+    "own_leaf": _own_leaf,
+    "own_parts": _own_parts,
+    "own_samples": _own_samples,
+    "same_parameter": _same_parameter,
 }
-"""The form that repairs the bugs of a rule, by the rule's name. `data-write-used` is repaired by `silent_data`."""
+"""The forms, by the name that the rules call them. `data-write-used` has none here: `silent_data` repairs it."""
