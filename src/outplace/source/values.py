@@ -424,11 +424,14 @@ class Layer(Value):
 class Optimizer(Value):
     """An optimizer with the parameters it steps."""
 
-    __slots__ = ("kind", "parameters", "whole")
+    __slots__ = ("has_momenta", "kind", "momenta", "parameters", "whole")
 
-    def __init__(self, kind: str, parameters: list[Tensor], whole: bool) -> None:
+    def __init__(self, kind: str, parameters: list[Tensor], whole: bool, has_momenta: bool = False) -> None:
         self.kind, self.parameters, self.whole = kind, parameters, whole
         """`whole`: are these surely all of its parameters?"""
+        self.has_momenta = has_momenta
+        self.momenta: Tensor | None = None
+        """What it keeps from step to step, from its first step on."""
 
 
 class Scaler(Value):

@@ -136,3 +136,19 @@ DATASET_SAMPLE_WRITTEN = SilentRule(
     fix="Hand out copies of the samples",
     form="own_samples",
 )
+
+OPTIMIZER_STATE_BY_REFERENCE = SilentRule(
+    "OUT334",
+    "optimizer-state-by-reference",
+    "an optimizer's state_dict() is kept without a copy, stepped on and loaded back",
+    of="silent-other",
+    message="the kept state_dict() holds the optimizer's momenta themselves, and this step changes them: keep a deep "
+    "copy",
+    check="error",
+    why="The state_dict() of an optimizer holds its momenta themselves, not copies. Later steps have changed them in "
+    "place, so what was kept is what the optimizer has now, and loading it back does nothing.",
+    remedy="Keep a copy: `copy.deepcopy(optimizer.state_dict())`.",
+    detector="optimizer_state_by_reference",
+    fix="Keep a deep copy of the state",
+    form="kept_state",
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.silent_rules.lost import DATA_ASSIGN_DETACHES, PARAMETER_REPLACED
-from outplace.knowledge.silent_rules.two_names import SHALLOW_MODEL_COPY
+from outplace.knowledge.silent_rules.two_names import OPTIMIZER_STATE_BY_REFERENCE, SHALLOW_MODEL_COPY
 from outplace.source.holders import note_step
-from outplace.source.tape import Cut, Hit, Write
+from outplace.source.tape import Cut, Hit, Storage, Write, compatible
 from outplace.source.torch_model.shared import note_overwritten
 from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
@@ -23,6 +23,7 @@ from outplace.source.values import (
     Layer,
     Optimizer,
     Replaced,
+    StateDict,
     Tensor,
     Value,
     options,
@@ -37,7 +38,14 @@ def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywo
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
     source = args[0] if args else keywords.get("params", UNKNOWN)
-    return Optimizer(name.rpartition(".")[2], _held(source), _is_whole(source))
+    kind = name.rpartition(".")[2]
+    return Optimizer(kind, _held(source), _is_whole(source), _has_momenta(kind, args, keywords))
+
+
+def _has_momenta(kind: str, args: list[Value], keywords: dict[str, Value]) -> bool:
+    """Does it keep tensors from step to step? SGD does so only with a momentum."""
+    momentum = args[2] if len(args) > 2 else keywords.get("momentum", Const(0))
+    return kind != "SGD" or not (isinstance(momentum, Const) and not momentum.value)
 
 
 def _held(source: Value) -> list[Tensor]:
@@ -82,6 +90,11 @@ def optimizer_method(
             interpreter.call(args[0], [], {}, node)
         _step(interpreter, optimizer, node)
         return NONE
+    if name == "state_dict":
+        return _state_dict(interpreter, optimizer)
+    if name == "load_state_dict" and args:
+        _check_own_state(interpreter, optimizer, args[0])
+        return NONE
     if name == "zero_grad":
         forget_gradients(interpreter, optimizer.parameters, args, keywords, node)
     if name == "add_param_group" and args:
@@ -97,6 +110,7 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
     guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
     _check_cut(interpreter, trained)
+    _step_momenta(interpreter, optimizer, node)
     stepped: list[tuple[Tensor, Write]] = []
     for tensor in trained:
         if tensor.graded is not False or tape.opaque or guessing:
@@ -111,6 +125,32 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
         if tensor.replaced is not None and tensor.graded is False:
             _check_lost(interpreter, tensor.replaced)
     note_step(interpreter, node, stepped)
+
+
+def _step_momenta(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None:
+    """The first step makes them, the later ones write them."""
+    if optimizer.momenta is not None:
+        interpreter.tape.write(optimizer.momenta, interpreter.place(node), f"{optimizer.kind}.step", step=True)
+    elif optimizer.has_momenta:
+        optimizer.momenta = Tensor(Storage())
+
+
+def _state_dict(interpreter: Interpreter, optimizer: Optimizer) -> Value:
+    """It holds the momenta themselves; before the first step there are none."""
+    kept: dict[Any, Value] = {"param_groups": UNKNOWN}
+    if optimizer.momenta is not None:
+        kept["state"] = optimizer.momenta
+    return StateDict(kept, interpreter.tape.tick(), id(optimizer))
+
+
+def _check_own_state(interpreter: Interpreter, optimizer: Optimizer, given: Value) -> None:
+    """What is loaded are the optimizer's own momenta, which it has stepped since: nothing was kept."""
+    tape = interpreter.tape
+    for kept in options(given):
+        if isinstance(kept, StateDict) and kept.of == id(optimizer) and kept.items.get("state") is optimizer.momenta:
+            for write in optimizer.momenta.storage.writes if optimizer.momenta is not None else ():
+                if write.time > kept.since and compatible(write.path, tape.path):
+                    tape.hits.append(Hit.silent(OPTIMIZER_STATE_BY_REFERENCE, write, write.place, write.certain))
 
 
 def note_cut(interpreter: Interpreter, target: Tensor, value: Tensor, node: ast.AST) -> None:
