@@ -166,8 +166,7 @@ def test_a_call_that_runs_while_its_code_is_put_back_comes_to_its_end():
 
 
 def test_callback_slots_are_empty_again():
-    slots = [(tensor_writes, "on_hidden"), (tensor_writes, "on_special"), (scan, "goes_on")]
-    slots.append((optimizer_steps, "on_fused_step"))
+    slots = [(tensor_writes, "on_hidden"), (optimizer_steps, "on_fused_step"), (scan, "goes_on")]
     before = [getattr(*slot) for slot in slots]
     with outplace.watch():
         assert not any(getattr(*slot) is old for slot, old in zip(slots, before, strict=True))

@@ -20,3 +20,8 @@ def test_torch_is_what_it_was_under_outplace(tmp_path):
 def test_everything_is_put_back(tmp_path):
     ending = plain(tmp_path, str(PROGRAMS / "put_back.py"))
     assert (ending.stdout, ending.code) == (b"all as before\n", 0), ending.stderr
+
+
+def test_everything_that_is_changed_is_listed(tmp_path):
+    ending = plain(tmp_path, str(PROGRAMS / "all_listed.py"))
+    assert (ending.stdout, ending.code) == (b"all are listed\n", 0), ending.stderr

@@ -23,6 +23,10 @@ _COMMANDS = {
 }
 
 
+_HIDDEN = ("debug",)
+"""Commands for those who work on outplace itself."""
+
+
 class _Commands(click.Group):
     """Loads a command's module only when that command is asked for: `--version` stays instant, torch stays out."""
 
@@ -30,7 +34,7 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        if name not in _COMMANDS and name not in _HIDDEN:
             return None
         command: click.Command = getattr(importlib.import_module(f"outplace.cli.{name}"), name)
         return command

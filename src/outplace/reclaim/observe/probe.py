@@ -40,8 +40,17 @@ def start() -> None:
         evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
     random.seed(0)
     probe = _Probe(Path(folder), settings.STEPS.take(), settings.LEDGER.take(), settings.EXACT.take())
-    attachment.more.append(Section("an account of memory", probe.patches))
+    attachment.more.append(_section(probe))
     atexit.register(probe.end)
+
+
+def _section(probe: _Probe) -> Section:
+    return Section("a run for its memory (outplace reclaim)", probe.patches)
+
+
+def example() -> Section:
+    """The section of such a run, to be listed."""
+    return _section(_Probe(Path(), 1, ledger=True, exact=True))
 
 
 class _Probe:

@@ -38,4 +38,10 @@ def loaders() -> Iterator[Patch]:
 def bound(name: str, function: Callable[..., Any], why: str) -> Patch:
     """A name that code with marks calls, bound to what needs torch."""
     target = f"builtins.{getattr(marks, name)}"
-    return Patch(target, "name in builtins", why, lambda: instrument.bind(name, function), "It does nothing again.")
+    return Patch(
+        target,
+        "name in builtins",
+        why,
+        lambda: instrument.bind(name, function),
+        "It is bound to a function that does nothing.",
+    )

@@ -3,7 +3,8 @@
 A row (`Patch`) says what is changed, how, and why. Its `put` makes the change and returns what undoes it. Rows that are
 put in place together are a `Section`. A section can wait for something: that a module is imported, or that a process
 group begins. `Table.open` puts the rows of a section in place, in order; `Table.close` undoes everything that is in
-place, last row first. `outplace debug patches` prints the rows, and docs/patches.md is made from them.
+place, last row first. `outplace debug patches` prints the rows, and `tools/patches_page.py` writes them into
+docs/patches.md.
 
 A module, or a detector of silent bugs, declares its rows in a function `patches` that yields them. Nothing may change
 before `put` is called, since rows are also listed without being put in place:

@@ -309,7 +309,7 @@ def patches() -> Iterator[Patch]:
     why = "In training, batch norm writes its running statistics without moving a version."
     yield injected(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm, why)
     preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
-    why = "What is written in such a block moves no version in the end."
+    why = "Versions are put back at the end of such a block, so autograd does not see its writes."
     yield replaced(preserve, "__init__", _make_preserve, why)
-    why = "It sets versions back, so writes that came before are no longer seen by autograd."
+    why = "It puts versions back, so autograd no longer sees the writes before it."
     yield replaced(torch._C._autograd, "_unsafe_set_version_counter", _make_set_versions, why)

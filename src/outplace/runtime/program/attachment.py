@@ -49,10 +49,13 @@ class Attachment:
         self.tags = Section("tags", _tag_rows)
         self.guard = Section("guard", self._guard_rows)
 
-    def sections(self) -> tuple[Section, ...]:
-        """All of them, open or not."""
-        first = (self.errors, self.uncaught, self.names, self.loaders, self.torch)
-        return (*first, self.dynamo, self.checkpoints, self.collectives, self.tags, self.guard)
+    def sections(self) -> Iterator[Section]:
+        """All of them, open or not; torch must have been imported."""
+        yield from (self.errors, self.uncaught, self.names, self.loaders)
+        yield from (self.torch, self.dynamo, self.checkpoints)
+        if _has_distributed():
+            yield self.collectives
+        yield from (self.tags, self.guard)
 
     def open(self, way: Way) -> None:
         """Puts everything in place that can be by now.
@@ -84,10 +87,8 @@ class Attachment:
     # -- torch ------------------------------------------------------------------------------------------------------
 
     def _with_torch(self) -> Iterator[Section]:
-        import torch
-
         yield from (self.dynamo, self.checkpoints)
-        if torch.distributed.is_available():
+        if _has_distributed():
             yield self.collectives
         if self.way == "tags":
             yield self.tags
@@ -172,6 +173,12 @@ def _collective_rows() -> Iterable[Patch]:
     from outplace.runtime.patches import untracked_writes
 
     return untracked_writes.collectives()
+
+
+def _has_distributed() -> bool:
+    import torch
+
+    return bool(torch.distributed.is_available())
 
 
 def _process_group_began() -> bool:

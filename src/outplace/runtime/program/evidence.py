@@ -38,8 +38,17 @@ def start() -> None:
             lay_over(json.load(file))
     if evidence:
         notes = _Notes(evidence)
-        attachment.more.append(Section("a proof", lambda: notes.patches(reference)))
+        attachment.more.append(_section(notes, reference))
         atexit.register(notes.files)
+
+
+def _section(notes: _Notes, reference: bool) -> Section:
+    return Section("a run for a proof (outplace fix, run --fix)", lambda: notes.patches(reference))
+
+
+def example() -> Section:
+    """The section of such a run, to be listed."""
+    return _section(_Notes(os.devnull), reference=True)
 
 
 def _keep_copies() -> Any:

@@ -24,6 +24,7 @@ from outplace.files import naming
 from outplace.files.writing import replace_text
 from outplace.model import Diagnosis
 from outplace.runtime.errors import dispatch
+from outplace.runtime.patches.table import Section, Undo, registered
 from outplace.runtime.program import ranks
 from outplace.runtime.program.reporter import Reporter
 from outplace.runtime.record.user_files import known_sources
@@ -243,7 +244,20 @@ _forks_watched = False
 
 def start_in_forks(reporter: Reporter) -> None:
     """From now on every forked child does that by itself."""
+    for row in forks(reporter).rows():
+        row.put()
+
+
+def forks(reporter: Reporter) -> Section:
+    """What is changed in Python for that."""
+    why = "A forked child leaves a report of its own."
+    stays = "It stays: Python cannot remove it."
+    return Section("forks", lambda: [registered("os.register_at_fork", lambda: _watch_forks(reporter), why, stays)])
+
+
+def _watch_forks(reporter: Reporter) -> Undo:
     global _forks_watched
     if not _forks_watched and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=functools.partial(start_in_child, reporter))
         _forks_watched = True
+    return bool

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from outplace.knowledge.silent_rules import RULES
-from outplace.runtime.patches.table import Patch, Undo
+from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record.events import events
 from outplace.runtime.silent import scan
 from outplace.runtime.silent.detector import Detector
@@ -29,6 +29,9 @@ class Detectors:
         if not after:
             why = "What was seen before belongs to an earlier time of being attached."
             yield Patch("outplace.runtime.silent.scan", "callback slot", why, _start_afresh)
+            why = "A node whose saved memory was written unseen is asked how far its gradient is off."
+            target = "torch.autograd.graph.Node.register_prehook"
+            yield registered(target, lambda: scan.stop_measuring, why, "The hooks are removed when the backward ends.")
             yield from self._optimizers.patches()
             yield from self._state_dicts.patches()
         for detector in made:

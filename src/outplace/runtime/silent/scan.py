@@ -174,6 +174,14 @@ running: dict[int, list[Hit]] = {}
 """What is being looked at, for each backward that runs (they may be nested)."""
 
 
+def stop_measuring() -> None:
+    """Takes our hooks off the nodes of all backwards that run."""
+    for hits in running.values():
+        for hit in hits:
+            hit.done()
+    running.clear()
+
+
 def wants_to_look() -> bool:
     """A backward starts, and something is noticed: is there anything to look for?"""
     if _hidden or guard.active:
