@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
@@ -17,7 +17,7 @@ from outplace.repair.forms.step_order.lines import (
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
-from outplace.repair.syntax.code import Code, Loop
+from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds, reads
@@ -239,7 +239,9 @@ def others(order: Order, loop: Loop) -> Iterator[Reordering]:
         rounds = [node for node in ast.walk(code.scope(loop)) if isinstance(node, ast.For) and _counter(node)]
         edits = [edit for one in rounds for edit in _detached_in(code, one, path)]
         if edits:
-            yield Reordering(f"Detach the others in `{path}`: each loss trains its own part", "earlier", edits)
+            title = f"Detach the others in `{path}`: each loss trains its own part"
+            alone = order.moment.from_source and Training(order).others_are_unused()
+            yield Reordering(title, "earlier", edits, plain=alone)
 
 
 def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
@@ -291,10 +293,8 @@ def cut(order: Order, files: Files | None, unused: bool) -> Iterator[Reordering]
     that such gradients are surely thrown away."""
     if Training(order).trains_again():
         return
-    older = order.moment.root_is_older
-    found = [_early_reads(order)] if older is not False else []
-    found += [_late_reads(order, files)] if older is not True else []
-    for reads_of in filter(None, found):
+    late = _late_reads(order, files) if order.moment.root_is_older is not True else {}
+    for reads_of in filter(None, (late, _early_reads(order))):
         title = f"Detach {listed(list(reads_of))}: this loss is not to train what has just been stepped"
         ends = dict.fromkeys(order.code.span(node)[1] for nodes in reads_of.values() for node in nodes)
         yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends], plain=unused)
@@ -312,25 +312,50 @@ def _late_reads(order: Order, files: Files | None) -> dict[str, list[ast.expr]]:
 
 
 def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
-    """Where the later loss, which was computed before the step, is made from such values; nothing where the loss of
-    the step is made from the same statements."""
+    """Where the later loss, which was computed before the step, is made from such values; nothing where another loss
+    goes through the same statement."""
     code, block = order.code, order.code.block(order.outer_step)
-    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
     stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
-    before = block[: block.index(order.outer_backward)]
+    statements = list(_simple(block[: block.index(order.outer_backward)]))
+    wanted = {node.id: False for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
     on_the_way: list[ast.stmt] = []
     found: dict[str, list[ast.expr]] = {}
-    for statement in reversed(block[: block.index(order.outer_step)]):
-        bound = names_bound(statement)
-        if not isinstance(statement, ast.Assign) or not wanted.intersection(bound) or set(bound) & set(stepped):
+    for statement in reversed(statements):
+        bound = _filled(statement)
+        if not set(bound) & wanted.keys() or set(bound) & set(stepped):
             continue
         on_the_way.append(statement)
-        if any(reads(one, name) for one in before if one not in on_the_way for name in bound):
+        others = [one for one in statements if one not in on_the_way]
+        shared = any(wanted.get(name) or any(reads(one, name) for one in others) for name in bound)
+        early = statement.lineno <= (order.outer_step.end_lineno or 0)
+        nodes = {name: uses(code, statement, name) for name in stepped} if early else {}
+        if shared and any(nodes.values()):
             return {}
-        for name in stepped:
-            found[name] = [*found.get(name, ()), *uses(code, statement, name)]
-        wanted |= {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+        for name, used in nodes.items():
+            found[name] = [*found.get(name, ()), *used]
+        inputs = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        wanted.update((name, shared or wanted.get(name, False)) for name in inputs)
     return {name: nodes for name, nodes in found.items() if nodes}
+
+
+def _simple(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a block, those of its loops and branches too."""
+    for statement in statements:
+        parts = [part for _, part in ast.iter_fields(statement) if isinstance(part, list)]
+        inside = [one for part in parts for one in part if isinstance(one, ast.stmt)]
+        if inside and not isinstance(statement, Function | ast.ClassDef):
+            yield from _simple(inside)
+        elif not inside:
+            yield statement
+
+
+def _filled(statement: ast.stmt) -> list[str]:
+    """The names that an assignment binds, or the list that it appends to."""
+    if isinstance(statement, ast.Assign):
+        return names_bound(statement)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    appends = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append"
+    return [ast.unparse(call.func.value)] if appends else []  # type: ignore[union-attr]
 
 
 def _reads(files: Files | None, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:

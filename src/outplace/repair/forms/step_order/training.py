@@ -60,6 +60,19 @@ class Training:
         left = self.parameters(backward, "backward") - stepped
         return bool(stepped and left) and self.keeps_steps(reached={backward: left})
 
+    def others_are_unused(self) -> bool:
+        """Does every step take what it took, if each backward reaches only what is stepped before the next one?"""
+        if not self._known:
+            return False
+        lines, limited, own = _lines(self._order.outer_backward), list[_Event](), frozenset[int]()
+        for number, event in reversed(self._events):
+            if event.kind == "step":
+                own |= event.parameters
+            kept = own if event.line in lines else None
+            limited.append((number, _limited(event, kept)))
+            own = frozenset() if event.kind == "backward" else own
+        return _replayed(limited[::-1]) == _replayed(self._events)
+
     def trains_again(self) -> bool | None:
         """Does the next step after the backward update parameters that the step before it has updated, too? None where
         there is no next one."""
