@@ -134,8 +134,6 @@ def _inside(path: str, holder: Value, depth: int) -> Iterator[tuple[str, Value]]
             yield f"{path}.{name}", value
             if depth > 1:
                 yield from _inside(f"{path}.{name}", value, depth - 1)
-    elif isinstance(holder, Distribution):
-        yield from ((f"{path}.parameter", tensor) for tensor in (*holder.where, *holder.spread))
     elif isinstance(holder, Items | Dictionary):
         numbered = enumerate(holder.items) if isinstance(holder, Items) else holder.items.items()
         yield from ((f"{path}[{key!r}]", value) for key, value in numbered if isinstance(value, Optimizer))
@@ -154,15 +152,17 @@ def _with_graph(value: Value, depth: int = 3) -> list[Node]:
 
 
 def _parts(value: Value) -> list[Value]:
+    if isinstance(value, Distribution):
+        return [*value.where, *value.spread]
     if isinstance(value, Dictionary):
         return [*value.items.values(), *([value.rest] if value.rest is not None else [])]
     return [*value.items, *([value.rest] if value.rest is not None else [])] if isinstance(value, Items) else []
 
 
 def _shape(value: Value) -> str:
-    """`tensor`, `tuple`, `list` or `dict` of tensors; `list of tuple`; empty where that is not sure."""
-    if isinstance(value, Tensor):
-        return "tensor"
+    """`tensor`, `tuple`, `list` or `dict` of tensors; `list of tuple`; `distribution`; empty where that is not sure."""
+    if isinstance(value, Tensor | Distribution):
+        return "tensor" if isinstance(value, Tensor) else "distribution"
     if not isinstance(value, Items | Dictionary):
         return ""
     name = "dict" if isinstance(value, Dictionary) else value.kind

@@ -50,7 +50,8 @@ def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     retained = _retained(order, loop) if not order.moment.from_source else None
     if retained is not None:
         yield Reordering(title, "beginning", [*edits, retained])
-    yield Reordering(title, "beginning", edits, plain=_is_only_way(order))
+    grows = any(isinstance(kept, ast.Expr) for path in cut for kept, _, _ in _keepers(loop, path))
+    yield Reordering(title, "beginning", edits, plain=not grows and _is_only_way(order))
 
 
 def _retained(order: Order, loop: Loop) -> Edit | None:
@@ -206,6 +207,9 @@ def _from_calls(loop: Loop, name: str) -> bool:
 
 def _is_carried(loop: Loop, path: str, files: Files | None) -> bool:
     """Does a round read what the round before has left? An attribute is kept by its object, if a round sets it."""
+    root = path.split(".")[0]
+    if root != path and any(binds(node, root) for one in loop.body for node in ast.walk(one)):
+        return False
     if "." in path:
         return files is None or not is_built_once(files, path.split(".")[-1])
     if not isinstance(loop, ast.While) and binds(loop, path):

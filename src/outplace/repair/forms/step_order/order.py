@@ -47,7 +47,11 @@ class Order:
     def stale(self) -> list[str]:
         """The names whose values need weights of before the step, or objects that keep such ones (`dist`). Where no run
         has shown that, all that may be in a graph."""
-        paths = [path for path in self.moment.stale or self.moment.held if self.moment.held.get(path) == "tensor"]
+        paths = [
+            path
+            for path in self.moment.stale or self.moment.held
+            if self.moment.held.get(path) in ("tensor", "distribution")
+        ]
         names = [path.split(".")[0] for path in paths]
         scope = self.code.scope(self.step)
         own = {name for name, path in zip(names, paths, strict=True) if name == path or self._made_in(scope, name)}

@@ -96,15 +96,18 @@ class Training:
 
     def rounds_are_separate(self) -> bool:
         """Does each step take the gradients of one backward, which reaches as many parameters in the first loop
-        iteration as in later ones?"""
+        iteration as in later ones? No other backward may go through the same parameters."""
         if not self._known:
             return False
         step, backward = (_lines(one) for one in (self._order.outer_step, self._order.outer_backward))
-        reached = [event.parameters for _, event in self._events if event.kind == "backward" and event.line in backward]
+        went = [event for _, event in self._events if event.kind == "backward"]
+        reached = [event.parameters for event in went if event.line in backward]
+        others = [event.parameters for event in went if event.line not in backward]
         taken = _replayed(self._events)
         steps = [taken[number] for number, event in self._events if event.kind == "step" and event.line in step]
         alone = all(_count(gradient) <= 1 for one in steps for _, gradient in one)
-        return alone and bool(reached) and all(one <= reached[0] for one in reached)
+        apart = bool(reached) and not any(one & reached[0] for one in others)
+        return alone and apart and all(one <= reached[0] for one in reached)
 
     def _rounds(self) -> Iterable[list[tuple[int, _Event]]]:
         """The events by runs through the block, each with the place of its statement in the block."""
