@@ -23,6 +23,7 @@ from outplace.runtime.locate.writers import place_of
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Step, Write
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import HANDING_ON, fields_of, own_files
 
 _USER_CODE = re.compile(r'from user code:\s*((?:\s*File "[^"\n]+", line \d+, in .+\n?(?:    .*\n)?)+)')
@@ -418,7 +419,7 @@ def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _last_write(view: torch.Tensor | None, unless_grad_was_off: bool) -> tuple[Write | Step | None, int]:
     """What was last written to the memory of a view, an optimizer's step among it, and the version that it left."""
-    storage = None if view is None else names.storage_of(view)
+    storage = None if view is None else storage_of(view)
     found: list[tuple[int, Write | Step]] = [
         ((write.before or 0) + 1, write)
         for write in log.current().writes
@@ -427,7 +428,7 @@ def _last_write(view: torch.Tensor | None, unless_grad_was_off: bool) -> tuple[W
     for step in [] if unless_grad_was_off else log.current().steps:
         for reference, before, after in step.versions():
             parameter = reference()
-            if before != after and parameter is not None and names.storage_of(parameter) == storage:
+            if before != after and parameter is not None and storage_of(parameter) == storage:
                 found.append((after, step))
     version, write = max(found, key=lambda one: one[0], default=(0, None))
     return write, version

@@ -21,6 +21,7 @@ from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified
 from outplace.runtime.locate.sites import Located, full_path, source_tree
+from outplace.runtime.record.log import SENT
 from outplace.runtime.record.user_files import own_files
 
 _ADVICE: dict[str, tuple[str, ...]] = {
@@ -47,8 +48,6 @@ _VALUE_ADVICE = {
 _UPDATE_ADVICE = "For an update or initialisation: do it under `with torch.no_grad():`."
 """What is written to a leaf may be meant either way: each advice is given unless a rewrite shows that way."""
 
-SENT = "DDP sends its buffers"
-"""What DDP does at the begin of its forward, as an operation."""
 SENT_ADVICE = "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`."
 
 _MOST_FILES = 200

@@ -25,6 +25,7 @@ from outplace.runtime.locate.writers import AnyWrite, Hurt, NodeWrite, detaching
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Backward, Step, Write
 from outplace.runtime.record.overlap import written_apart
+from outplace.runtime.record.storages import storage_of
 
 _WITH_SLOPE = ("leaky_relu", "elu", "celu")
 _STEPS_OVER = {"embedding_renorm_"}
@@ -289,7 +290,7 @@ def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes:
     slopes = ("_saved_negative_slope", "_saved_alpha")
     refused = [node for node in nodes if any(getattr(node, name, 1) < 0 for name in slopes)]
     results = [result for node in refused if (result := getattr(node, "_saved_result", None)) is not None]
-    memory = {names.storage_of(result) for result in results}
+    memory = {storage_of(result) for result in results}
     calls = [w for w in log.current().writes if w.storage in memory and w.operation.startswith(_WITH_SLOPE)]
     tensor = names.described(results[0], None) if results else Tensor(None)
     return build.diagnosis(error, match, frame, calls, tensor, "The line that called it is not known.")

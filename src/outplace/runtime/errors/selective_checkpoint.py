@@ -11,6 +11,7 @@ from outplace.knowledge.errors import Match
 from outplace.model import Diagnosis, SavedTensor, Tensor
 from outplace.runtime.errors import build, immediate_errors
 from outplace.runtime.locate import names, sites, writers
+from outplace.runtime.record.storages import storage_of
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
@@ -20,7 +21,7 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     """
     kept, version = _kept(error.__traceback__)
     own = immediate_errors.innermost_own(error.__traceback__)
-    writes = [] if kept is None else writers.writes_between(names.storage_of(kept), version, kept._version)
+    writes = [] if kept is None else writers.writes_between(storage_of(kept), version, kept._version)
     tensor = Tensor(None) if kept is None else names.described(kept, None)
     saved_by = SavedTensor("checkpoint", "result", version, sites.at_instruction(own[1]).site if own else None)
     return [build.diagnosis(error, match, frame, writes, tensor, "The line that wrote it is not known.", saved_by)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from outplace.knowledge.errors import VersionError, parse_version_error
 from outplace.runtime.patches import saved_tensor_hooks
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import unobserved
+from outplace.runtime.record.storages import is_wrapped, unwrapped
 
 _FIRST_LEAF_NUMBER = 2**63
 """AccumulateGrad nodes carry the largest number there is; they save nothing."""
@@ -48,16 +49,6 @@ class Slot:
             return int(tensor.untyped_storage()._cdata)
         except (RuntimeError, NotImplementedError):
             return -int(tensor._cdata)
-
-
-is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
-
-
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, out of the wrappers that `torch.func` puts around it."""
-    while is_wrapped(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
 
 
 def roots_of(outputs: Iterable[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from outplace.model import Tensor
-from outplace.runtime.locate.graph import unwrapped
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import fields_of, own_files
 
 _LOOKED_AT = 20_000
@@ -34,14 +34,6 @@ def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list
         frame = frame.f_back
     unique = dict.fromkeys([*reversed(passed), *running])
     return [one for one in unique if own_files[one.f_code.co_filename]]
-
-
-def storage_of(tensor: torch.Tensor) -> int | None:
-    """The storage's identity, None where the tensor has none."""
-    try:
-        return int(unwrapped(tensor).untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return None
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

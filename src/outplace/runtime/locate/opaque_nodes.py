@@ -20,6 +20,7 @@ from outplace.runtime.locate import graph, names
 from outplace.runtime.locate.graph import Slot
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
+from outplace.runtime.record.storages import storage_of
 
 _SECONDS = 1.0
 """A graph may hold thousands of such nodes, nearly all of them innocent: so long is spent on running them."""
@@ -96,7 +97,7 @@ class _Search:
             for step in thread.steps:
                 for reference, before, after in step.versions():
                     parameter = reference() if before != after else None
-                    if parameter is not None and (storage := names.storage_of(parameter)) is not None:
+                    if parameter is not None and (storage := storage_of(parameter)) is not None:
                         versions = range(before, after)
                         found.setdefault(storage, []).extend((math.inf, version) for version in versions)
         return found
@@ -106,7 +107,7 @@ class _Search:
         """The tensors in these storages that Python still knows."""
         alive = []
         for tensor in names.live_tensors():
-            storage = None if tensor.is_inference() else names.storage_of(tensor)
+            storage = None if tensor.is_inference() else storage_of(tensor)
             if storage is not None and storage in self._written:
                 alive.append((tensor, storage))
         return alive

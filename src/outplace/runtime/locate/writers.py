@@ -16,6 +16,7 @@ from outplace.runtime.locate.graph import Slot
 from outplace.runtime.patches import anomaly_tags, saved_tensor_hooks
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import HANDING_ON
 
 
@@ -143,14 +144,14 @@ def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int
             for reference, before, after in step.versions():
                 if before < now and after > first and before != after:
                     parameter = reference()
-                    if parameter is not None and names.storage_of(parameter) == hurt.storage:
+                    if parameter is not None and storage_of(parameter) == hurt.storage:
                         yield step, max(before, first), min(after, now)
 
 
 def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Backward itself writes: it adds to the `.grad` that is already there."""
     grads = map(names.gradient_of, names.live_tensors())
-    if not any(grad is not None and names.storage_of(grad) == hurt.storage for grad in grads):
+    if not any(grad is not None and storage_of(grad) == hurt.storage for grad in grads):
         return []
     later = [backward for backward in log.current().backwards[:-1] if backward.moment > hurt.oldest]
     return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
@@ -198,7 +199,7 @@ def _history(hurt: Hurt) -> list[Any]:
 
 def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
     """The program's tensors that are no views and lie in this storage."""
-    return [t for t in names.live_tensors() if t._base is None and names.storage_of(t) == storage]
+    return [t for t in names.live_tensors() if t._base is None and storage_of(t) == storage]
 
 
 # -- where nodes were made --------------------------------------------------------------------------------------------

@@ -8,32 +8,70 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from types import FrameType
 
 import torch.autograd.graph
 
 from outplace.runtime.patches.code_injection import rewritten
-from outplace.runtime.patches.table import Patch
+from outplace.runtime.patches.table import Patch, Undo
 from outplace.runtime.record import log, native
-from outplace.runtime.silent import reporting, scan
 
 STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__outplace_finished__"
 
 
-def started() -> None:
-    """A backward pass begins (called from inside torch's function)."""
+noticed: list[Sized] = []
+"""While all of these are empty, nobody wants to look at a backward that starts."""
+unfinished: list[Sized] = []
+"""While all of these are empty, nobody waits for the end of a backward."""
+
+
+def _nobody(frame: FrameType) -> None:
+    return None
+
+
+_on_start: Callable[[FrameType], None] = _nobody
+_on_finish: Callable[[FrameType], None] = _nobody
+
+
+def connect(
+    more_noticed: list[Sized],
+    on_start: Callable[[FrameType], None],
+    more_unfinished: list[Sized],
+    on_finish: Callable[[FrameType], None],
+) -> Undo:
+    """Has the start of a backward looked at while something is noticed, and its end while something is unfinished."""
+    global _on_start, _on_finish
+    _on_start, _on_finish = on_start, on_finish
+    noticed.extend(more_noticed)
+    unfinished.extend(more_unfinished)
+
+    def undo() -> None:
+        global _on_start, _on_finish
+        _on_start = _on_finish = _nobody
+        for lists, added in ((noticed, more_noticed), (unfinished, more_unfinished)):
+            lists[:] = [one for one in lists if not any(one is mine for mine in added)]
+
+    return undo
+
+
+def begin(frame: FrameType) -> None:
+    """A backward pass begins, in this frame of torch's own."""
     log.state.backwards += 1
-    frame = sys._getframe(1)
     _note(frame)
-    if any(scan.noticed):
+    if any(noticed):
         _look(frame)
+
+
+def started() -> None:
+    """The same (called from inside torch's function)."""
+    begin(sys._getframe(1))
 
 
 def finished() -> None:
     """A backward pass is over, well or not (called from inside torch's function)."""
-    if any(_UNFINISHED):
-        scan.finish_backward(sys._getframe(1))
+    if any(unfinished):
+        _finish(sys._getframe(1))
 
 
 def _note(frame: FrameType) -> None:
@@ -41,14 +79,15 @@ def _note(frame: FrameType) -> None:
 
 
 def _look(frame: FrameType) -> None:
-    if scan.wants_to_look():
-        scan.examine_backward(frame)
+    _on_start(frame)
 
 
-_UNFINISHED = [scan.running, reporting.to_raise]
+def _finish(frame: FrameType) -> None:
+    _on_finish(frame)
+
 
 if native.compiled is not None:
-    native.compiled.connect_backwards(scan.noticed, _look, _UNFINISHED, scan.finish_backward, _note)
+    native.compiled.connect_backwards(noticed, _look, unfinished, _finish, _note)
     started, finished = native.compiled.started, native.compiled.finished
 
 

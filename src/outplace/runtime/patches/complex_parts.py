@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from outplace.runtime.locate.graph import unwrapped
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
+from outplace.runtime.record.storages import unwrapped
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr

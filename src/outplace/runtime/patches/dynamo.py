@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,30 +17,32 @@ from outplace.runtime import instrument
 from outplace.runtime.patches import optimizer_steps, tensor_writes
 from outplace.runtime.patches.table import Patch, Undo, full_name, swap
 from outplace.runtime.record import log
-from outplace.runtime.silent import marks
 
 MODULE = "torch._dynamo.eval_frame"
 
 
-def patches() -> Iterator[Patch]:
-    """What has our hooks look for Dynamo from its first use on; once that module is imported."""
+def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
+    """What has our hooks look for Dynamo from its first use on; once that module is imported.
+
+    `keep` is what marked code calls then on what is kept in a list or a context.
+    """
     context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
     if context is None:  # a torch that begins in another way: the marks look from the start
         why = "Dynamo may read the code that calls our hooks."
-        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, _heed, _STAYS)
+        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _heed(keep), _STAYS)
     else:
         why = "The first compilation that a program asks for: from then on our hooks look whether Dynamo reads them."
-        yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context))
+        yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context, keep))
 
 
-def _await_use(context: Any) -> Undo:
+def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
     original = context.__init__
 
     @functools.wraps(original)
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
         if callback is not None and callback is not False:  # those switch Dynamo off
             undo()
-            _heed()
+            _heed(keep)
         original(self, callback, *args, **kwargs)
 
     undo = swap(context, "__init__", __init__)
@@ -50,10 +52,10 @@ def _await_use(context: Any) -> Undo:
 _STAYS = "It stays: what was compiled may be compiled again."
 
 
-def _heed() -> Undo:
+def _heed(keep: Callable[[Any, str], Any]) -> Undo:
     log.is_traced = torch.compiler.is_dynamo_compiling
     tensor_writes.heed_dynamo()
     optimizer_steps.heed_dynamo()
     instrument.heed_dynamo()
-    instrument.put(KEEP=marks.note_kept)
+    instrument.put(KEEP=keep)
     return bool

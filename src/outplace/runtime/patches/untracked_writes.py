@@ -17,18 +17,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from outplace.runtime.errors.remedies import SENT
-from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, optimizer_steps, tensor_writes
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch, descriptor, replaced, slot
-from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record import hidden_writes, log, untracked_aliases
 from outplace.runtime.record.events import events
-from outplace.runtime.record.log import Write, frames_to_own_code
+from outplace.runtime.record.log import SENT, Write, frames_to_own_code
 from outplace.runtime.record.snapshots import PLAIN, Contents, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.record.user_files import fields_of, own_files
-from outplace.runtime.silent import scan
 
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
@@ -56,18 +54,18 @@ class DataAttribute:
             self._original.__set__(tensor, value)
             return
         frames = frames_to_own_code(_get_frame(1))
-        sampled = bool(frames) and scan.worth_a_look(frames[-1])
+        sampled = bool(frames) and hidden_writes.worth_a_look(frames[-1])
         before = None
         for listener in events.data_assigned:
             listener(tensor, value, _get_frame(1), sampled)
-        if sampled and scan.affords(tensor):
+        if sampled and hidden_writes.affords(tensor):
             with unobserved():
                 before = self._original.__get__(tensor)
         self._original.__set__(tensor, value)
         if before is not None:
             with unobserved():
                 patch = Contents.other_memory(before, tensor)
-            scan.note_hidden(Write(0, None, _next_number(), ".data =", frames, None, False), tensor, patch)
+            hidden_writes.note(Write(0, None, _next_number(), ".data =", frames, None, False), tensor, patch)
 
     def __delete__(self, tensor: Any) -> None:
         self._original.__delete__(tensor)
@@ -107,11 +105,11 @@ def note_attribute(owner: Any, name: str) -> None:
 
 def _note_array(array: Any, frame: FrameType) -> None:
     place = ((frame.f_code, frame.f_lasti),)
-    if scan.worth_a_look(place[0]):
+    if hidden_writes.worth_a_look(place[0]):
         for listener in events.array_written:
             listener(array, place[0])
-        write = Write(0, None, _next_number(), scan.ARRAY, place, None, False)
-        scan.note_hidden(write, _tensor_over(array))
+        write = Write(0, None, _next_number(), hidden_writes.ARRAY, place, None, False)
+        hidden_writes.note(write, _tensor_over(array))
 
 
 def _tensor_over(array: Any) -> torch.Tensor | None:
@@ -157,7 +155,7 @@ def _remember(source: Any, tensor: torch.Tensor) -> None:
 def note_fused_step(optimizer: Any, frame: FrameType) -> None:
     """Fused optimizers write their parameters without moving a version."""
     parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
-    scan.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
+    hidden_writes.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
 
 
 _evaluated: dict[int, Weak] = {}
@@ -173,7 +171,7 @@ def note_batch_norm(mean: Any, variance: Any, training: bool) -> None:
             key = id(mean)
             _evaluated[key] = Weak(mean, lambda _: _evaluated.pop(key, None))
     elif id(mean) in _evaluated:
-        scan.note_call((mean, variance), "batch_norm", _get_frame(1))
+        hidden_writes.note_call((mean, variance), "batch_norm", _get_frame(1))
 
 
 def note_collective(target: Any) -> None:
@@ -181,7 +179,7 @@ def note_collective(target: Any) -> None:
     if not tensor_writes.is_traced():
         tensors = target if isinstance(target, list | tuple) else (target,)
         frame = _get_frame(1)
-        scan.note_call(tensors, frame.f_code.co_name, frame)
+        hidden_writes.note_call(tensors, frame.f_code.co_name, frame)
         for tensor in tensors:
             tensor_writes.note(tensor, frame.f_code.co_name, frame)  # some backends do move the version of some results
 
@@ -224,7 +222,7 @@ def collectives() -> Iterator[Patch]:
         yield injected(function, "collective", first, note_collective, why)
     yield injected(torch.distributed.gather, "collective", "gather_list", note_collective, why)
     replicas = torch.nn.parallel.DistributedDataParallel
-    if scan.PRESERVED not in inspect.getsource(replicas._sync_buffers):
+    if hidden_writes.PRESERVED not in inspect.getsource(replicas._sync_buffers):
         why = "DDP sends its buffers, and an older torch does not put their versions back."
         yield injected(replicas._distributed_broadcast_coalesced, "buffers", "tensors", _note_buffers, why)
 
@@ -248,7 +246,7 @@ def _make_preserve(original: Any) -> Any:
         original(self, *args, **kwargs)
         if not tensor_writes.is_traced():
             tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # an older torch has one
-            scan.note_call(tensors, scan.PRESERVED, _get_frame(1))
+            hidden_writes.note_call(tensors, hidden_writes.PRESERVED, _get_frame(1))
 
     return __init__
 
@@ -260,10 +258,10 @@ def _make_set_versions(original: Any) -> Any:
         if not tensor_writes.is_traced() and frame.f_code.co_name != "__exit__":  # that one was noted when it began
             pairs = [(tensors, versions)] if isinstance(tensors, torch.Tensor) else zip(tensors, versions, strict=False)
             for tensor, version in pairs:
-                storage = names.storage_of(tensor)
+                storage = storage_of(tensor)
                 for write in log.current().writes:
                     if write.storage == storage and (write.before or 0) >= version:
-                        scan.note_hidden(write, tensor, copied=False)
+                        hidden_writes.note(write, tensor, copied=False)
         return original(tensors, versions)
 
     return set_versions
@@ -278,7 +276,7 @@ def _make_storage_method(name: str, original: Any) -> Any:
         if not tensor_writes.is_traced() and self.nbytes():
             with unobserved():
                 over = _SET(torch.empty(0, dtype=torch.uint8, device=self.device), self)
-            scan.note_call((over,), name, _get_frame(1))
+            hidden_writes.note_call((over,), name, _get_frame(1))
         return original(self, *args, **kwargs)
 
     return method
@@ -288,7 +286,7 @@ _SET: Any = torch.Tensor.set_
 
 
 def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
-    scan.note_hidden(write, tensor)
+    hidden_writes.note(write, tensor)
     for listener in events.untracked_write:
         listener(write, tensor)
 

@@ -165,8 +165,9 @@ def _mark_rows() -> Iterator[Patch]:
 
 def _dynamo_rows() -> Iterable[Patch]:
     from outplace.runtime.patches import dynamo
+    from outplace.runtime.silent import marks
 
-    return dynamo.patches()
+    return dynamo.patches(marks.note_kept)
 
 
 def _collective_rows() -> Iterable[Patch]:

@@ -118,18 +118,13 @@ class _Notes:
     def _started(self) -> None:
         """A backward pass begins (called from inside torch's function)."""
         from outplace.runtime.patches import backward
-        from outplace.runtime.record import log
-        from outplace.runtime.silent import scan
 
         frame = sys._getframe(1)
         roots = frame.f_locals.get("t_outputs", ())
         if self._count < _MOST_BACKWARDS:
             self._write(root=[_digest(root) for root in roots], draws=_draws())
         self._count += 1
-        log.state.backwards += 1  # as `backward.started` does, which looks at the frame that calls it
-        backward._note(frame)
-        if any(scan.noticed):
-            backward._look(frame)
+        backward.begin(frame)
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         import torch

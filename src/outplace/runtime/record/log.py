@@ -33,6 +33,9 @@ Place = int | Instruction | None
 WHOLE = ()
 """The index of a write to the whole tensor."""
 
+SENT = "DDP sends its buffers"
+"""The operation of a write that DDP makes at the start of its forward."""
+
 
 class Region(NamedTuple):
     """The part of a storage that a write reached: a tensor's geometry, and the index into it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from outplace.knowledge.silent_rules import RULES
+from outplace.runtime.patches import backward
 from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record.events import events
 from outplace.runtime.silent import scan
@@ -32,6 +33,8 @@ class Detectors:
             why = "A node whose saved memory was written unseen is asked how far its gradient is off."
             target = "torch.autograd.graph.Node.register_prehook"
             yield registered(target, lambda: scan.stop_measuring, why, "The hooks are removed when the backward ends.")
+            why = "Backwards are looked at while there are writes that autograd has not seen."
+            yield Patch("outplace.runtime.patches.backward.connect", "callback slot", why, scan.connect)
             yield from self._optimizers.patches()
             yield from self._state_dicts.patches()
         for detector in made:
@@ -57,11 +60,11 @@ def _start(detectors: list[Detector]) -> Undo:
     undo = events.subscribe(detectors)
     looking = [one for one in detectors if type(one).on_backward_start is not Detector.on_backward_start]
     scan.also += looking
-    scan.noticed += [one.waiting for one in looking]
+    backward.noticed += [one.waiting for one in looking]
 
     def stop() -> None:
         undo()
         scan.also[:] = [one for one in scan.also if one not in looking]
-        scan.noticed[:] = [one for one in scan.noticed if not any(one is mine.waiting for mine in looking)]
+        backward.noticed[:] = [one for one in backward.noticed if not any(one is mine.waiting for mine in looking)]
 
     return stop

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -24,42 +24,22 @@ from outplace.knowledge.nodes import describe_saved
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.model import Diagnosis, Mutation, SavedTensor
 from outplace.runtime.errors import dispatch
-from outplace.runtime.errors.remedies import SENT, SENT_ADVICE
+from outplace.runtime.errors.remedies import SENT_ADVICE
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.locate import writers as culprits_of
 from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.node_expressions import made_at
-from outplace.runtime.record import log
-from outplace.runtime.record.log import Instruction, Write, frames_to_own_code
-from outplace.runtime.record.snapshots import Contents, copyable, extent, unobserved
+from outplace.runtime.patches import backward
+from outplace.runtime.patches.table import Undo
+from outplace.runtime.record import hidden_writes, log
+from outplace.runtime.record.log import SENT, Instruction, Write
+from outplace.runtime.record.snapshots import copyable, extent, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import guard, reporting
 from outplace.runtime.silent.compare_gradients import Hit, how_far
 
-_ALWAYS = 3
-"""Turns in which a line is looked at, before that becomes rarer and rarer."""
-_BACKWARDS = 4
-"""A write is held against so many backwards after it: the first may be of another graph."""
-_MOST_WRITES = 2_000
-_MOST_BYTES = 1 << 26
-"""Of what was overwritten so much is copied at most; beyond it the figure is missing, not the finding."""
-
-ARRAY, PRESERVED = "numpy", "_unsafe_preserve_version_counter"
-"""The operations of writes that numpy made, and of those in a block that puts the version back at its end."""
-
 _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
-
-
-class Hidden(NamedTuple):
-    """A write that autograd cannot see: `extent` are the addresses it reached, `before` is what stood there.
-
-    `expires` is the backward after which it is too old to be held against a graph.
-    """
-
-    write: Write
-    extent: tuple[int, int]
-    before: Contents | None
-    expires: int
 
 
 class Looking(Protocol):
@@ -72,96 +52,6 @@ class Looking(Protocol):
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """The nodes of the graph."""
-
-
-class _Line:
-    """When a line of the user's was last seen to write, and in how many turns."""
-
-    __slots__ = ("code", "sampled", "since", "turns")
-
-    def __init__(self, code: Any) -> None:
-        self.code = code  # keeps the code object, so that its id stays its own
-        self.since, self.turns, self.sampled = -1, 0, False
-
-
-_hidden: list[Hidden] = []
-_lines: dict[tuple[int, int], _Line] = {}
-
-noticed: list[Sized] = [_hidden, guard.active]
-"""While all of these are empty, a backward that starts need not be looked at."""
-
-_copied = 0
-
-
-# -- noting -------------------------------------------------------------------------------------------------------
-
-
-def worth_a_look(place: Instruction) -> bool:
-    """Between the first few backwards, then between the 4th, 8th, 16th ... that the line comes by."""
-    key = (id(place[0]), place[1])
-    line = _lines.get(key)
-    if line is None:
-        line = _lines[key] = _Line(place[0])
-    if line.since != log.state.backwards:
-        line.since = log.state.backwards
-        line.turns += 1
-        line.sampled = line.turns <= _ALWAYS or line.turns & (line.turns - 1) == 0
-    return line.sampled
-
-
-def note_hidden(write: Write, tensor: Any, before: Contents | None = None, copied: bool = True) -> None:
-    """Notes a write that autograd cannot see: before it happens, or with what it overwrote, or (not `copied`) later."""
-    if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
-        with unobserved():
-            if copyable(tensor):
-                if before is None and copied and affords(tensor):
-                    before = Contents.of(tensor)
-                _hidden.append(Hidden(write, extent(tensor), before, log.state.backwards + _BACKWARDS))
-        if len(_hidden) > _MOST_WRITES:
-            del _hidden[: _MOST_WRITES // 2]
-
-
-def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
-    """Notes that a call is about to write these tensors unseen."""
-    frames = frames_to_own_code(frame)
-    if frames and worth_a_look(frames[-1]):
-        for tensor in tensors:
-            note_hidden(Write(0, None, _next_number(), operation, frames, None, False), tensor)
-
-
-def count_hidden() -> int:
-    """How many hidden writes are noted just now."""
-    return len(_hidden)
-
-
-def hidden_since(count: int, tensor: torch.Tensor) -> list[Write]:
-    """Those to this tensor's memory, of the writes that came after so many."""
-    if not copyable(tensor):
-        return []
-    start, stop = extent(tensor)
-    return [one.write for one in _hidden[count:] if one.extent[0] < stop and start < one.extent[1]]
-
-
-def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
-    """Those to this tensor's memory that came after this node and have left other values there."""
-    if not copyable(tensor):
-        return []
-    start, stop = extent(tensor)
-    later = [one for one in _hidden if one.write.moment > number and one.extent[0] < stop and start < one.extent[1]]
-    return [one.write for one in later if not _was_undone(one, tensor)]
-
-
-def affords(tensor: torch.Tensor) -> bool:
-    """May the contents of this tensor be kept?"""
-    global _copied
-    with unobserved():
-        if not copyable(tensor):  # such as a parameter of a lazy module, which must not be asked for its size
-            return False
-        size = tensor.numel() * tensor.element_size()
-    if _copied + size > _MOST_BYTES:
-        return False
-    _copied += size
-    return True
 
 
 # -- at backward --------------------------------------------------------------------------------------------------
@@ -182,19 +72,25 @@ def stop_measuring() -> None:
     running.clear()
 
 
-def wants_to_look() -> bool:
+def connect() -> Undo:
+    """Has backwards looked at from now on, where there is something to look for."""
+    noticed: list[Sized] = [hidden_writes.hidden, guard.active]
+    return backward.connect(noticed, _backward_starts, [running, reporting.to_raise], finish_backward)
+
+
+def _backward_starts(frame: FrameType) -> None:
+    if _wants_to_look():
+        guarded(lambda: _examine(frame))
+
+
+def _wants_to_look() -> bool:
     """A backward starts, and something is noticed: is there anything to look for?"""
-    if _hidden or guard.active:
+    if hidden_writes.hidden or guard.active:
         return True
     for looking in also:  # noqa: SIM110  (a generator costs more than all of this)
         if looking.waiting and looking.wants_to_look():
             return True
     return False
-
-
-def examine_backward(frame: FrameType) -> None:
-    """Looks for nodes whose saved memory was written unseen; `frame` is torch's own, as backward starts."""
-    guarded(lambda: _examine(frame))
 
 
 def examine_rest(node: Any) -> None:
@@ -266,7 +162,7 @@ def guarded(look: Callable[[], None]) -> None:
 def _examine(frame: FrameType) -> None:
     outputs = frame.f_locals.get("t_outputs", ())
     nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
-    hits = [hit for node in nodes for hit in _suspicious(node)] if _hidden else []
+    hits = [hit for node in nodes for hit in _suspicious(node)] if hidden_writes.hidden else []
     for looking in also:
         if looking.waiting:
             looking.on_backward_start(nodes)
@@ -278,7 +174,7 @@ def _examine(frame: FrameType) -> None:
         hit.wait()
     if hits:
         running.setdefault(id(frame), []).extend(hits)
-    _forget_old()
+    hidden_writes.forget_old()
 
 
 def _suspicious(node: Any) -> Iterator[Hit]:
@@ -287,7 +183,7 @@ def _suspicious(node: Any) -> Iterator[Hit]:
         if not copyable(alias):
             continue
         start, stop = extent(alias)
-        suspects = [hidden for hidden in _hidden if hidden.extent[0] < stop and start < hidden.extent[1]]
+        suspects = [hidden for hidden in hidden_writes.hidden if hidden.extent[0] < stop and start < hidden.extent[1]]
         later = [hidden for hidden in suspects if hidden.write.moment > number]
         hurting = later or [hidden for hidden in suspects if _changed_in_graph(hidden.write, alias)]
         if hurting:
@@ -298,15 +194,8 @@ def _suspicious(node: Any) -> Iterator[Hit]:
 
 def _changed_in_graph(write: Write, alias: torch.Tensor) -> bool:
     """Was a result of the graph changed through numpy before it was used further?"""
-    made = None if write.operation != ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
+    made = None if write.operation != hidden_writes.ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
     return made is not None and write.moment > made
-
-
-def _forget_old() -> None:
-    global _copied
-    _hidden[:] = [hidden for hidden in _hidden if hidden.expires > log.state.backwards]
-    if not _hidden:
-        _copied = 0
 
 
 def _tell_all(hits: list[Hit], frame: FrameType) -> None:
@@ -323,7 +212,7 @@ def _lines_of(hit: Hit) -> list[Instruction]:
     return [hidden.write.frames[-1] for hidden in _culprits(hit)]
 
 
-def _culprits(hit: Hit) -> list[Hidden]:
+def _culprits(hit: Hit) -> list[hidden_writes.Hidden]:
     """The hurting writes; where a value is swapped and put back, the other half of the swap is part of the bug."""
     functions = {hidden.write.frames[-1][0] for hidden in hit.writes}
     hurting = set(map(id, hit.writes))
@@ -334,7 +223,20 @@ def _culprits(hit: Hit) -> list[Hidden]:
     ]
 
 
-def _was_undone(hidden: Hidden, alias: torch.Tensor) -> bool:
+def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
+    """The hidden writes to this tensor's memory that came after this node and have left other values there."""
+    if not copyable(tensor):
+        return []
+    start, stop = extent(tensor)
+    later = [
+        hidden
+        for hidden in hidden_writes.hidden
+        if hidden.write.moment > number and hidden.extent[0] < stop and start < hidden.extent[1]
+    ]
+    return [hidden.write for hidden in later if not _was_undone(hidden, tensor)]
+
+
+def _was_undone(hidden: hidden_writes.Hidden, alias: torch.Tensor) -> bool:
     """Does what stood there before this write stand there again?"""
     if hidden.before is None or _is_broadcast(hidden.write):
         return False
@@ -344,7 +246,7 @@ def _was_undone(hidden: Hidden, alias: torch.Tensor) -> bool:
 
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
     """The writes in a block that preserves versions, where they are known."""
-    storage = names.storage_of(alias) if write.operation == PRESERVED else None
+    storage = storage_of(alias) if write.operation == hidden_writes.PRESERVED else None
     later = [one for one in log.current().writes if one.storage == storage and one.moment >= write.moment]
     return [one for one in later if one.frames] or [write]
 
@@ -355,7 +257,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         guard.tell(first, frame)
         return
     written = [write for hidden in _culprits(first) for write in _inside(hidden.write, first.alias)]
-    kind = "silent-alias" if first.writes[-1].write.operation == ARRAY else "silent-data"
+    kind = "silent-alias" if first.writes[-1].write.operation == hidden_writes.ARRAY else "silent-data"
     mutations = mutations_of(written)
     base = first.alias if first.alias._base is None else first.alias._base
     stack = names.own_frames(None, frame)
@@ -422,7 +324,7 @@ def steps_on(storages: set[int | None], since: int) -> tuple[Mutation, ...]:
 
 def _is_stepped(step: log.Step, storages: set[int | None]) -> bool:
     parameters = (reference() for reference in step.parameters)
-    return any(parameter is not None and names.storage_of(parameter) in storages for parameter in parameters)
+    return any(parameter is not None and storage_of(parameter) in storages for parameter in parameters)
 
 
 def _in_words(write: Write) -> str:
@@ -432,7 +334,7 @@ def _in_words(write: Write) -> str:
 
 def _is_broadcast(write: Write) -> bool:
     inside = [code.co_filename for code, _ in write.frames[:-1]]
-    return write.operation == PRESERVED and any(name.endswith(_DDP) for name in inside)
+    return write.operation == hidden_writes.PRESERVED and any(name.endswith(_DDP) for name in inside)
 
 
 _DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
@@ -451,10 +353,7 @@ def target_of(write: Write, by_data: bool = False) -> str | None:
 
 def start_afresh() -> None:
     """Looks at every line anew."""
-    global _copied
-    _hidden.clear()
-    _lines.clear()
+    hidden_writes.start_afresh()
     running.clear()
     _late.clear()
-    _copied = 0
     reporting.start_afresh()

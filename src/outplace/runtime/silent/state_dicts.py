@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
 from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record.events import events
 from outplace.runtime.record.snapshots import unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import reporting, scan
 
@@ -36,11 +36,11 @@ class Loaded(NamedTuple):
 
     def own(self) -> set[int | None]:
         """The memory of the module that loads it."""
-        return {names.storage_of(parameter) for parameter in self.module.parameters()} - {None}  # wrappers have none
+        return {storage_of(parameter) for parameter in self.module.parameters()} - {None}  # wrappers have none
 
     def held(self) -> set[int | None]:
         """The memory that the state lies in."""
-        return {names.storage_of(value) for value in self.state.values() if isinstance(value, torch.Tensor)} - {None}
+        return {storage_of(value) for value in self.state.values() if isinstance(value, torch.Tensor)} - {None}
 
 
 class _Taken(NamedTuple):

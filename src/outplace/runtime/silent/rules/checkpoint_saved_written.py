@@ -21,8 +21,10 @@ from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN
 from outplace.model import SavedTensor
 from outplace.runtime.locate import names, sites, writers
 from outplace.runtime.patches.table import Patch, replaced
+from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Instruction, frames_to_own_code
 from outplace.runtime.record.snapshots import copyable, fingerprint, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 
 _next_number = torch._C._autograd._get_sequence_nr
@@ -47,11 +49,11 @@ class _Recomputed(weakref.WeakKeyDictionary[Any, Any]):
     def __setitem__(self, handle: Any, tensor: Any) -> None:
         super().__setitem__(handle, tensor)
         frames = frames_to_own_code(sys._getframe(1))
-        if frames and scan.worth_a_look(frames[-1]):
+        if frames and hidden_writes.worth_a_look(frames[-1]):
             scan.guarded(partial(self._note, handle, tensor, frames[-1]))
 
     def _note(self, handle: Any, tensor: Any, place: Instruction) -> None:
-        if copyable(tensor) and not tensor.is_inference() and names.storage_of(tensor) is not None:
+        if copyable(tensor) and not tensor.is_inference() and storage_of(tensor) is not None:
             with unobserved():
                 self._noted[handle] = _Saved(tensor._version, fingerprint(tensor), _next_number(), place)
 
@@ -68,7 +70,7 @@ def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
     with unobserved():
         if tensor._version == saved.version or torch.equal(fingerprint(tensor), saved.contents):
             return
-    storage = names.storage_of(tensor)
+    storage = storage_of(tensor)
     between = writers.writes_between(storage, saved.version, tensor._version)
     written = [write for write in between if write.moment >= saved.moment]
     if written:

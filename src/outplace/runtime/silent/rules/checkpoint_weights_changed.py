@@ -27,6 +27,7 @@ from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import copyable, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 
 _MOST = 1_000
@@ -118,7 +119,7 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
             for reference, before, after in step.versions():
                 if before != after and reference() is leaf:
                     found[step.frames[-1]] = Mutation(step.operation, sites.at_instruction(step.frames[-1]).site)
-    storage = names.storage_of(leaf)
+    storage = storage_of(leaf)
     direct = [one for one in mine.writes if one.moment > since and one.storage == storage and one.frames]
     return (*found.values(), *scan.mutations_of(direct))
 

@@ -24,7 +24,7 @@ from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.patches.table import Patch, slot
-from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record import hidden_writes, log, untracked_aliases
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import bits, copyable, unobserved
 from outplace.runtime.silent import detector, reporting, scan
@@ -112,9 +112,9 @@ class Detector(detector.Detector):
         replaced = operation in ("fill_", "zero_") and alias.numel() == source.numel()
         if passed_by(operation) or replaced:
             scan.guarded(partial(self._let_be, write, source))
-        elif (rescales(operation) or overwrites(operation) or operation == "__setitem__") and scan.worth_a_look(
-            write.frames[-1]
-        ):
+        elif (
+            rescales(operation) or overwrites(operation) or operation == "__setitem__"
+        ) and hidden_writes.worth_a_look(write.frames[-1]):
             scan.guarded(partial(self._wait, write, source))
 
     def _let_be(self, write: Write, source: torch.Tensor) -> None:
@@ -130,7 +130,7 @@ class Detector(detector.Detector):
         if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
             return
         number = graph.number_of(source.grad_fn)
-        if number is None or len(self.waiting) >= _MOST_WATCHED or not scan.affords(source):
+        if number is None or len(self.waiting) >= _MOST_WATCHED or not hidden_writes.affords(source):
             return
         known = self.waiting.get(number)
         if known is not None and known.meant:

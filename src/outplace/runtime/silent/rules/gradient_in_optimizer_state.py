@@ -20,6 +20,7 @@ from outplace.knowledge.silent_rules.gradients import GRADIENT_IN_OPTIMIZER_STAT
 from outplace.runtime.locate import names
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.optimizers import Known
@@ -61,7 +62,7 @@ def _names(node: ast.Subscript | ast.Call, key: str) -> bool:
 
 
 def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
-    storage = names.storage_of(gradient)
+    storage = storage_of(gradient)
     written = [one for one in log.current().writes if one.storage == storage and one.frames]
     written = [one for one in written if (one.before or 0) >= kept.version]
     if written:

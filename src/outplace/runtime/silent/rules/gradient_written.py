@@ -18,7 +18,8 @@ from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT, 
 from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
 from outplace.runtime.patches.table import Patch, replaced
-from outplace.runtime.record import log
+from outplace.runtime.record import hidden_writes, log
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 
 _get_frame = sys._getframe
@@ -33,7 +34,7 @@ class _Gradients:
     __slots__ = ("_hidden", "_shared")
 
     def __init__(self, given: Iterable[Any], alone: int) -> None:
-        self._hidden = scan.count_hidden()
+        self._hidden = hidden_writes.count()
         self._shared = [
             (gradient, gradient._version)
             for gradient in given
@@ -45,13 +46,13 @@ class _Gradients:
         for gradient, before in self._shared:
             if gradient._version != before:
                 scan.guarded(functools.partial(_report, gradient, before, rule))
-            elif scan.count_hidden() > self._hidden:
+            elif hidden_writes.count() > self._hidden:
                 scan.guarded(functools.partial(_report_unseen, gradient, self._hidden, rule))
         reporting.raise_if_strict()
 
 
 def _report(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
-    storage = names.storage_of(gradient)
+    storage = storage_of(gradient)
     written = [
         write
         for write in log.current().writes
@@ -62,7 +63,7 @@ def _report(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
 
 def _report_unseen(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
     """It may have been written through `.data`, or through numpy."""
-    _tell(gradient, scan.hidden_since(before, gradient), rule)
+    _tell(gradient, hidden_writes.since(before, gradient), rule)
 
 
 def _tell(gradient: torch.Tensor, written: list[log.Write], rule: SilentRule) -> None:
@@ -233,9 +234,9 @@ class Detector(detector.Detector):
 
     def _backward(self, backward: Any, ctx: Any, *gradients: Any) -> Any:
         given = _Gradients(gradients, self._alone().function)
-        before = scan.count_hidden()
+        before = hidden_writes.count()
         made = backward(ctx, *gradients)
         given.look(BACKWARD_WRITES_GRADIENT)
-        if scan.count_hidden() > before:
+        if hidden_writes.count() > before:
             scan.examine_rest(ctx)
         return made

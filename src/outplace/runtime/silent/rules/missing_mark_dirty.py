@@ -16,6 +16,7 @@ from outplace.knowledge.silent_rules.functions import MISSING_MARK_DIRTY
 from outplace.runtime.locate import graph, names
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 
 _FUNCTION = torch.autograd.function.BackwardCFunction
@@ -104,6 +105,6 @@ class Detector(detector.Detector):
             for node in known if made_of and not _declares(function) else ():
                 later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
                 for _, kept in graph.held(node) if later else ():
-                    if names.storage_of(kept) in storages:
-                        _tell(function, kept, [one for one in written if one.storage == names.storage_of(kept)])
+                    if storage_of(kept) in storages:
+                        _tell(function, kept, [one for one in written if one.storage == storage_of(kept)])
                         return

@@ -21,9 +21,10 @@ from outplace.repair.syntax.flow import binds, read_later
 from outplace.runtime.locate import names, sites
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, descriptor
-from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record import hidden_writes, log, untracked_aliases
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import PLAIN, bits, copyable, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 
@@ -89,7 +90,7 @@ class Detector(detector.Detector):
 
     def _look_up(self, tensor: torch.Tensor, frame: FrameType) -> None:
         line = (frame.f_code, frame.f_lasti)
-        if line not in self._told and scan.worth_a_look(line):
+        if line not in self._told and hidden_writes.worth_a_look(line):
             scan.guarded(lambda: self._note(tensor, line, frame))
 
     def _note(self, tensor: torch.Tensor, line: Instruction, frame: FrameType) -> None:
@@ -111,7 +112,7 @@ class Detector(detector.Detector):
             tensor = reference()
             if tensor is None:
                 continue
-            storage = names.storage_of(tensor)
+            storage = storage_of(tensor)
             written = [one for one in log.current().writes if one.storage == storage and one.moment >= since]
             written = [one for one in written if one.frames]
             if written:

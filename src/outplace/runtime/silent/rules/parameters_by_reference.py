@@ -14,6 +14,7 @@ from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log, untracked_aliases
 from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 
@@ -55,7 +56,7 @@ def _compare(source: torch.Tensor, target: torch.Tensor, frame: FrameType) -> No
 
 
 def _tell(tensor: torch.Tensor, frame: FrameType) -> None:
-    mutations = scan.steps_on({names.storage_of(tensor)}, -1)
+    mutations = scan.steps_on({storage_of(tensor)}, -1)
     if mutations:
         located = sites.at_instruction((frame.f_code, frame.f_lasti), "copy_")
         assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None

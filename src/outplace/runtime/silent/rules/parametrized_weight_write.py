@@ -17,8 +17,9 @@ from torch.nn.utils.weight_norm import WeightNorm
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.knowledge.written import attribute_of, written_by
 from outplace.model import Mutation, Tensor
-from outplace.runtime.locate import names, sites
+from outplace.runtime.locate import sites
 from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 
 
@@ -33,7 +34,7 @@ def _is_computed(module: torch.nn.Module, name: str) -> bool:
             return True
         if isinstance(hook, SpectralNorm) and hook.name == name:  # it is the parameter's own memory up to a forward
             own = fields["_parameters"].get(f"{name}_orig")
-            return own is not None and names.storage_of(own) != names.storage_of(fields[name])
+            return own is not None and storage_of(own) != storage_of(fields[name])
     return False
 
 

@@ -10,9 +10,10 @@ import torch
 from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
 from outplace.model import Mutation, Tensor
 from outplace.runtime.locate import sites
-from outplace.runtime.locate.graph import is_wrapped
+from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import unobserved
+from outplace.runtime.record.storages import is_wrapped
 from outplace.runtime.silent import detector, reporting, scan
 
 
@@ -21,7 +22,7 @@ class Detector(detector.Detector):
 
     def on_indexed(self, parts: tuple[Any, ...], place: Instruction) -> None:
         """These are the parts of the index."""
-        if scan.worth_a_look(place):
+        if hidden_writes.worth_a_look(place):
             scan.guarded(lambda: _look(parts, place))
             reporting.raise_if_strict()
 

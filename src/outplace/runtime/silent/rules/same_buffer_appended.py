@@ -16,9 +16,10 @@ import torch
 from outplace.knowledge.silent_rules.lists import SAME_BUFFER_APPENDED
 from outplace.model import Tensor
 from outplace.runtime.locate import names
-from outplace.runtime.record import log, untracked_aliases
+from outplace.runtime.record import hidden_writes, log, untracked_aliases
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import bits, copyable, same_piece, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 
@@ -78,9 +79,9 @@ class Detector(detector.Detector):
         """An array, or a tensor over one, is about to be appended."""
         line = (frame.f_code, frame.f_lasti)
         found = self.waiting.get(line)
-        if found is None and line not in self._told and scan.worth_a_look(line):
+        if found is None and line not in self._told and hidden_writes.worth_a_look(line):
             scan.guarded(lambda: self._note(value, line))
-        elif found is not None and (not found.holds_both or scan.worth_a_look(line)):
+        elif found is not None and (not found.holds_both or hidden_writes.worth_a_look(line)):
             scan.guarded(lambda: self._see_again(found, line))
 
     def on_array_written(self, array: Any, place: Instruction) -> None:
@@ -119,10 +120,10 @@ class Detector(detector.Detector):
     def _writes_of(self, kept: Any, since: int) -> list[Write]:
         """The writes to the memory that it lies in, while it does."""
         owner = untracked_aliases.owner_of(kept) if untracked_aliases.is_array(kept) else None
-        storage = names.storage_of(owner) if isinstance(owner, torch.Tensor) else None
+        storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
         written = [one for one in log.current().writes if one.storage == storage and one.moment >= since and one.frames]
         address = kept.__array_interface__["data"][0] if untracked_aliases.is_array(kept) else kept.data_ptr()
         for start, (_, size, places) in self._writes.items():
             if start <= address < start + size:
-                written += [Write(0, None, since, scan.ARRAY, (place,), None, False) for place in places]
+                written += [Write(0, None, since, hidden_writes.ARRAY, (place,), None, False) for place in places]
         return written

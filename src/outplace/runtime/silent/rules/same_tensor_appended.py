@@ -16,9 +16,10 @@ import torch
 
 from outplace.knowledge.silent_rules.lists import SAME_TENSOR_APPENDED, SAME_VIEW_APPENDED
 from outplace.runtime.locate import names, sites
-from outplace.runtime.record import log
+from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import bits, copyable, same_piece, unobserved
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.record.user_files import fields_of
 from outplace.runtime.silent import detector, reporting, scan
@@ -61,7 +62,7 @@ def _holders_of(entry: Any) -> list[Any]:
 
 
 def _writes_of(tensor: torch.Tensor) -> list[Write]:
-    storage = names.storage_of(tensor)
+    storage = storage_of(tensor)
     return [one for one in log.current().writes if one.storage == storage and one.frames]
 
 
@@ -119,18 +120,18 @@ class Detector(detector.Detector):
         known = self._kept.get(line)
         before = known[0]() if known is not None else None
         if known is not None and before is not None and before is not tensor and _is_same_view(before, tensor):
-            if known[1] != tensor._version and scan.worth_a_look(line):
+            if known[1] != tensor._version and hidden_writes.worth_a_look(line):
                 scan.guarded(lambda: self._look_at_view(before, line, known[2]))
                 reporting.raise_if_strict()
         elif known is None or before is None or before is not tensor:
             self._kept[line] = Weak(tensor), tensor._version, _next_number()
             self._shown.pop(line, None)
-            if scan.worth_a_look(line) and self._stands_last(
+            if hidden_writes.worth_a_look(line) and self._stands_last(
                 tensor, line, frame
             ):  # appended before anybody had written it
                 scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
                 reporting.raise_if_strict()
-        elif known[1] != tensor._version and scan.worth_a_look(line):
+        elif known[1] != tensor._version and hidden_writes.worth_a_look(line):
             scan.guarded(lambda: _report_if_listed(tensor, known[2]))
             reporting.raise_if_strict()
 
@@ -156,7 +157,7 @@ class Detector(detector.Detector):
                 self._kept[line] = Weak(tensor), tensor._version, _next_number()
                 return
             many = known[1] != tensor._version and sum(one is tensor for one in items_of(holder)) >= _MANY
-            if many and scan.worth_a_look(line):
+            if many and hidden_writes.worth_a_look(line):
                 written = [one for one in _writes_of(tensor) if one.moment >= known[2]]
                 scan.guarded(lambda: _tell(tensor, written))
                 reporting.raise_if_strict()

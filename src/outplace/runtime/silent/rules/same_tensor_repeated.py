@@ -11,6 +11,7 @@ from outplace.knowledge.silent_rules.lists import SAME_TENSOR_REPEATED
 from outplace.runtime.locate import names
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, registered
+from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
@@ -31,7 +32,7 @@ class Detector(detector.Detector):
 
     def on_special_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A write to one of them."""
-        if write.frames and scan.worth_a_look(write.frames[-1]):
+        if write.frames and hidden_writes.worth_a_look(write.frames[-1]):
             scan.guarded(lambda: _look(write, tensor))
 
 

@@ -16,6 +16,8 @@ import torch
 from outplace.knowledge.silent_rules.two_names import SHALLOW_MODEL_COPY
 from outplace.model import Mutation, Tensor
 from outplace.runtime.locate import names
+from outplace.runtime.record import hidden_writes
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.state_dicts import Loaded
 
@@ -24,7 +26,7 @@ def _compare(first: Any, second: Any, frame: FrameType) -> None:
     ours, theirs = list(first.parameters()), list(second.parameters())
     if not ours or len(ours) != len(theirs) or any(a is not b for a, b in zip(ours, theirs, strict=True)):
         return
-    storages = {names.storage_of(parameter) for parameter in ours} - {None}
+    storages = {storage_of(parameter) for parameter in ours} - {None}
     _report(first, second, scan.steps_on(storages, -1), frame)
 
 
@@ -57,7 +59,7 @@ class Detector(detector.Detector):
             first = reference()
         if where != id(frame) or first is None or not isinstance(network, torch.nn.Module):
             return
-        if scan.worth_a_look((frame.f_code, frame.f_lasti)):
+        if hidden_writes.worth_a_look((frame.f_code, frame.f_lasti)):
             scan.guarded(lambda: _compare(first, network, frame))
             reporting.raise_if_strict()
 

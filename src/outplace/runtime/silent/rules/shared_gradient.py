@@ -12,10 +12,11 @@ import torch
 from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
 from outplace.model import Mutation
 from outplace.runtime.locate import names, sites
+from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent import detector, reporting
 
 _BACKWARDS = 3
 """So many backwards are looked at after an assignment."""
@@ -39,7 +40,7 @@ class Detector(detector.Detector):
     def on_gradient_assigned(self, gradient: torch.Tensor, frame: FrameType) -> None:
         """A tensor that C++ holds elsewhere may be another leaf's gradient."""
         place = (frame.f_code, frame.f_lasti)
-        if gradient._use_count() > 1 and scan.worth_a_look(place):
+        if gradient._use_count() > 1 and hidden_writes.worth_a_look(place):
             self.waiting.append(_Shared(gradient, place))
             del self.waiting[:-100]
 

@@ -16,9 +16,10 @@ import torch
 
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
 from outplace.model import Tensor
-from outplace.runtime.locate import names, sites
+from outplace.runtime.locate import sites
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.state_dicts import Loaded
 
@@ -36,7 +37,7 @@ class _Lent(NamedTuple):
 
 
 def _memory_of(module: Any) -> set[int | None]:
-    return {names.storage_of(parameter) for parameter in module.parameters()}
+    return {storage_of(parameter) for parameter in module.parameters()}
 
 
 def _is_to_an_entry(write: Write) -> bool:
@@ -92,7 +93,7 @@ class Detector(detector.Detector):
         """Is one of those models trained by it?"""
         following = (after for node in nodes for after, _ in node.next_functions)
         leaves = (getattr(node, "variable", None) for node in following)
-        trained = {names.storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        trained = {storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
         for one in [one for one in self.waiting if one.storages & trained]:
             self.waiting.remove(one)
             self._tell(one)

@@ -14,6 +14,7 @@ from outplace.model import SavedTensor
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.state_dicts import has_moved
@@ -63,7 +64,7 @@ class Detector(detector.Detector):
 
 
 def _tell(node: Any, tensor: torch.Tensor, kept: _Kept) -> None:
-    storage = names.storage_of(tensor)
+    storage = storage_of(tensor)
     writes = [one for one in log.current().writes if one.storage == storage and one.moment >= kept.moment]
     written = [one for one in writes if one.frames]
     if written:
