@@ -17,11 +17,12 @@ import torch
 
 from outplace.knowledge.silent_rules.two_names import OPTIMIZER_STATE_BY_REFERENCE
 from outplace.model import Tensor
-from outplace.runtime.locate import names, sites
+from outplace.runtime.locate import sites
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
 from outplace.runtime.record.log import frames_to_own_code
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.state_dicts import has_moved
@@ -70,7 +71,7 @@ class Detector(detector.Detector):
         if taken is not None:
             since = taken.moment - has_moved(taken.tensor(), taken.version)
             parameters = (one for group in optimizer.param_groups for one in group["params"])
-            mutations = scan.steps_on({names.storage_of(one) for one in parameters} - {None}, since)
+            mutations = scan.steps_on({storage_of(one) for one in parameters} - {None}, since)
             if mutations:
                 places = frames_to_own_code(frame)
                 call = sites.at_instruction(places[-1]).node if places else None
