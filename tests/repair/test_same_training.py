@@ -24,7 +24,7 @@ def root(value: float) -> str:
 
 
 def step(number: int, weight: float, gradient: float) -> str:
-    return f'{{"step": {number}, "taken": [[{digest(weight)}, {digest(gradient)}]]}}'
+    return f'{{"step": {number}, "taken": [[{digest(weight)}, {digest(gradient)}, 0]]}}'
 
 
 TRAINING = (root(1.0), step(0, 0.5, 0.1), root(2.0), step(1, 0.7, 0.3))

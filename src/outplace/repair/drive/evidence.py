@@ -23,7 +23,7 @@ class Evidence:
     """How far the random numbers were at each of them."""
     gradients: dict[int, dict[str, Any]] = field(default_factory=dict)
     steps: dict[int, list[Any]] = field(default_factory=dict)
-    """What each optimizer's steps took, one by one: the weights and their gradients."""
+    """What each optimizer's steps took, one by one: the weights, their gradients, and their places."""
     files: list[str] = field(default_factory=list)
     moment: dict[str, Any] | None = None
     """Where the backward that failed stands after the last step that it minds."""
@@ -108,15 +108,13 @@ def same_training(one: Evidence, other: Evidence) -> bool:
 
 
 def trains_as_many(one: Evidence, other: Evidence) -> bool:
-    """Has each optimizer, in some step, gradients for as many weights as in the first run?"""
-    return all(
-        max(map(_trained, steps)) <= max(map(_trained, other.steps.get(number, [])), default=0)
-        for number, steps in one.steps.items()
-    )
+    """Does each optimizer get, in some step, a gradient for every weight that it gets one for in the first run?"""
+    return all(_trained(steps) <= _trained(other.steps.get(number, [])) for number, steps in one.steps.items())
 
 
-def _trained(step: Sequence[Any]) -> int:
-    return sum(gradient[1] != 0 for _, gradient in step)
+def _trained(steps: Sequence[Any]) -> set[int]:
+    """The places of the weights that some step takes a gradient for."""
+    return {place for step in steps for _, gradient, place in step if gradient[1] != 0}
 
 
 def _paired(mine: Sequence[Any], theirs: Sequence[Any], same: Callable[[Any, Any], bool]) -> bool:

@@ -134,10 +134,9 @@ class _Notes:
         clock = torch._C._autograd._get_sequence_nr()
         self._steps[number] = _Step(optimizer, _frames(sys._getframe(1)), clock, _weights(optimizer))
         if self._stepped < _MOST_BACKWARDS:
-            taken = [
-                weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None
-            ]
-            self._write(step=number, taken=[[_digest(weight), _digest(weight.grad)] for weight in taken])
+            weights = enumerate(weight for group in optimizer.param_groups for weight in group["params"])
+            taken = [(place, weight) for place, weight in weights if weight.grad is not None]
+            self._write(step=number, taken=[[_digest(one), _digest(one.grad), place] for place, one in taken])
         self._stepped += 1
 
     def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import bindings, binds, reads
+from outplace.repair.syntax.flow import binds, reads
 
 _DETACHED = {
     "tensor": "{0}.detach()",
@@ -39,10 +39,7 @@ _DETACHED = {
 def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """`h = h.detach()` behind the step, or `previous = out.detach()` where it is kept later than that."""
     code = order.code
-    carried = [path for path in _held(order, loop) if _is_carried(loop, path, files)]
-    shapes = {path: order.moment.held.get(path) or _guessed_shape(order.code, loop, path) for path in carried}
-    if "" in shapes.values():
-        return
+    shapes = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
     cut, edits = _cut(code, loop, order.step, shapes, order.moment.held)
     if not cut:
         return
@@ -182,27 +179,6 @@ def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]
 def _is_only_way(order: Order) -> bool:
     """Does the source show that each loop iteration trains by itself, with all its parameters?"""
     return order.moment.from_source and not order.in_one_round and Training(order).rounds_are_separate()
-
-
-def _held(order: Order, loop: Loop) -> list[str]:
-    """What may hold a graph: known from a run, else every name that the loop both reads and binds."""
-    if order.moment.held:
-        return list(order.moment.held)
-    names = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return sorted(name for name in names if _from_calls(loop, name))
-
-
-def _guessed_shape(code: Code, loop: Loop, name: str) -> str:
-    """By what it is before the loop: a tuple of states, a tensor; None says nothing."""
-    values = [getattr(one, "value", None) for one in bindings(code, loop, name)]
-    if any(value is None or isinstance(value, ast.Constant) for value in values):
-        return ""
-    return "tuple" if all(isinstance(value, ast.Tuple) for value in values) else "tensor"
-
-
-def _from_calls(loop: Loop, name: str) -> bool:
-    values = [node.value for node in ast.walk(loop) if isinstance(node, ast.Assign) and binds(node, name)]
-    return bool(values) and all(isinstance(value, ast.Call) and reads(value, name) for value in values)
 
 
 def _is_carried(loop: Loop, path: str, files: Files | None) -> bool:
