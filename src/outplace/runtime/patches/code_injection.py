@@ -12,6 +12,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -27,11 +28,14 @@ def injected(function: Any, name: str, arguments: str, hook: Callable[..., None]
     `name` is one word; functions that have the same hook may share it.
     """
     call = f"__outplace_{name}__"
-    return rewritten(function, _calling_first(f"{call}({arguments})"), {call: hook}, why)
+    return rewritten(function, _CallingFirst(f"{call}({arguments})"), {call: hook}, why)
 
 
 def rewritten(function: Any, rewrite: Rewrite, hooks: Mapping[str, Callable[..., Any]], why: str) -> Patch:
-    """Changes the code of a function, which may call these hooks by their names."""
+    """Changes the code of a function, which may call these hooks by their names.
+
+    What has been compiled is used again for an equal `rewrite`: a function that is watched attaches at every call.
+    """
     function = inspect.unwrap(function)
     return Patch(
         f"{function.__module__}.{function.__qualname__}",
@@ -76,19 +80,33 @@ def _nothing(*_: object) -> None:
     return None
 
 
-def _calling_first(call: str) -> Rewrite:
-    def rewrite(definition: ast.FunctionDef) -> None:
+@dataclass(frozen=True)
+class _CallingFirst:
+    """Puts a call before all else."""
+
+    call: str
+
+    def __call__(self, definition: ast.FunctionDef) -> None:
         begin = 1 if ast.get_docstring(definition, clean=False) is not None else 0
-        hook = ast.parse(call).body[0]
+        hook = ast.parse(self.call).body[0]
         for node in ast.walk(hook):
             ast.copy_location(node, definition.body[begin])
         definition.body.insert(begin, hook)
 
-    return rewrite
+
+_known: dict[tuple[int, Rewrite], tuple[CodeType, CodeType]] = {}
 
 
 def _compiled(function: Any, rewrite: Rewrite) -> CodeType:
     """The function's code after that change, with the lines that it has."""
+    original = function.__code__
+    key = (id(original), rewrite)
+    if key not in _known:
+        _known[key] = (original, _compile(function, rewrite))  # keeps the code object, so that its id stays its own
+    return _known[key][1]
+
+
+def _compile(function: Any, rewrite: Rewrite) -> CodeType:
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
