@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from outplace.updates.kernels import on_cpu
+from outplace.updates import cpu_masks, cuda_kernels, fast_paths, masked_set, parts
 
 
 def reference(x: Tensor, index: Any, v: Any) -> Tensor:
@@ -97,13 +97,12 @@ def values(draw: st.DrawFn, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
 
 def low_thresholds(monkeypatch: Any) -> None:
     """Lets small tensors take the ways that are meant for large ones."""
-    from outplace.updates import kernels, pieces, place
-
-    monkeypatch.setattr(kernels, "CPU_ELEMENTS", 0)
-    for least in ("CUDA_BYTES", "TENSOR_BYTES", "ROWS_BYTES", "PARTS_BYTES"):
-        monkeypatch.setattr(kernels, least, 0)
-    monkeypatch.setattr(place, "_SMALL", 0)
-    monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0})
-    monkeypatch.setattr(pieces, "LEAST_ELEMENTS", 0)
-    monkeypatch.setattr(on_cpu, "BLOCK", 4)
-    monkeypatch.setattr(on_cpu, "GRAIN", 1)
+    monkeypatch.setattr(masked_set, "SMALL_ON_CPU", 0)
+    monkeypatch.setattr(fast_paths, "WHERE_ELEMENTS_ON_CUDA", 0)
+    monkeypatch.setattr(fast_paths, "INDEX_COPY_ELEMENTS", {"cpu": 0, "cuda": 0})
+    for name in ("BYTES", "BYTES_RECORDED"):
+        monkeypatch.setattr(cuda_kernels, name, 0)
+    for name in ("CAT_ON_CPU", "CAT_ON_CUDA", "CAT_ON_CUDA_RECORDED", "PIECES_BYTES", "PIECES_SHARE"):
+        monkeypatch.setattr(parts, name, 0)
+    monkeypatch.setattr(cpu_masks, "BLOCK", 4)
+    monkeypatch.setattr(cpu_masks, "GRAIN", 1)

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outplace import at
-from outplace.updates import constants, repeats
+from outplace.updates import cached_tensors, repeated_indices
+from outplace.updates.fast_paths import last_rows
 from outplace.updates.index import extent
-from outplace.updates.short import last_rows
 
 from .indices import entry_by_entry, indices, low_thresholds, reference, tensors, values
 
@@ -148,7 +148,7 @@ def test_repeats_are_found_among_few_places_and_many(data: st.DataObject, shape:
     if data.draw(st.booleans()):  # the same place, counted from the other end
         pairs.append((pairs[0][0] - shape[0] if pairs[0][0] >= 0 else pairs[0][0] + shape[0], pairs[0][1]))
     once = len({(i % shape[0], j % shape[1]) for i, j in pairs}) == len(pairs)
-    assert repeats.none(tuple(map(torch.tensor, zip(*pairs, strict=True))), shape) is once
+    assert repeated_indices.none(tuple(map(torch.tensor, zip(*pairs, strict=True))), shape) is once
 
 
 def test_signs_of_zeros_and_nans_survive_repeated_indices() -> None:
@@ -232,8 +232,8 @@ def test_autocast_takes_no_part_in_a_choice_of_dtypes() -> None:
 @pytest.mark.parametrize("index", [1, slice(0, 2), torch.tensor([0, 1]), torch.tensor([True, True, False])], ids=str)
 @pytest.mark.parametrize("kept", [True, False], ids=["numbers kept", "none kept"])
 def test_numbers_become_what_x_has(index: Any, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "_numbers", {})
-    monkeypatch.setattr(constants, "_MOST_NUMBERS", 256 if kept else 0)
+    monkeypatch.setattr(cached_tensors, "_numbers", {})
+    monkeypatch.setattr(cached_tensors, "_MOST_NUMBERS", 256 if kept else 0)
     flags, large = torch.tensor([True, False, True]), torch.tensor([2**60 + 1, 2**60 + 3, 5])
     for v in (0, 1, 0.0, 1.0, True):
         assert torch.equal(at(flags)[index].set(v), reference(flags, index, bool(v)))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outplace import at
-from outplace.updates import kernels, mode, pieces, repeats
-from outplace.updates.kernels import function, on_cpu
-from outplace.updates.kernels.layout import collapsed
+from outplace.updates import autograd, cpu_masks, cuda_kernels, masked_set, mode, parts
+from outplace.updates.strides import collapsed
 
 from .indices import low_thresholds, tensors
 
@@ -24,18 +21,12 @@ NEEDS_CUDA = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)]
 
 
-def engine(device: str) -> Any:
+def kernels(device: str) -> Any:
+    """The module with the kernels for masks."""
     if device == "cpu":
-        return on_cpu
-    return pytest.importorskip("outplace.updates.kernels.on_cuda")
-
-
-def set_number(x: torch.Tensor, mask: torch.Tensor, value: float) -> torch.Tensor:
-    """By the kernel of x's device."""
-    if not x.is_cuda:
-        return on_cpu.set_number(x, mask, value)
-    ours = engine("cuda")
-    return ours.Steps(ours.set_number(x, mask))(x, mask, value)  # type: ignore[no-any-return]
+        return cpu_masks
+    pytest.importorskip("triton")
+    return cuda_kernels
 
 
 def operands(dtype: torch.dtype, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -62,21 +53,22 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = engine(device)
+    ours = kernels(device)
     if dtype not in ours.DTYPES:
-        pytest.skip("not a dtype of this engine")
-    monkeypatch.setattr(on_cpu, "BLOCK", 16)
-    monkeypatch.setattr(on_cpu, "GRAIN", 1)
+        pytest.skip("there is no kernel for this dtype")
+    monkeypatch.setattr(cpu_masks, "BLOCK", 16)
+    monkeypatch.setattr(cpu_masks, "GRAIN", 1)
+    monkeypatch.setattr(cuda_kernels, "BYTES", 0)
     for x, mask in operands(dtype, device):
         wide = mask.expand(x.shape)
-        v = torch.randn(x.shape, device=device).to(dtype)
         for number in (0.0, 0.1, -1, float("inf"), float("nan")):
-            assert same_bits(set_number(x, wide, number), torch.where(mask, number, x))
+            assert same_bits(ours.set_number(x, wide, number), torch.where(mask, number, x))
         if device == "cpu":
+            v = torch.randn(x.shape).to(dtype)
             assert same_bits(ours.set_tensor(x, wide, v), torch.where(mask, v, x))
-        elif ours.set_tensor(x, wide, v) is not None:
-            assert same_bits(ours.Steps(ours.set_tensor(x, wide, v))(x, wide, v), torch.where(mask, v, x))
-        outside, inside = kernels.split(x, wide)
+        else:
+            assert ours.set_number(x, mask, 0.1).stride() == torch.empty_like(x).stride()
+        outside, inside = autograd.split(x, mask)
         assert same_bits(outside, torch.where(mask, 0.0, x)) and same_bits(inside, torch.where(mask, x, 0.0))
 
 
@@ -84,13 +76,13 @@ def test_the_kernels_are_where(dtype: torch.dtype, device: str, monkeypatch: pyt
 @pytest.mark.parametrize("shape", ["number", "0-d", "row", "full"])
 def test_the_gradients_are_those_of_where(shape: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     low_thresholds(monkeypatch)
-    engine(device)
+    kernels(device)
     for x, mask in operands(torch.float32, device):
         x = x.nan_to_num(1, 2, 3)
         v = {"number": 0.5, "0-d": torch.rand(()), "row": torch.rand(x.shape[-1]), "full": torch.rand(x.shape)}[shape]
         results = []
         for update in (
-            lambda x, v, m=mask: kernels.masked_set(x, m, v),
+            lambda x, v, m=mask: masked_set.masked_set(x, m, v),
             lambda x, v, m=mask: torch.where(m, v, x),
         ):
             inputs = [t.detach().clone().to(device).requires_grad_() for t in (x, v) if isinstance(t, torch.Tensor)]
@@ -106,15 +98,15 @@ def test_the_gradients_are_those_of_where(shape: str, device: str, monkeypatch: 
 @pytest.mark.parametrize("device", DEVICES)
 def test_any_byte_but_zero_is_true(device: str) -> None:
     """Masks that come from images have 255, where PyTorch itself writes 1."""
-    engine(device)
+    ours = kernels(device)
     for x, mask in operands(torch.float32, device):
         bytes_ = torch.where(mask.expand(x.shape), 255, 0).to(torch.uint8)
         odd, mask = bytes_.view(torch.bool), bytes_ != 0
-        assert same_bits(set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
+        assert same_bits(ours.set_number(x, odd, 0.1), torch.where(mask, 0.1, x))
         if device == "cpu":
-            assert same_bits(on_cpu.set_tensor(x, odd, -x), torch.where(mask, -x, x))
-        for ours, theirs in zip(kernels.split(x, odd), kernels.split(x, mask), strict=True):
-            assert same_bits(ours, theirs)
+            assert same_bits(ours.set_tensor(x, odd, -x), torch.where(mask, -x, x))
+        for one, other in zip(ours.split(x, odd), ours.split(x, mask), strict=True):
+            assert same_bits(one, other)
 
 
 def test_what_has_no_memory_of_its_own_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,73 +123,11 @@ def test_what_has_no_memory_of_its_own_is_left_to_torch(monkeypatch: pytest.Monk
 @NEEDS_CUDA
 def test_a_kernel_is_started_for_tensors_that_lie_as_those_it_was_compiled_for() -> None:
     """Now x is not aligned, now the mask: the sum of what is wrong is the same, but not where a kernel reads widely."""
-    ours = engine("cuda")
     for start_of_x, start_of_mask in ((1, 0), (0, 4), (1, 4)):
         x = torch.randn(4096 + start_of_x, device="cuda")[start_of_x:]
         mask = (torch.rand(4096 + start_of_mask, device="cuda") < 0.5)[start_of_mask:]
-        assert torch.equal(set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
+        assert torch.equal(cuda_kernels.set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
         torch.cuda.synchronize()
-
-
-def rows_by(x: torch.Tensor, entries: int, **how: bool) -> function.Make:
-    """The kernels of x's device; on the CPU, which has none, what they are to do."""
-    if x.is_cuda:
-        ours = engine("cuda")
-        return ours.Steps(ours.put_rows(x, entries, **how))  # type: ignore[no-any-return]
-
-    def make(x: torch.Tensor, index: torch.Tensor, value: torch.Tensor, *last: torch.Tensor) -> torch.Tensor:
-        counts = torch.ones_like(index, dtype=torch.bool)
-        if last:
-            last[0].copy_(repeats.last_of_each(*repeats.flat((index,), x.shape)))
-            counts = last[0] != 0
-        return x.index_put((index[counts],), value[counts], accumulate=how.get("add", False))
-
-    return make
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("add", [False, True], ids=["set", "add"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(50, 16), (50, 3, 7), (9, 2000), (5000,)], ids=str)
-def test_rows_are_those_of_index_put(shape: tuple[int, ...], dtype: torch.dtype, add: bool, device: str) -> None:
-    torch.manual_seed(0)
-    places = torch.randperm(shape[0])[:7]
-    places = torch.where(places % 2 == 0, places, places - shape[0]).to(device)  # half of them negative
-    x, v = (torch.randn(size, *shape[1:], device=device).to(dtype).requires_grad_() for size in (shape[0], 7))
-    weights = torch.randn(shape, device=device).to(dtype).requires_grad_()
-    ours = (function.add_rows if add else function.set_rows).apply(x, places, v, rows_by(x, 7, add=add))
-    theirs = torch.index_put(x, (places,), v, accumulate=add)
-    assert torch.equal(ours, theirs)
-    first, expected = (torch.autograd.grad(y, (x, v), weights, create_graph=True) for y in (ours, theirs))
-    assert all(map(torch.equal, first, expected))
-    second = (torch.autograd.grad((g[0] ** 2).sum() + (g[1] ** 3).sum(), weights)[0] for g in (first, expected))
-    assert torch.equal(*second)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("compared", [0, 128], ids=["claimed", "compared"])
-@pytest.mark.parametrize("width", [20, 2000])
-def test_the_last_of_several_rows_counts(
-    width: int, compared: int, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(function, "MOST_COMPARED", compared)
-    # of ten rows the third is named three times, the last twice
-    index = torch.tensor([3, -1, 3, 0, 3, 9], device=device)
-    x, v = (torch.rand(size, width, device=device, requires_grad=True) for size in (10, 6))
-    result = function.set_last_rows.apply(x, index, v, rows_by(x, 6, find_last=True))
-    expected = x.detach().clone()
-    for row, place in enumerate(index.tolist()):
-        expected[place] = v.detach()[row]
-    assert torch.equal(result, expected)
-    weights = torch.rand(10, width, device=device, requires_grad=True)
-    kept = torch.tensor([place not in (0, 3, 9) for place in range(10)], device=device)
-    for twice in (False, True):
-        to_x, to_v = torch.autograd.grad(result, (x, v), weights, retain_graph=True, create_graph=twice)
-        assert torch.equal(to_x, weights * kept[:, None])
-        for row, place in enumerate((None, None, None, 0, 3, 9)):
-            assert torch.equal(to_v[row], torch.zeros(width, device=device) if place is None else weights[place])
-    (again,) = torch.autograd.grad((to_v**2).sum(), weights)
-    assert torch.equal(again, torch.where(kept[:, None], 0, 2 * weights))
 
 
 @NEEDS_CUDA
@@ -227,21 +157,6 @@ def test_rows_at_random_places(entries: int, width: int) -> None:
 
 
 @NEEDS_CUDA
-@pytest.mark.parametrize("index", [50, -51])
-@pytest.mark.parametrize("add, width", [(False, 16), (False, 9000), (True, 16), (True, 9000)])
-def test_an_index_out_of_range_stops_the_device(index: int, add: bool, width: int) -> None:
-    program = (
-        "import torch\n"
-        "from outplace.updates.kernels.on_cuda import Steps, put_rows\n"
-        f"x = torch.zeros(50, {width}, device='cuda')\n"
-        f"Steps(put_rows(x, 2, add={add}))(x, torch.tensor([0, {index}], device='cuda'), x[:2])\n"
-        "torch.cuda.synchronize()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode and "CUDA error" in done.stderr
-
-
-@NEEDS_CUDA
 def test_rows_that_are_named_twice_are_added_twice() -> None:
     x = torch.zeros(1 << 14, 1 << 11, device="cuda")
     index = torch.tensor([3, -1, 3, 3], device="cuda")
@@ -259,7 +174,7 @@ def test_modes_and_transforms_see_the_operation() -> None:
             return func(*args, **(kwargs or {}))
 
     seen: list[str] = []
-    x = torch.rand(kernels.CPU_ELEMENTS)
+    x = torch.rand(masked_set.SMALL_ON_CPU)
     mask = x > 0.5
     expected = torch.where(mask, 0.0, x)
     with Names():
@@ -295,21 +210,22 @@ def test_collapsed_dimensions_walk_every_element(x: torch.Tensor, data: st.DataO
     "device, dim",
     [*(("cpu", dim) for dim in range(3)), *(pytest.param("cuda", dim, marks=NEEDS_CUDA) for dim in range(3))],
 )
-@pytest.mark.parametrize("size", [1, 40])
-def test_pieces_are_slices(
-    index: slice | int, dim: int, device: str, size: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", ["small", "middle", "large"])
+def test_parts_are_slices(
+    index: slice | int, dim: int, device: str, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    low_thresholds(monkeypatch)
-    monkeypatch.setattr(pieces, "FROM_BYTES", {"cpu": 0, "cuda": 0})
-    monkeypatch.setattr(pieces, "LEAST_ELEMENTS", 0)
-    monkeypatch.setattr(pieces, "FROM_SHARE", 0)
-    shape = [3, size, 5]
+    if size == "large":
+        low_thresholds(monkeypatch)
+    elif size == "middle":  # too large for cat, too small for kernels
+        monkeypatch.setattr(parts, "CAT_ON_CUDA", 0)
+        monkeypatch.setattr(parts, "CAT_ON_CUDA_RECORDED", 0)
+    shape = [3, 40, 5]
     shape.insert(dim, 4)
     item = (slice(None),) * dim + (index,)
     x = torch.rand(shape, device=device, requires_grad=True)
     v = torch.rand(x[item].shape, device=device, requires_grad=True)
     for value in (v, 0.5, torch.tensor(2.0, device=device)):
-        result = pieces.replaced(x, dim, index, value, item)
+        result = parts.replaced(x, dim, index, value)
         expected = x.clone()
         expected[item] = value
         assert result is not None and torch.equal(result, expected)
@@ -317,53 +233,11 @@ def test_pieces_are_slices(
     with contextlib.suppress(RuntimeError):  # of an older torch, which refuses the number
         expected = half.clone()
         expected[1:3] = -1e9
-        assert torch.equal(pieces.replaced(half, 0, slice(1, 3), -1e9, slice(1, 3)), expected)
+        assert torch.equal(parts.replaced(half, 0, slice(1, 3), -1e9), expected)
     flat, number = torch.rand(6, device=device), torch.tensor(2.0, device=device)
-    assert torch.equal(pieces.replaced(flat, 0, 2, number, 2), torch.cat([flat[:2], number[None], flat[3:]]))
+    assert torch.equal(parts.replaced(flat, 0, 2, number), torch.cat([flat[:2], number[None], flat[3:]]))
     weights = torch.rand(shape, device=device)
     got = torch.autograd.grad(at(x)[item].set(v), (x, v), weights)
     outside = weights.clone()
     outside[item] = 0
     assert torch.equal(got[0], outside) and torch.equal(got[1], weights[item])
-
-
-@NEEDS_CUDA
-def test_a_kernel_that_is_started_again_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes, alignments and dtypes in turn: what was compiled for one must not be started for another."""
-    ours = engine("cuda")
-    monkeypatch.setattr(ours, "_compiled", {})
-    for _ in range(2):
-        for dtype in (torch.float32, torch.bfloat16):
-            for size in (1, 7, 16, 1000, 1024, 4096):
-                for start in (0, 1, 3, 8):
-                    x = torch.randn(size + start, device="cuda").to(dtype)[start:]
-                    mask = (torch.rand(size + start, device="cuda") < 0.5)[start:]
-                    assert torch.equal(set_number(x, mask, 0.5), torch.where(mask, 0.5, x))
-    assert ours._compiled
-
-
-@NEEDS_CUDA
-def test_a_triton_that_starts_kernels_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = engine("cuda")
-
-    class Other:
-        function = packed_metadata = None
-
-        def run(self, *_: Any) -> None:
-            raise TypeError("another number of arguments")
-
-    monkeypatch.setattr(ours, "_directly", True)
-    monkeypatch.setattr(ours, "_compiled", _Always(Other()))
-    ours.probe()
-    x = torch.randn(100, device="cuda")
-    assert torch.equal(set_number(x, x > 0, 0.5), torch.where(x > 0, 0.5, x))
-
-
-class _Always(dict[Any, Any]):
-    """Has one answer."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return self.answer

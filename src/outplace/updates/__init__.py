@@ -1,7 +1,7 @@
-"""Functional updates: what `x[index] = v` means, as a new tensor that autograd understands."""
+"""Functional updates: the result of `x[index] = v` as a new tensor, with gradients."""
 
+from outplace.updates.at_index import at
 from outplace.updates.decorator import functional
 from outplace.updates.masks import blend, to_mask
-from outplace.updates.place import at
 
 __all__ = ["at", "blend", "functional", "to_mask"]

@@ -1,6 +1,6 @@
-"""Reads an index, as `x[index] = v` would, into its two parts: a view of x, and the index tensors into that view.
+"""Reads an index, as `x[index] = v` does, into its two parts: a view of x, and index tensors into that view.
 
-Ints, slices, None and Ellipsis choose a view (`x[view]`); tensors, masks and lists then choose places in it. torch
+Ints, slices, None and Ellipsis choose a view (`x[view]`); tensors, masks and lists then choose elements of it. torch
 takes the two steps in this order, also where numpy does not (`x[0, :, [0, 1]]`).
 """
 
@@ -19,28 +19,28 @@ FULL = slice(None)
 
 
 class Index:
-    """`x[index]` in two steps: `x[view]`, and in it `places`: a tensor or None for each of its dimensions.
+    """`x[index]` in two steps: `x[view]`, and in it `tensors`: an index tensor or None for each of its dimensions.
 
-    A mask over n dimensions stands at the first of them, `None` at the others. `whole` says that the view is all of x.
+    A mask over n dimensions is at the first of them, with None at the others. `whole` says that the view is all of x.
     """
 
-    __slots__ = ("places", "view", "whole")
+    __slots__ = ("tensors", "view", "whole")
 
-    def __init__(self, view: tuple[Any, ...], places: list[Tensor | None]) -> None:
-        self.view, self.places = view, places
+    def __init__(self, view: tuple[Any, ...], tensors: list[Tensor | None]) -> None:
+        self.view, self.tensors = view, tensors
         self.whole = all(isinstance(item, slice) and item == FULL for item in view)
 
     def items(self, shape: Sequence[int]) -> list[Tensor | None]:
-        """`places` with a mask, of the view's sizes, standing for all its dimensions."""
+        """The index tensors as `x[...]` takes them: one item for all dimensions of a mask."""
         items: list[Tensor | None] = []
         dim = 0
-        while dim < len(self.places):
-            place = self.places[dim]
+        while dim < len(self.tensors):
+            tensor = self.tensors[dim]
             rank = 1
-            if place is not None and place.dtype is torch.bool:
-                rank = place.dim()
-                place = place.expand(*shape[dim : dim + rank])
-            items.append(place)
+            if tensor is not None and tensor.dtype is torch.bool:
+                rank = tensor.dim()
+                tensor = tensor.expand(*shape[dim : dim + rank])
+            items.append(tensor)
             dim += rank
         return items
 
@@ -49,32 +49,32 @@ def parse(index: Any, x: Tensor) -> Index:
     """The parsed index; raises IndexError with the axis, its size and the index where it does not fit x."""
     items = _expanded([_read(item, x) for item in _items(index)], x)
     view: list[Any] = []
-    places: list[Tensor | None] = []
+    tensors: list[Tensor | None] = []
     axis = 0
     for item in items:
         if item is None:
             view.append(None)
-            places.append(None)
+            tensors.append(None)
         elif isinstance(item, slice):
             view.append(_checked_slice(item, axis))
-            places.append(None)
+            tensors.append(None)
             axis += 1
         elif not isinstance(item, Tensor):
             view.append(_checked_int(item, axis, x))
             axis += 1
         elif item.dtype is not torch.bool:
             view.append(FULL)
-            places.append(item)
+            tensors.append(item)
             axis += 1
         elif item.dim() == 0:  # a mask over no dimension: it decides about a new one of size 1
             view.append(None)
-            places.append(item.reshape(1))
+            tensors.append(item.reshape(1))
         else:
             _check_mask(item, axis, x, alone=len(items) == 1)
             view += [FULL] * item.dim()
-            places += [item] + [None] * (item.dim() - 1)
+            tensors += [item] + [None] * (item.dim() - 1)
             axis += item.dim()
-    return Index(tuple(view), places)
+    return Index(tuple(view), tensors)
 
 
 def _items(index: Any) -> list[Any]:
@@ -193,12 +193,12 @@ def _within(place: int, size: int) -> int:
     return max(place + size, 0) if place < 0 else min(place, size)
 
 
-def check_bounds(places: Sequence[Tensor | None], shape: Sequence[int], axis_of: Sequence[int]) -> None:
-    """Raises for the first index out of range; looks at the values, so only for a failure that is to be explained."""
-    for dim, place in enumerate(places):
-        if place is None or place.dtype is torch.bool:
+def check_bounds(tensors: Sequence[Tensor | None], shape: Sequence[int], axis_of: Sequence[int]) -> None:
+    """Raises for the first index out of range; reads the values, so call it only to explain a failure."""
+    for dim, tensor in enumerate(tensors):
+        if tensor is None or tensor.dtype is torch.bool:
             continue
-        wrong = place[(place < -shape[dim]) | (place >= shape[dim])]
+        wrong = tensor[(tensor < -shape[dim]) | (tensor >= shape[dim])]
         if wrong.numel():
             raise IndexError(
                 f"index {int(wrong[0])} is out of bounds for axis {axis_of[dim]} with size {shape[dim]}"

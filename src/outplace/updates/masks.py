@@ -1,4 +1,4 @@
-"""Masks: updates under one, `to_mask`, which makes one of any index, and `blend`, the formula with one."""
+"""Updates under a mask; `to_mask`, which makes a mask of any index; and `blend`, the formula with a mask."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outplace.updates import kernels, mode, values
+from outplace.updates import mode, values
 from outplace.updates.arithmetic import ADD, SUB, Arithmetic
+from outplace.updates.masked_set import masked_set
 
 
 def to_mask(index_: Any, *, like: Tensor) -> Tensor:
     """A bool tensor of `like`'s shape, True exactly where `like[index]` reads; any index that `like[index]` takes."""
-    from outplace.updates.place import at
+    from outplace.updates.at_index import at
 
     return at(torch.zeros(like.shape, dtype=torch.bool, device=like.device))[index_].set(True)
 
@@ -33,7 +34,7 @@ def put(x: Tensor, mask: Tensor, dim: int, value: Any) -> Tensor:
     spread = _aligned_value(x, mask, dim, value)
     wide = _aligned_mask(x, mask, dim)
     if spread is not None:
-        return kernels.masked_set(x, wide, spread)
+        return masked_set(x, wide, spread)
     if not mode.looks_at_values(x, mask, value):
         return torch.where(wide, _in_order(x, mask, dim, value), x)
     value = _counted(x, mask, dim, value)
@@ -52,12 +53,12 @@ def change(x: Tensor, mask: Tensor, dim: int, value: Any, operation: Arithmetic)
             value = _counted(x, mask, dim, value)
         spread = _in_order(x, mask, dim, value)
     if operation in (ADD, SUB):
-        return kernels.masked_set(x, wide, operation(x, spread).to(x.dtype))
+        return masked_set(x, wide, operation(x, spread).to(x.dtype))
     # Outside the mask the operation works on ones: an inf or nan there would reach the gradients as 0 * inf.
     if isinstance(spread, Tensor):
         spread = torch.where(wide, spread, 1)
     new = operation(torch.where(wide, x, 1), spread)
-    return kernels.masked_set(x, wide, new.to(x.dtype))
+    return masked_set(x, wide, new.to(x.dtype))
 
 
 def _aligned_mask(x: Tensor, mask: Tensor, dim: int) -> Tensor:
@@ -82,9 +83,9 @@ def _aligned_value(x: Tensor, mask: Tensor, dim: int, value: Any) -> Any:
 
 
 def _in_order(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> Tensor:
-    """The value with its entries moved to the places of the mask, in order; anything elsewhere."""
+    """The value with its entries moved to the True elements of the mask, in order; anything elsewhere."""
     if value.numel() == 0:
-        return torch.ones_like(x) + value.sum()  # all elsewhere; the sum of nothing still knows where it comes from
+        return torch.ones_like(x) + value.sum()  # an empty sum, so that autograd still knows the value
     mask = mask.expand(x.shape[dim : dim + mask.dim()])
     after = x.dim() - dim - mask.dim()
     while value.dim() > dim + 1 + after and value.shape[0] == 1:
@@ -96,7 +97,7 @@ def _in_order(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> Tensor:
 
 
 def _counted(x: Tensor, mask: Tensor, dim: int, value: Tensor) -> Tensor:
-    """The value, if it has an entry for each True of the mask; waits for the device to know."""
+    """The value, if it has an entry for each True of the mask. To count them it waits for the device."""
     count = int(mask.expand(x.shape[dim : dim + mask.dim()]).sum())
     checked: Tensor = values.broadcast(value, (*x.shape[:dim], count, *x.shape[dim + mask.dim() :]))
     return checked

@@ -8,7 +8,7 @@ import torch
 from torch import SymInt, Tensor
 from torch.compiler import is_compiling
 
-from outplace.updates import mode, pieces
+from outplace.updates import mode, parts
 from outplace.updates.index import extent
 
 FULL = slice(None)
@@ -16,23 +16,28 @@ FULL = slice(None)
 
 def replaced(x: Tensor, view: tuple[Any, ...], part: Any) -> Tensor:
     """A copy of x with `x[view]` replaced by `part`, a number or a tensor that broadcasts to it."""
-    one = only_item(view)
-    if one is not None:
-        done = pieces.replaced(x, *one, part, view)
-        if done is not None:
-            return done
-    if isinstance(part, Tensor) and not mode.eager():
+    eager = mode.eager()
+    item = only_item(view) if eager else None
+    result = None if item is None else parts.replaced(x, *item, part)
+    if result is not None:
+        return result
+    if isinstance(part, Tensor) and not eager:
         items = [item for item in view if item is not None]
         part = _without_new_axes(view, part.expand(x[view].shape))
         return part.clone() if all(item == FULL for item in items) else _into(x, items, 0, part)
+    return assigned(x, view, part)
+
+
+def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
+    """A copy of x, written to in place."""
     copy = x.clone()
-    copy[view] = part
+    copy[index] = value
     return copy
 
 
 def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
     """The dimension and the item, if the view chooses by one int or slice alone."""
-    found = None
+    chosen = None
     for dim, item in enumerate(view):
         kind = type(item)
         if kind is slice:
@@ -40,18 +45,18 @@ def only_item(view: tuple[Any, ...]) -> tuple[int, Any] | None:
                 continue
         elif kind is not int and kind is not SymInt:
             return None
-        if found is not None:
+        if chosen is not None:
             return None
-        found = dim, item
-    return found
+        chosen = dim, item
+    return chosen
 
 
 def scattered(x: Tensor, dim: int, item: Any, part: Tensor) -> Tensor:
-    """x with one int or slice of a dimension replaced. It needs no write to a copy, which vmap may refuse."""
+    """x with one int or slice of a dimension replaced, without a write in place, which vmap may refuse."""
     if not is_compiling() or x.is_complex():
         # ATen's scatters copy all of the memory that x is a view of, and have no gradient for complex numbers
-        places = torch.arange(x.shape[dim], device=x.device)[item]
-        return torch.ops.aten.index_put.default(x, [None] * dim + [places], part)
+        positions = torch.arange(x.shape[dim], device=x.device)[item]
+        return torch.ops.aten.index_put.default(x, [None] * dim + [positions], part)
     if isinstance(item, slice):
         return torch.slice_scatter(x, part, dim, *extent(item, x.shape[dim]))
     return torch.select_scatter(x, part, dim, item)
@@ -70,8 +75,8 @@ def _into(x: Tensor, items: list[Any], dim: int, part: Tensor) -> Tensor:
 
 
 def _without_new_axes(view: tuple[Any, ...], part: Tensor) -> Tensor:
-    kept = [item for item in view if item is None or isinstance(item, slice)]
-    for dim in reversed(range(len(kept))):
-        if kept[dim] is None:
+    dims = [item for item in view if item is None or isinstance(item, slice)]
+    for dim in reversed(range(len(dims))):
+        if dims[dim] is None:
             part = part.squeeze(dim)
     return part

@@ -332,10 +332,6 @@ def patches() -> Iterator[Patch]:
     why = "TorchScript knows builtins by identity; our functions must mean the same operations to it."
     target = "torch.jit._builtins._builtin_table"
     yield registered(target, lambda: _tell_torchscript(wrapped), why, "The entries are removed.")
-    updates = sys.modules.get("outplace.updates.kernels.again")
-    if updates is not None:
-        why = "Updates by `outplace.at` run in Python, where their nodes can be read."
-        yield replaced(updates, "lookup", lambda _: updates.nothing, why)
 
 
 def _methods() -> Iterator[tuple[Any, str, Any]]:

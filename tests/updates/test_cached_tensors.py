@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from outplace import at
-from outplace.updates import constants
+from outplace.updates import cached_tensors
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
 MASK = torch.tensor([True, False, True, False])
@@ -21,9 +21,8 @@ MASK = torch.tensor([True, False, True, False])
 
 @pytest.fixture(autouse=True)
 def _nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "_numbers", {})
-    monkeypatch.setattr(constants, "_parts", {})
-    monkeypatch.setattr(constants, "_ranges", {})
+    monkeypatch.setattr(cached_tensors, "_numbers", {})
+    monkeypatch.setattr(cached_tensors, "_ranges", {})
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
@@ -91,19 +90,10 @@ def test_tensors_without_values_get_none_with(first: bool) -> None:
 
 
 def test_positions_are_for_tensors_with_values() -> None:
-    kept = constants.positions(4, torch.ones(1))
+    kept = cached_tensors.positions(4, torch.ones(1))
     assert kept is not None and kept.tolist() == [0, 1, 2, 3]
     with FakeTensorMode() as fake:
-        assert constants.positions(4, fake.from_tensor(torch.ones(1))) is None
-
-
-@pytest.mark.parametrize("item", [slice(1, 3), slice(None, None, 2), slice(-2, None), slice(5, 2), 3, -1], ids=str)
-def test_the_positions_of_a_part(item: int | slice) -> None:
-    chosen = list(range(4))[item]
-    for _ in range(2):
-        part = constants.part(4, item, torch.ones(1))
-        assert part is not None and part.tolist() == (chosen if isinstance(chosen, list) else [chosen])
-    assert len(constants._ranges) == 1
+        assert cached_tensors.positions(4, fake.from_tensor(torch.ones(1))) is None
 
 
 class Tagging(TorchFunctionMode):
@@ -153,10 +143,10 @@ def test_a_part_that_ends_at_a_tensor_follows_it() -> None:
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "_MOST_NUMBERS", 3)
+    monkeypatch.setattr(cached_tensors, "_MOST_NUMBERS", 3)
     for number in range(10):
         assert at(torch.ones(4))[MASK].set(float(number)).tolist() == [number, 1.0, number, 1.0]
-    assert len(constants._numbers) == 3
+    assert len(cached_tensors._numbers) == 3
 
 
 @pytest.mark.parametrize("device", [CUDA])
@@ -199,7 +189,7 @@ def test_selective_checkpoints_see_the_same_operations_twice(index: torch.Tensor
 
     x = torch.rand(4, requires_grad=True)
     aten = torch.ops.aten
-    kept = [aten.exp.default, aten.where.self, aten.index_fill.int_Scalar]
+    kept = [aten.exp.default, aten.where.self, aten.cat.default]
     saving = functools.partial(create_selective_checkpoint_contexts, kept)
     result = checkpoint(block, x, use_reentrant=False, context_fn=saving)
     for y in (torch.ones(4, requires_grad=True), torch.ones(4)):
