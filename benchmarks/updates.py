@@ -1,14 +1,13 @@
 """How fast is `outplace.at`? Each update next to every way to write it by hand, forward and backward, time and memory.
 
-In one run, for each kind of update, size and dtype: all routes are first checked against a write to a clone (result and
-gradients), then timed in turns: in each turn every route is called a few times in a row. The figure is a multiple of a
-plain copy of x (the floor for anything that makes a new tensor) in the same turn, and of all turns the median: others
-use the machine, which may take twice as long for everything now and then, but not for one route alone. Memory is the
-peak above what the inputs take, in multiples of x. On the CPU there is one thread and the time is that of the thread,
-so a busy machine counts little; the allocator keeps what is freed, for page faults differ by chance, and where a result
-lies is drawn anew for each turn. On CUDA there are two times: by the clock, with the device waited for at the ends of a
-turn, and on the device alone, whose queue is full from the start, as it is in a training step that keeps the device
-busy.
+For each kind of update, size and dtype, all routes are first compared with each other (result and gradients), and then
+timed in turns: in each turn every route is called a few times in a row. Two figures are taken from each turn: the
+multiple of a plain copy of x, which is the least that a new tensor costs, and for `at` the multiple of each route by
+hand. The result is the median of all turns, so that it does not matter if the whole machine is slower for a while.
+Memory is the peak above the inputs, in multiples of x. On the CPU there is one thread and the time is that of the
+thread, so a busy machine counts little; the allocator keeps freed memory, because page faults differ by chance, and
+each turn gets another block of memory. On CUDA there are two times: by the clock, with a synchronisation at the ends
+of a turn, and on the device alone, whose queue is full from the start, as in a training step that keeps it busy.
 
     python benchmarks/updates.py                      # the device at hand
     python benchmarks/updates.py --out build/updates  # results.json and one picture a device
@@ -35,7 +34,6 @@ import torch
 from torch import Tensor
 
 from outplace import at, blend, to_mask
-from outplace.updates.kernels import again
 
 sys.path.insert(0, str(Path(__file__).parent))
 from updates_picture import draw, summary
@@ -43,21 +41,21 @@ from updates_picture import draw, summary
 Route = Callable[[Tensor, Tensor], Tensor]
 """From x and v (an empty tensor where the value is a number) to the updated tensor."""
 
-FEWEST_TURNS, MOST_TURNS, SECONDS_OF_TURNS = {"cpu": 25, "cuda": 9}, 60, 0.15
+FEWEST_TURNS, MOST_TURNS, SECONDS_OF_TURNS = {"cpu": 25, "cuda": 9}, 60, {"cpu": 0.15, "cuda": 0.06}
 """How many turns a route has, and how long they take it if that is between the two numbers."""
 TIMES_FOR_CLOSE = {"cpu": 4, "cuda": 1}
-"""Routes that are about as quick as `at` have so many times as many: on the CPU turns differ by 20% from each other."""
-MOST_CALLS_A_TURN, SECONDS_A_TURN = 100, 0.02
-TURNS_ON_DEVICE = 7
-MOST_QUEUED, SECONDS_QUEUED = 30, 0.005
+"""Routes that are about as fast as `at` get so many times as many turns: on the CPU turns differ by 20%."""
+MOST_CALLS_A_TURN, SECONDS_A_TURN = {"cpu": 100, "cuda": 50}, {"cpu": 0.02, "cuda": 0.005}
+TURNS_ON_DEVICE = 5
+MOST_QUEUED, SECONDS_QUEUED = 20, 0.005
 """How many calls of how long wait in the device's queue at once; it has room for about a thousand kernels."""
-WHERE = "a plain torch.where"
-"""Measured beside everything: the time to ask for an update of a small tensor is counted in calls of it."""
+LEAST_ON_DEVICE = 1 << 20
+"""For fewer elements the time on the device alone is not measured: it is a microsecond or two."""
 CYCLES_TO_QUEUE_ONE = 500_000
 """How long the device is kept busy for each call to come, about a quarter of a millisecond."""
 SIZES = {
     "cpu": {"10^3": 1_000, "10^5": 100_000, "10^7": 10_000_000},
-    "cuda": {"10^3": 1_000, "2^23": 1 << 23, "2^27": 1 << 27},
+    "cuda": {"10^3": 1_000, "2^16": 1 << 16, "2^20": 1 << 20, "2^23": 1 << 23, "2^27": 1 << 27},
 }
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -249,10 +247,37 @@ def index_tensor(x: Tensor) -> Case:
         torch.randn_like(x[index]),
         {
             "at": lambda x, v: at(x)[index].set(v, unique_indices=True),
-            "at, repeats allowed": lambda x, v: at(x)[index].set(v),
             "index_put": lambda x, v: torch.index_put(x, (index,), v),
             "index_copy": lambda x, v: torch.index_copy(x, 0, index, v),
             "clone, assign": assigned(index),
+        },
+    )
+
+
+def index_repeated(x: Tensor) -> Case:
+    """Rows may be named twice: the last value wins, and it alone gets the gradient. `index_put` gets that wrong."""
+    x, index = rows(x)
+    index = index[torch.randint(len(index), index.shape, device=x.device)]
+    size, order = len(x), torch.arange(len(index), device=x.device)
+
+    def last(index: Tensor) -> Tensor:
+        return torch.zeros(size, dtype=torch.long, device=index.device).scatter_reduce(0, index, order, "amax")[index]
+
+    def chosen(x: Tensor, v: Tensor) -> Tensor:
+        wins = last(index) == order
+        return torch.index_put(x, (index[wins],), v[wins])
+
+    def spread(x: Tensor, v: Tensor) -> Tensor:
+        latest = last(index)
+        return torch.index_copy(x, 0, index, torch.where((latest == order)[:, None], v, v.detach()[latest]))
+
+    return Case(
+        x,
+        torch.randn_like(x[index]),
+        {
+            "at": lambda x, v: at(x)[index].set(v),
+            "last rows, index_put": chosen,
+            "last rows, index_copy": spread,
         },
     )
 
@@ -282,6 +307,7 @@ CASES: dict[str, Callable[[Tensor], Case]] = {
     "x[:, 3] = v": one_column,
     "x[index] = 0": index_number,
     "x[index] = v": index_tensor,
+    "x[index] = v, repeats": index_repeated,
     "x[index] += v": index_add,
 }
 
@@ -320,19 +346,20 @@ def _ratio(turns: list[float], others: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(turns, others, strict=False))
 
 
-def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Timed]:
+def measured(calls: dict[str, Callable[[], Any]], device: str, on_device_too: bool) -> dict[str, Timed]:
     """The times of each call, taken in turns, and the peak of its memory."""
     counts = {}
     for name, call in calls.items():
-        for _ in range(3):  # at the third time `at` knows it by heart
+        for _ in range(3):
             call()
-        counts[name] = max(1, min(MOST_CALLS_A_TURN, int(SECONDS_A_TURN / max(seconds(call, 3, device), 1e-7))))
+        fitting = int(SECONDS_A_TURN[device] / max(seconds(call, 3, device), 1e-7))
+        counts[name] = max(1, min(MOST_CALLS_A_TURN[device], fitting))
     longest = max(counts[name] * seconds(call, 1, device) for name, call in calls.items())
     names = list(calls)
     turns: dict[str, list[float]] = {name: [] for name in names}
     on_device: dict[str, list[float]] = {name: [] for name in names}
     chance = random.Random(0)
-    rounds = max(FEWEST_TURNS[device], min(MOST_TURNS, int(SECONDS_OF_TURNS / longest)))
+    rounds = max(FEWEST_TURNS[device], min(MOST_TURNS, int(SECONDS_OF_TURNS[device] / longest)))
     for turn in range(rounds * TIMES_FOR_CLOSE[device]):
         if turn == rounds:
             names = close_to_at(turns)
@@ -341,7 +368,7 @@ def measured(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Time
             ballast = ballast_for(device, chance)
             turns[name].append(seconds(calls[name], counts[name], device))
             del ballast
-    for _ in range(TURNS_ON_DEVICE if device == "cuda" else 0):
+    for _ in range(TURNS_ON_DEVICE if on_device_too else 0):
         for name in names:
             queued = max(1, min(MOST_QUEUED, int(SECONDS_QUEUED / min(turns[name]))))
             on_device[name].append(seconds_on_device(calls[name], queued))
@@ -352,7 +379,7 @@ def close_to_at(turns: dict[str, list[float]]) -> list[str]:
     """The routes that might be as quick as `at`, by their medians so far, and what all are measured by."""
     medians = {name: statistics.median(times) for name, times in turns.items()}
     slowest = max(median for name, median in medians.items() if name.startswith("at"))
-    return [name for name, median in medians.items() if name in ("copy", WHERE) or median < 1.5 * slowest]
+    return [name for name, median in medians.items() if name == "copy" or median < 1.5 * slowest]
 
 
 def ballast_for(device: str, chance: random.Random) -> Tensor | None:
@@ -467,8 +494,9 @@ def run(device: str, sizes: dict[str, int], wanted: list[str]) -> list[dict[str,
                 case.x.requires_grad_()
                 if case.v.numel():
                     case.v.requires_grad_()
-                if elements != max(sizes.values()):  # which is compiled anew for each shape
+                if elements != max(SIZES[device].values()):  # compiled for each shape; and never the best route
                     case.routes.pop("blend, compiled", None)
+                    case.routes.pop("blend", None)
                 check(case)
                 records += measure(case, name, size, dtype, device)
                 print(line(records[-1], records), file=sys.stderr, flush=True)
@@ -483,12 +511,12 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
     x_bytes = case.x.numel() * case.x.element_size()
     plain = case.x.detach()
     copy = {"copy": lambda: plain.clone()}
-    mask = plain > 0
-    plain_where = {WHERE: lambda: torch.where(mask, 0.0, case.x)}
     grad = torch.randn_like(plain)  # one for all: where it lies makes a difference
     times = {
         way: measured(
-            {**copy, **plain_where, **{name: call(route, case, grad) for name, route in case.routes.items()}}, device
+            {**copy, **{name: call(route, case, grad) for name, route in case.routes.items()}},
+            device,
+            device == "cuda" and case.x.numel() >= LEAST_ON_DEVICE,
         )
         for way, call in WAYS.items()
     }
@@ -501,7 +529,6 @@ def measure(case: Case, name: str, size: str, dtype: torch.dtype, device: str) -
             "size": size,
             "dtype": str(dtype).removeprefix("torch."),
             "route": route,
-            "forward_in_wheres": round(times["forward"][route].ratio(times["forward"][WHERE]), 3),
         }
         for way, timed in times.items():
             own = timed[route]
@@ -545,8 +572,6 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-    if options.device == "cuda" and again.native.wait() is None:
-        print("what starts kernels again could not be compiled: Python does it", file=sys.stderr)
     torch.set_num_threads(1)
     keep_freed_memory()
     records = run(options.device, sizes, wanted)

@@ -97,53 +97,33 @@ def table(records: list[Record], size: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-WAYS = {
-    "forward": "a recorded forward takes",
-    "backward": "its backward takes",
-    "together": "both together take",
-    "alone": "without gradients it takes",
-}
+WAYS = {"forward": "forward", "backward": "backward", "together": "both", "alone": "no gradients"}
 
 
 def summary(records: list[Record]) -> str:
-    """Where `at` is slowest: in calls of `torch.where`, and beside the route by hand that takes least."""
-    small = records[0]["size"]
-    calls = max(r["forward_in_wheres"] for r in records if r["size"] == small and r["route"].startswith("at"))
-    lines = [f"{small}: forward takes at most {calls:.2f} calls of torch.where"]
+    """In Markdown: for each size the update that is slowest beside the best route by hand."""
+    lines = [f"| elements | {' | '.join(WAYS.values())} |", "|---|" + "---|" * len(WAYS)]
     for size in dict.fromkeys(r["size"] for r in records):
-        ours = [r for r in records if r["size"] == size and r["route"].startswith("at")]
-        for way, what in WAYS.items():
+        ours = [r for r in records if r["size"] == size and r["route"] == "at"]
+        cells = []
+        for way in WAYS:
             worst = max(ours, key=lambda r, way=way: float(r[f"{way}_beside"]))
-            where = f"{worst['update']}, {worst['dtype']}"
-            lines.append(f"{size}: {what} at most {worst[f'{way}_beside']:.2f} of the best by hand ({where})")
+            cells.append(f"{worst[f'{way}_beside']:.2f} ({worst['update']}, {worst['dtype']})")
+        lines.append(f"| {size} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def beside(records: list[Record]) -> str:
-    """In Markdown: small updates in calls of `torch.where`, larger ones beside the best by hand.
-
-    By the clock, and on the device alone; of the largest the other table has the clock.
-    """
-    small, *larger = dict.fromkeys(r["size"] for r in records)
-    ways = {"_beside": ("forward", "backward", "together", "alone"), "_on_device_beside": ("together", "alone")}
-    names = {"_beside": "by the clock", "_on_device_beside": "on the device"}
-    columns = [(size, kind) for size in larger for kind in names if (size, kind) != (larger[-1], "_beside")]
-    heads = [
-        f"{size} {names[kind]}, {' | '.join(ways[kind])}".replace("alone", "no gradients") for size, kind in columns
-    ]
-    lines = [
-        f"| update | dtype | {small}, in calls of `torch.where` | {' | '.join(heads)} |",
-        "|---|---|---|" + "---|" * sum(len(ways[kind]) for _, kind in columns),
-    ]
+    """In Markdown: every update beside the best route by hand, by the clock: forward, backward, both, no gradients."""
+    sizes = list(dict.fromkeys(r["size"] for r in records))
+    lines = [f"| update | dtype | {' | '.join(sizes)} |", "|---|---|" + "---|" * len(sizes)]
     for dtype in dict.fromkeys(r["dtype"] for r in records):
-        for update, rows in panels(records, small, dtype).items():
-            for ours in (r for r in rows if r["route"].startswith("at")):
-                name = update + ours["route"].removeprefix("at")
-                cells = [f"`{name}`" if "," not in name else name, dtype, f"{ours['forward_in_wheres']:.2f}"]
-                for size, kind in columns:
-                    (same,) = (r for r in panels(records, size, dtype)[update] if r["route"] == ours["route"])
-                    cells += [f"{same[f'{way}{kind}']:.2f}" for way in ways[kind]]
-                lines.append("| " + " | ".join(cells) + " |")
+        for update in panels(records, sizes[0], dtype):
+            cells = [f"`{update}`" if "," not in update else update, dtype]
+            for size in sizes:
+                ours = next(r for r in panels(records, size, dtype)[update] if r["route"] == "at")
+                cells.append(" / ".join(f"{ours[f'{way}_beside']:.2f}" for way in WAYS))
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -152,7 +132,8 @@ def draw(results: Path, target: Path, dtype: str = "float32") -> None:
     data = json.loads(results.read_text())
     size = data["records"][-1]["size"]
     target.write_text(drawn(data["about"], data["records"], size, dtype))
-    target.with_suffix(".md").write_text(table(data["records"], size) + "\n" + beside(data["records"]))
+    tables = (table(data["records"], size), summary(data["records"]), beside(data["records"]))
+    target.with_suffix(".md").write_text("\n".join(tables))
 
 
 if __name__ == "__main__":

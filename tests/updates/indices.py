@@ -99,10 +99,10 @@ def low_thresholds(monkeypatch: Any) -> None:
     """Lets small tensors take the ways that are meant for large ones."""
     monkeypatch.setattr(masked_set, "SMALL_ON_CPU", 0)
     monkeypatch.setattr(fast_paths, "WHERE_ELEMENTS_ON_CUDA", 0)
-    monkeypatch.setattr(fast_paths, "INDEX_COPY_ELEMENTS", {"cpu": 0, "cuda": 0})
-    for name in ("BYTES", "BYTES_RECORDED"):
-        monkeypatch.setattr(cuda_kernels, name, 0)
-    for name in ("CAT_ON_CPU", "CAT_ON_CUDA", "CAT_ON_CUDA_RECORDED", "PIECES_BYTES", "PIECES_SHARE"):
+    monkeypatch.setattr(fast_paths, "INDEX_COPY_ELEMENTS", (0, 0))
+    monkeypatch.setattr(cuda_kernels, "BYTES", 0)
+    monkeypatch.setattr(masked_set, "KERNEL_BYTES_RECORDED", 0)
+    for name in ("CAT", "CAT_RECORDED", "KERNEL_BYTES_RECORDED", "INDEXED", "PIECES_BYTES", "PIECES_SHARE"):
         monkeypatch.setattr(parts, name, 0)
     monkeypatch.setattr(cpu_masks, "BLOCK", 4)
     monkeypatch.setattr(cpu_masks, "GRAIN", 1)

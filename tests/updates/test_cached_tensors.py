@@ -90,10 +90,10 @@ def test_tensors_without_values_get_none_with(first: bool) -> None:
 
 
 def test_positions_are_for_tensors_with_values() -> None:
-    kept = cached_tensors.positions(4, torch.ones(1))
+    kept = cached_tensors.positions(0, 4, torch.ones(1))
     assert kept is not None and kept.tolist() == [0, 1, 2, 3]
     with FakeTensorMode() as fake:
-        assert cached_tensors.positions(4, fake.from_tensor(torch.ones(1))) is None
+        assert cached_tensors.positions(0, 4, fake.from_tensor(torch.ones(1))) is None
 
 
 class Tagging(TorchFunctionMode):
@@ -189,7 +189,7 @@ def test_selective_checkpoints_see_the_same_operations_twice(index: torch.Tensor
 
     x = torch.rand(4, requires_grad=True)
     aten = torch.ops.aten
-    kept = [aten.exp.default, aten.where.self, aten.cat.default]
+    kept = [aten.exp.default, aten.where.self, aten.index_fill.int_Scalar]
     saving = functools.partial(create_selective_checkpoint_contexts, kept)
     result = checkpoint(block, x, use_reentrant=False, context_fn=saving)
     for y in (torch.ones(4, requires_grad=True), torch.ones(4)):

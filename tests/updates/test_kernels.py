@@ -217,8 +217,8 @@ def test_parts_are_slices(
     if size == "large":
         low_thresholds(monkeypatch)
     elif size == "middle":  # too large for cat, too small for kernels
-        monkeypatch.setattr(parts, "CAT_ON_CUDA", 0)
-        monkeypatch.setattr(parts, "CAT_ON_CUDA_RECORDED", 0)
+        monkeypatch.setattr(parts, "CAT", 0)
+        monkeypatch.setattr(parts, "CAT_RECORDED", 0)
     shape = [3, 40, 5]
     shape.insert(dim, 4)
     item = (slice(None),) * dim + (index,)

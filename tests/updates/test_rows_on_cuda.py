@@ -142,14 +142,14 @@ def test_derivatives_of_derivatives() -> None:
 
 def test_inside_a_graph_of_kernels() -> None:
     x, v = torch.randn(3000, 16, device="cuda"), torch.randn(900, 16, device="cuda")
-    index = torch.randint(0, 3000, (900,), device="cuda")
+    index = torch.randperm(3000, device="cuda")[:900]
     for _ in range(3):
         at(x)[index].set(v)
         at(x)[index].add(v)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept, added = at(x)[index].set(v), at(x)[index].add(v)
-    x.normal_(), v.normal_(), index.random_(0, 3000)
+    x.normal_(), v.normal_(), index.copy_(torch.randperm(3000)[:900])
     graph.replay()
     assert torch.equal(kept, updated(x, index, v, x)[0])
     assert torch.allclose(added, x.index_add(0, index, v), atol=1e-5)

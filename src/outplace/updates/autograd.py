@@ -101,6 +101,6 @@ def split(grad: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     if mode.seen_only_by_autograd(grad):
         if grad.is_cpu and grad.dtype in cpu_masks.DTYPES:
             return cpu_masks.split(grad, mask.expand(grad.shape))
-        if cuda_kernels.pay(grad, recorded=False) and cuda_kernels.walks(grad, mask):
+        if cuda_kernels.pay(grad, cuda_kernels.BYTES) and cuda_kernels.walks(grad, mask):
             return cuda_kernels.split(grad, mask)
     return torch.where(mask, 0.0, grad), torch.where(mask, grad, 0.0)

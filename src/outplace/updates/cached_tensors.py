@@ -6,20 +6,20 @@ They are never changed, and never freed: a CUDA graph that has read one may read
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import copysign, isfinite
+from math import copysign
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from outplace.updates import mode
+from outplace.updates import mode, values
 
-_MOST_NUMBERS, _MOST_POSITIONS = 256, 1 << 16
+_MOST_NUMBERS, _MOST_RANGES, _MOST_POSITIONS = 256, 1024, 1 << 16
 _DEVICES = frozenset(("cpu", "cuda"))
 _modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 """A mode that runs an update twice (selective checkpointing) must see the same operations both times."""
 _numbers: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
-_ranges: dict[torch.device, Tensor] = {}
+_ranges: dict[tuple[int, int, torch.device], Tensor] = {}
 
 
 def number(v: float, x: Tensor) -> Tensor | float:
@@ -31,23 +31,31 @@ def number(v: float, x: Tensor) -> Tensor | float:
     if cached is None:
         if len(_numbers) >= _MOST_NUMBERS or not _may_cache(x):
             return v
-        cached = _made(lambda: torch.tensor(v, dtype=x.dtype), x.device)
-        if isfinite(v) and not isfinite(cached):  # too large for float16: torch decides what happens
+        if (x.is_floating_point() or x.is_complex()) and not values.fits(v, x.dtype):
             return v
-        _numbers[key] = cached
+        cached = _numbers[key] = _made(lambda: torch.tensor(v, dtype=x.dtype), x.device)
     return cached
 
 
-def positions(size: int, like: Tensor) -> Tensor | None:
-    """`torch.arange(size)` on the tensor's device, if the size is small."""
-    if size > _MOST_POSITIONS or _modes() or type(like) not in mode.PLAIN:
+def positions(start: int, stop: int, like: Tensor) -> Tensor | None:
+    """`torch.arange(start, stop)` on the tensor's device, if the numbers are small."""
+    if stop > _MOST_POSITIONS or _modes() or type(like) not in mode.PLAIN:
         return None
-    everything = _ranges.get(like.device)
-    if everything is None:
-        if not _may_cache(like):
-            return None
-        everything = _ranges[like.device] = _made(lambda: torch.arange(_MOST_POSITIONS), like.device)
-    return everything[:size]
+    device = like.device
+    key = start, stop, device
+    cached = _ranges.get(key)
+    if cached is None:
+        everything = _ranges.get((0, _MOST_POSITIONS, device))
+        if everything is None:
+            if not _may_cache(like):
+                return None
+            everything = _made(lambda: torch.arange(_MOST_POSITIONS), device)
+            _ranges[0, _MOST_POSITIONS, device] = everything
+        with torch.inference_mode(False), torch._C.DisableTorchFunction():
+            cached = everything[start:stop]  # a view, which takes no memory
+        if len(_ranges) < _MOST_RANGES:
+            _ranges[key] = cached
+    return cached
 
 
 def _may_cache(like: Tensor) -> bool:

@@ -16,11 +16,8 @@ from torch import Tensor
 
 from outplace.updates.strides import collapsed, span
 
-BYTES, BYTES_RECORDED = 1 << 27, 1 << 28
-"""From this size of x on the kernels are faster by the clock than ATen, without gradients and with them.
-
-Python starts the kernels, and their backward: below, the device would wait for it.
-"""
+BYTES = 1 << 27
+"""From this size of x on the kernels are faster than ATen without gradients: below, the device waits for Python."""
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 BLOCK = 1024
 MAX_DIMS = 4
@@ -28,10 +25,10 @@ LARGE = 2**31 - 2**16
 """From here on offsets may not fit into 32 bits."""
 
 
-def pay(x: Tensor, recorded: bool) -> bool:
-    """Are there kernels for x, and are they the fastest way?"""
-    size = x.numel() * x.element_size()
-    return size >= (BYTES_RECORDED if recorded else BYTES) and x.is_cuda and x.dtype in DTYPES and _triton() is not None
+def pay(x: Tensor, least_bytes: int) -> bool:
+    """Is x large enough for the kernels, and can they be used?"""
+    is_large = x.numel() * x.element_size() >= least_bytes
+    return is_large and x.is_cuda and x.dtype in DTYPES and _triton() is not None
 
 
 def walks(x: Tensor, mask: Tensor) -> bool:

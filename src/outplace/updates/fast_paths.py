@@ -19,8 +19,8 @@ REFUSED_BY_ATEN = (IndexError, RuntimeError)
 """Raised for an index out of range, and for tensors on different devices."""
 WHERE_ELEMENTS_ON_CUDA = 1 << 22
 """Below so many elements `torch.where` is the best choice for any mask and dtype."""
-INDEX_COPY_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 24}
-"""From here on `index_copy` beats `index_put`, although it takes no negative indices and they must be replaced."""
+INDEX_COPY_ELEMENTS = 1 << 20, 1 << 24
+"""From here on, on the CPU and on CUDA, `index_copy` beats `index_put`, although negative indices must be replaced."""
 FEW_ENTRIES = 1024
 """Python finds repeats among so few indices faster than ATen does."""
 _BASIC = (int, slice, type(None), type(Ellipsis))  # a tuple: older Dynamos cannot read a frozenset of types
@@ -85,11 +85,11 @@ def set_rows(x: Tensor, index: Tensor, v: Any, unique: bool) -> Tensor | None:
     if v.dtype is not x.dtype:
         return None
     if not unique and mode.may_carry_gradient(v):
-        if not x.is_cpu:
-            return last_rows(x, index, v)
-        if index.dim() != 1 or not _are_unique(index, x):
+        if index.dim() != 1:
             return None
-    if elements >= INDEX_COPY_ELEMENTS.get(x.device.type, 1 << 62) and index.dim() == 1 and v.dim() == x.dim():
+        if not (x.is_cpu and _are_unique(index, x)):  # on other devices it would have to wait to find out
+            return last_rows(x, index, v)
+    if elements >= INDEX_COPY_ELEMENTS[x.is_cuda] and index.dim() == 1 and v.dim() == x.dim():
         return torch.index_copy(x, 0, repeated_indices.from_front(index, x.size(0)), v)
     return torch.index_put(x, (index,), v)
 
@@ -99,7 +99,7 @@ def last_rows(x: Tensor, index: Tensor, v: Tensor) -> Tensor | None:
 
     The other rows are first replaced by the last one, without a gradient, so that the order of the writes is no matter.
     """
-    if index.dim() != 1 or v.dim() != x.dim() or v.size(0) != index.size(0) or not mode.seen_only_by_autograd(v):
+    if v.dim() != x.dim() or v.size(0) != index.size(0) or not mode.seen_only_by_autograd(v):
         return None
     index, order = _from_front(index, x.size(0)), _arange(index.size(0), index)
     latest = index.new_zeros(x.size(0)).scatter_reduce_(0, index, order, "amax")
@@ -138,10 +138,10 @@ def _are_unique(index: Tensor, x: Tensor) -> bool:
 
 def _from_front(index: Tensor, size: int) -> Tensor:
     """The index with negative entries counted from the front; in one operation where the size is small."""
-    order = cached_tensors.positions(size, index)
+    order = cached_tensors.positions(0, size, index)
     return repeated_indices.from_front(index, size) if order is None else torch.take(order, index)
 
 
 def _arange(size: int, like: Tensor) -> Tensor:
-    order = cached_tensors.positions(size, like)
+    order = cached_tensors.positions(0, size, like)
     return torch.arange(size, device=like.device) if order is None else order

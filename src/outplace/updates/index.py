@@ -182,15 +182,22 @@ def _check_mask(mask: Tensor, axis: int, x: Tensor, alone: bool) -> None:
 
 def extent(item: slice, size: int) -> tuple[int, int, int]:
     """`item.indices(size)`, which not every Dynamo knows; a slice that ends before it starts, ends where it starts."""
-    step = 1 if item.step is None else item.step
-    if step <= 0:
+    start, stop, step = item.start, item.stop, item.step
+    if step is None:
+        step = 1
+    elif step <= 0:
         raise ValueError(f"the step of a slice is {step}; tensors have only steps above zero")
-    start = _within(0 if item.start is None else item.start, size)
-    return start, max(start, _within(size if item.stop is None else item.stop, size)), step
-
-
-def _within(place: int, size: int) -> int:
-    return max(place + size, 0) if place < 0 else min(place, size)
+    if start is None:
+        start = 0
+    elif start < 0:
+        start = max(start + size, 0)
+    elif start > size:
+        start = size
+    if stop is None or stop > size:
+        stop = size
+    elif stop < 0:
+        stop += size
+    return start, stop if stop > start else start, step
 
 
 def check_bounds(tensors: Sequence[Tensor | None], shape: Sequence[int], axis_of: Sequence[int]) -> None:

@@ -7,16 +7,17 @@ transforms it is always ATen, which they understand.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from outplace.updates import autograd, cached_tensors, cpu_masks, cuda_kernels, mode
+from outplace.updates import autograd, cached_tensors, cpu_masks, cuda_kernels, mode, values
 
 SMALL_ON_CPU = 1 << 14
 """From so many elements on the CPU's own kernels are faster than `where`."""
+KERNEL_BYTES_RECORDED = 1 << 28
+"""From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
 FILL_ELEMENTS = 1 << 23
 """From here on `masked_fill` is faster than `where` for the short floats, although it reads x twice."""
 STRIDED_BYTES = 1 << 26
@@ -33,11 +34,6 @@ def masked_set(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return torch.where(mask, cached_tensors.number(value, x) if type(value) is float else value, x)
 
 
-def fits(value: float, dtype: torch.dtype) -> bool:
-    """Can the dtype hold the number? If not, torch decides what happens."""
-    return not math.isfinite(value) or abs(value) <= torch.finfo(dtype).max
-
-
 def _large_on_cpu(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
     if x.dtype not in cpu_masks.DTYPES or mask.shape != x.shape or not _may_use_kernels(x, mask, value):
         return None  # a mask that broadcasts is regular: `where` predicts its branches
@@ -48,17 +44,18 @@ def _large_on_cpu(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
 
 def _large_on_cuda(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
     is_tensor, recorded = isinstance(value, Tensor), autograd.records(x, value)
-    if cuda_kernels.pay(x, recorded) and _may_use_kernels(x, mask, value):
+    least = KERNEL_BYTES_RECORDED if recorded else cuda_kernels.BYTES
+    if cuda_kernels.pay(x, least) and _may_use_kernels(x, mask, value):
         if is_tensor:  # there `where` is as fast as can be, but its gradients are not
             return autograd.set_mask(_where, x, mask, value.expand(x.shape)) if recorded else None
-        if fits(value, x.dtype) and cuda_kernels.walks(x, mask):
+        if values.fits(value, x.dtype) and cuda_kernels.walks(x, mask):
             return autograd.set_mask(cuda_kernels.set_number, x, mask, value)
     if is_tensor or mask.shape != x.shape:
         return None
     if not x.is_contiguous():
         far = x.numel() * x.element_size() >= STRIDED_BYTES and x.stride() != mask.stride()
         return x.clone().masked_fill_(mask, value) if far else None
-    if x.dtype in _SHORT_FLOATS and x.numel() >= FILL_ELEMENTS and fits(value, torch.float16):
+    if x.dtype in _SHORT_FLOATS and x.numel() >= FILL_ELEMENTS and values.fits(value, torch.float16):
         return x.masked_fill(mask, value)
     return None
 

@@ -79,3 +79,12 @@ def may_carry_gradient(tensor: Tensor) -> bool:
 
 
 PLAIN = (Tensor, torch.nn.Parameter)
+_SHORT_FLOATS = (torch.float16, torch.bfloat16)
+
+
+def refused_by_autocast(x: Tensor) -> bool:
+    """Inside autocast, `cat` and `index_copy` refuse tensors of the short float that is not autocast's own."""
+    if x.dtype not in _SHORT_FLOATS:
+        return False
+    device = x.device.type
+    return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not x.dtype

@@ -1,6 +1,6 @@
 """Updates of one int or slice of one dimension, by the fastest way for x's size and device.
 
-A clone and a write is the plain way, but its gradient is slow. `split` and `cat` is as fast forward and faster
+A clone and a write is the plain way, but its gradient is slow. On CUDA `split` and `cat` is as fast forward and faster
 backward, up to the size where the time on the device counts. ATen's `slice_scatter` and `select_scatter` are not used:
 they copy all of the memory that x is a view of, and backward all of the memory that the gradient is a view of, which
 after `torch.stack` is the gradient of every step.
@@ -8,33 +8,37 @@ after `torch.stack` is the gradient of every step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from outplace.updates import autograd, cached_tensors, cuda_kernels, masked_set, mode
+from outplace.updates import autograd, cached_tensors, cuda_kernels, mode, values
 from outplace.updates.index import extent
 
-CAT_ON_CPU, CAT_ON_CUDA, CAT_ON_CUDA_RECORDED = 1 << 14, 1 << 22, 1 << 24
-"""Below so many elements `split` and `cat` is the fastest; on CUDA it depends on whether autograd records it."""
+CAT, CAT_RECORDED = 1 << 22, 1 << 24
+"""Below so many elements `split` and `cat` is the fastest on CUDA, without gradients and with them."""
+KERNEL_BYTES_RECORDED = 1 << 29
+"""From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
+INDEXED = 1 << 14
+"""Below so many elements an index tensor is the fastest on the CPU, with gradients."""
 PIECES_BYTES, PIECES_SHARE = 1 << 22, 1 / 16
 """From so many bytes on, and for such a share of x, the CPU is faster if it copies nothing that is then replaced."""
 
 
-class Part(NamedTuple):
+class Part:
     """The elements from `start` to before `stop` of one dimension of x; an int has no such dimension in `x[index]`."""
 
-    dim: int
-    start: int
-    stop: int
-    is_int: bool
+    __slots__ = ("dim", "is_int", "start", "stop")
+
+    def __init__(self, dim: int, start: int, stop: int, is_int: bool) -> None:
+        self.dim, self.start, self.stop, self.is_int = dim, start, stop, is_int
 
     @property
-    def as_index(self) -> tuple[int | slice, ...]:
+    def as_index(self) -> Any:
         """The index of this part."""
         item = self.start if self.is_int else slice(self.start, self.stop)
-        return (slice(None),) * self.dim + (item,)
+        return (slice(None),) * self.dim + (item,) if self.dim else item
 
 
 def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
@@ -44,42 +48,49 @@ def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
     ints out of range.
     """
     size = x.shape[dim]
-    if type(item) is slice:
-        if item.step is not None and item.step != 1:
+    is_int = type(item) is int
+    if is_int:
+        if not -size <= item < size:
             return None
+        start = item if item >= 0 else item + size
+        stop = start + 1
+    elif type(item) is slice and (item.step is None or item.step == 1):
         start, stop, _ = extent(item, size)
         if type(start) is not int or type(stop) is not int:  # a slice may end at a tensor
             return None
-        part = Part(dim, start, stop, False)
-    elif type(item) is int and -size <= item < size:
-        part = Part(dim, item % size, item % size + 1, True)
     else:
         return None
-    if type(x) not in mode.PLAIN or not x.is_contiguous():
-        return _written(x, part, value)
-    return _on_cuda(x, part, value) if x.is_cuda else _elsewhere(x, part, value)
+    part = Part(dim, start, stop, is_int)
+    if type(x) in mode.PLAIN and x.is_contiguous():
+        if x.is_cuda:
+            return _on_cuda(x, part, value)
+        if x.is_cpu:
+            return _on_cpu(x, part, value)
+    return _written(x, part, value)
 
 
 def _on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:
-    records, elements = autograd.records(x, value), x.numel()
-    if elements < (CAT_ON_CUDA_RECORDED if records else CAT_ON_CUDA):
+    elements = x.numel()
+    if elements < CAT:
         return _cat(x, part, value)
-    is_tensor = isinstance(value, Tensor)
-    by_kernel = cuda_kernels.pay(x, records) and (is_tensor or masked_set.fits(value, x.dtype))
-    if is_tensor and not by_kernel and _is_one_block(x, part):
+    records, is_tensor = autograd.records(x, value), isinstance(value, Tensor)
+    by_kernel = cuda_kernels.pay(x, KERNEL_BYTES_RECORDED if records else cuda_kernels.BYTES)
+    if not by_kernel and ((records and elements < CAT_RECORDED) or (is_tensor and _is_one_block(x, part))):
         return _cat(x, part, value)
     if not (by_kernel or records) or not _only_autograd_sees(x, value):
         return _written(x, part, value)
     if is_tensor:
         value = value.expand(x[part.as_index].shape)
+    elif not values.fits(value, x.dtype):
+        by_kernel = False
     return autograd.set_part(cuda_kernels.set_part if by_kernel else _written, x, part, value)
 
 
-def _elsewhere(x: Tensor, part: Part, value: Any) -> Tensor:
+def _on_cpu(x: Tensor, part: Part, value: Any) -> Tensor:
     elements = x.numel()
-    if elements < CAT_ON_CPU:
-        return _cat(x, part, value)
-    is_large = x.is_cpu and elements * x.element_size() >= PIECES_BYTES
+    if elements < INDEXED:
+        return _indexed(x, part, value) if autograd.records(x, value) else _written(x, part, value)
+    is_large = elements * x.element_size() >= PIECES_BYTES
     is_wide = part.stop - part.start >= x.shape[part.dim] * PIECES_SHARE
     if not (is_large and is_wide) or not _only_autograd_sees(x, value):
         return _written(x, part, value)
@@ -88,24 +99,39 @@ def _elsewhere(x: Tensor, part: Part, value: Any) -> Tensor:
     return autograd.set_part(_in_pieces if _is_one_block(x, part) else _written, x, part, value)
 
 
+def _indexed(x: Tensor, part: Part, value: Any) -> Tensor:
+    """By the positions of the part as an index tensor; the gradient of that is faster than the gradient of a write."""
+    positions = None if mode.refused_by_autocast(x) else cached_tensors.positions(part.start, part.stop, x)
+    if isinstance(value, Tensor):
+        new = _with_dim(x, part, value)
+        if positions is not None and new is not None:
+            return torch.index_copy(x, part.dim, positions, new)
+    elif positions is not None and type(value) in (float, int) and values.fits(value, x.dtype):
+        return torch.index_fill(x, part.dim, positions, value)
+    return _written(x, part, value)
+
+
 def _cat(x: Tensor, part: Part, value: Any) -> Tensor:
     """The value between the elements before the part and those after it."""
-    if x.dtype is not torch.float32 and torch.is_autocast_enabled(x.device.type):  # it refuses other short floats
+    if mode.refused_by_autocast(x):
         return _written(x, part, value)
-    dim, start, stop, is_int = part
+    dim, start, stop = part.dim, part.start, part.stop
     before, old, after = x.split_with_sizes((start, stop - start, x.shape[dim] - stop), dim)
-    if not isinstance(value, Tensor):
+    if isinstance(value, Tensor):
+        new = _with_dim(x, part, value)
+    else:
         number = cached_tensors.number(value, x) if type(value) in (float, int) else value
-        if not isinstance(number, Tensor):
-            return _written(x, part, value)
-        value = number.expand(old.shape)
-    elif is_int:
-        if value.dim() != x.dim() - 1:
-            return _written(x, part, value)
-        value = value.unsqueeze(dim)
-    if value.shape != old.shape:
-        return _written(x, part, value.squeeze(dim) if is_int else value)
-    return torch.cat((before, value, after), dim)
+        new = number.expand(old.shape) if isinstance(number, Tensor) else None
+    if new is None or new.shape != old.shape:
+        return _written(x, part, value)
+    return torch.cat((before, new, after), dim)
+
+
+def _with_dim(x: Tensor, part: Part, value: Tensor) -> Tensor | None:
+    """The value with the dimension that an int leaves out; None if it has not as many dimensions as the part."""
+    if value.dim() + part.is_int != x.dim():
+        return None
+    return value.unsqueeze(part.dim) if part.is_int else value
 
 
 def _written(x: Tensor, part: Part, value: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,11 @@ def fitted(value: Any, x: Tensor) -> Any:
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"cannot make a tensor of the value, a {type(value).__name__}: {error}") from None
     return _cast(tensor, x)
+
+
+def fits(value: float, dtype: torch.dtype) -> bool:
+    """Can a float dtype hold the number? If not, torch decides what happens."""
+    return not math.isfinite(value) or abs(value) <= float(torch.finfo(dtype).max)
 
 
 def as_tensor(value: Any, x: Tensor) -> Tensor:
