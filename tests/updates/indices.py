@@ -102,7 +102,15 @@ def low_thresholds(monkeypatch: Any) -> None:
     monkeypatch.setattr(fast_paths, "INDEX_COPY_ELEMENTS", (0, 0))
     monkeypatch.setattr(cuda_kernels, "BYTES", 0)
     monkeypatch.setattr(masked_set, "KERNEL_BYTES_RECORDED", 0)
-    for name in ("CAT", "CAT_RECORDED", "KERNEL_BYTES_RECORDED", "INDEXED", "PIECES_BYTES", "PIECES_SHARE"):
+    for name in (
+        "CAT",
+        "CAT_RECORDED",
+        "CAT_BLOCK",
+        "KERNEL_BYTES_RECORDED",
+        "INDEXED",
+        "PIECES_BYTES",
+        "PIECES_SHARE",
+    ):
         monkeypatch.setattr(parts, name, 0)
     monkeypatch.setattr(cpu_masks, "BLOCK", 4)
     monkeypatch.setattr(cpu_masks, "GRAIN", 1)

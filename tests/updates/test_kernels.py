@@ -217,8 +217,8 @@ def test_parts_are_slices(
     if size == "large":
         low_thresholds(monkeypatch)
     elif size == "middle":  # too large for cat, too small for kernels
-        monkeypatch.setattr(parts, "CAT", 0)
-        monkeypatch.setattr(parts, "CAT_RECORDED", 0)
+        for name in ("CAT", "CAT_RECORDED", "CAT_BLOCK"):
+            monkeypatch.setattr(parts, name, 0)
     shape = [3, 40, 5]
     shape.insert(dim, 4)
     item = (slice(None),) * dim + (index,)
@@ -241,3 +241,38 @@ def test_parts_are_slices(
     outside = weights.clone()
     outside[item] = 0
     assert torch.equal(got[0], outside) and torch.equal(got[1], weights[item])
+
+
+@pytest.mark.parametrize("item", [slice(1, 3), slice(0, 4), slice(2, 2), 0, 3], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_parts_by_cat_under_transforms(item: slice | int, dim: int) -> None:
+    """On CUDA small parts go by `cat`, whoever watches; the operations are the same on the CPU."""
+    start, stop = (item, item + 1) if isinstance(item, int) else (item.start, item.stop)
+    index = (slice(None),) * dim + (item,)
+
+    def by_cat(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        result = parts._cat(x, dim, start, stop, isinstance(item, int), v)
+        assert result is not None
+        return result
+
+    def by_hand(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.zeros(4, 4, dtype=torch.bool)
+        mask[index] = True
+        places = torch.zeros(4, 4, dtype=torch.long)
+        places[index] = torch.arange(v.numel()).reshape(v.shape)
+        return torch.where(mask, v.reshape(-1)[places] if v.numel() else x, x)
+
+    x = torch.rand(4, 4)
+    v = torch.rand(x[index].shape)
+    assert torch.equal(by_cat(x, v), by_hand(x, v))
+    for in_dims in ((0, None), (0, 0), (None, 0)):
+        batch = [
+            tensor.expand(3, *tensor.shape).clone() if axis == 0 else tensor
+            for tensor, axis in zip((x, v), in_dims, strict=True)
+        ]
+        ours, theirs = (torch.func.vmap(update, in_dims)(*batch) for update in (by_cat, by_hand))
+        assert torch.equal(ours, theirs)
+    weights = torch.rand(4, 4)
+    for derive in (torch.func.grad, torch.func.jacfwd, torch.func.jacrev):
+        ours, theirs = (derive(lambda x, v, f=f: (f(x, v) * weights).sum(), (0, 1))(x, v) for f in (by_cat, by_hand))
+        assert all(map(torch.equal, ours, theirs))

@@ -17,7 +17,7 @@ from outplace.updates import cached_tensors, masked_set, mode, parts, repeated_i
 
 REFUSED_BY_ATEN = (IndexError, RuntimeError)
 """Raised for an index out of range, and for tensors on different devices."""
-WHERE_ELEMENTS_ON_CUDA = 1 << 22
+WHERE_ELEMENTS_ON_CUDA = 1 << 24
 """Below so many elements `torch.where` is the best choice for any mask and dtype."""
 INDEX_COPY_ELEMENTS = 1 << 20, 1 << 24
 """From here on, on the CPU and on CUDA, `index_copy` beats `index_put`, although negative indices must be replaced."""
@@ -54,7 +54,7 @@ def set_mask(x: Tensor, mask: Tensor, v: Any) -> Tensor | None:
 
 def set_part(x: Tensor, dim: int, item: int | slice, v: Any) -> Tensor | None:
     """One int or slice of one dimension; a number, or a tensor of x's dtype."""
-    if not mode.eager() or not (v.dtype is x.dtype if type(v) is Tensor else _is_number_for(x, v)):
+    if is_compiling() or not (v.dtype is x.dtype if type(v) is Tensor else _is_number_for(x, v)):
         return None
     return parts.replaced(x, dim, item, v)
 

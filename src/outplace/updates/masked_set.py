@@ -18,7 +18,7 @@ SMALL_ON_CPU = 1 << 14
 """From so many elements on the CPU's own kernels are faster than `where`."""
 KERNEL_BYTES_RECORDED = 1 << 28
 """From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
-FILL_ELEMENTS = 1 << 23
+FILL_ELEMENTS = 1 << 24
 """From here on `masked_fill` is faster than `where` for the short floats, although it reads x twice."""
 STRIDED_BYTES = 1 << 26
 """From here on a clone that is filled is faster than `where` if x and the mask lie differently in memory."""

@@ -16,8 +16,10 @@ from torch import Tensor
 from outplace.updates import autograd, cached_tensors, cuda_kernels, mode, values
 from outplace.updates.index import extent
 
-CAT, CAT_RECORDED = 1 << 22, 1 << 24
-"""Below so many elements `split` and `cat` is the fastest on CUDA, without gradients and with them."""
+CAT, CAT_RECORDED, CAT_BLOCK = 1 << 22, 1 << 24, 1 << 25
+"""Below so many elements `split` and `cat` is the fastest on CUDA: without gradients, with them, and for tensors that
+replace one block of memory.
+"""
 KERNEL_BYTES_RECORDED = 1 << 29
 """From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
 INDEXED = 1 << 14
@@ -42,10 +44,10 @@ class Part:
 
 
 def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
-    """A copy of x with an int or slice of a dimension replaced; for plain eager PyTorch.
+    """A copy of x with an int or slice of a dimension replaced; not for torch.compile.
 
-    The value is a number, or a tensor of x's dtype that broadcasts to the part. None for slices with steps, and for
-    ints out of range.
+    The value is a number, or a tensor of x's dtype that broadcasts to the part. None for slices with steps, for ints
+    out of range, and for what only `cat` could do where torch.func or a tracer is at work.
     """
     size = x.shape[dim]
     is_int = type(item) is int
@@ -55,31 +57,41 @@ def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
         start = item if item >= 0 else item + size
         stop = start + 1
     elif type(item) is slice and (item.step is None or item.step == 1):
-        start, stop, _ = extent(item, size)
-        if type(start) is not int or type(stop) is not int:  # a slice may end at a tensor
-            return None
+        start, stop = item.start, item.stop
+        if type(start) is not int or type(stop) is not int or not 0 <= start <= stop <= size:
+            start, stop, _ = extent(item, size)
+            if type(start) is not int or type(stop) is not int:  # a slice may end at a tensor
+                return None
     else:
+        return None
+    if x.is_cuda and type(x) in mode.PLAIN and x.is_contiguous():
+        elements = x.numel()
+        if elements < CAT or (elements < CAT_BLOCK and dim == 0 and type(value) is Tensor):
+            result = _cat(x, dim, start, stop, is_int, value)
+            if result is not None:
+                return result
+    if not mode.eager():
         return None
     part = Part(dim, start, stop, is_int)
     if type(x) in mode.PLAIN and x.is_contiguous():
         if x.is_cuda:
-            return _on_cuda(x, part, value)
+            return _large_on_cuda(x, part, value)
         if x.is_cpu:
             return _on_cpu(x, part, value)
     return _written(x, part, value)
 
 
-def _on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:
-    elements = x.numel()
-    if elements < CAT:
-        return _cat(x, part, value)
-    records, is_tensor = autograd.records(x, value), isinstance(value, Tensor)
-    by_kernel = cuda_kernels.pay(x, KERNEL_BYTES_RECORDED if records else cuda_kernels.BYTES)
-    if not by_kernel and ((records and elements < CAT_RECORDED) or (is_tensor and _is_one_block(x, part))):
-        return _cat(x, part, value)
-    if not (by_kernel or records) or not _only_autograd_sees(x, value):
+def _large_on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:
+    if not autograd.records(x, value):
+        by_kernel = cuda_kernels.pay(x, cuda_kernels.BYTES)
+    elif x.numel() < CAT_RECORDED:
+        result = _cat(x, part.dim, part.start, part.stop, part.is_int, value)
+        return _written(x, part, value) if result is None else result
+    else:
+        by_kernel = cuda_kernels.pay(x, KERNEL_BYTES_RECORDED)
+    if not _only_autograd_sees(x, value):
         return _written(x, part, value)
-    if is_tensor:
+    if isinstance(value, Tensor):
         value = value.expand(x[part.as_index].shape)
     elif not values.fits(value, x.dtype):
         by_kernel = False
@@ -103,35 +115,28 @@ def _indexed(x: Tensor, part: Part, value: Any) -> Tensor:
     """By the positions of the part as an index tensor; the gradient of that is faster than the gradient of a write."""
     positions = None if mode.refused_by_autocast(x) else cached_tensors.positions(part.start, part.stop, x)
     if isinstance(value, Tensor):
-        new = _with_dim(x, part, value)
-        if positions is not None and new is not None:
-            return torch.index_copy(x, part.dim, positions, new)
+        if positions is not None and value.dim() + part.is_int == x.dim():
+            return torch.index_copy(x, part.dim, positions, value.unsqueeze(part.dim) if part.is_int else value)
     elif positions is not None and type(value) in (float, int) and values.fits(value, x.dtype):
         return torch.index_fill(x, part.dim, positions, value)
     return _written(x, part, value)
 
 
-def _cat(x: Tensor, part: Part, value: Any) -> Tensor:
-    """The value between the elements before the part and those after it."""
+def _cat(x: Tensor, dim: int, start: int, stop: int, is_int: bool, value: Any) -> Tensor | None:
+    """The value between the elements before the part and those after it; None if it has another shape."""
     if mode.refused_by_autocast(x):
-        return _written(x, part, value)
-    dim, start, stop = part.dim, part.start, part.stop
-    before, old, after = x.split_with_sizes((start, stop - start, x.shape[dim] - stop), dim)
-    if isinstance(value, Tensor):
-        new = _with_dim(x, part, value)
-    else:
-        number = cached_tensors.number(value, x) if type(value) in (float, int) else value
-        new = number.expand(old.shape) if isinstance(number, Tensor) else None
-    if new is None or new.shape != old.shape:
-        return _written(x, part, value)
-    return torch.cat((before, new, after), dim)
-
-
-def _with_dim(x: Tensor, part: Part, value: Tensor) -> Tensor | None:
-    """The value with the dimension that an int leaves out; None if it has not as many dimensions as the part."""
-    if value.dim() + part.is_int != x.dim():
         return None
-    return value.unsqueeze(part.dim) if part.is_int else value
+    if type(value) is not Tensor:
+        value = cached_tensors.number(value, x) if type(value) in (float, int) else value
+        if type(value) is not Tensor:
+            return None
+        value = value.expand(*x.shape[:dim], stop - start, *x.shape[dim + 1 :])
+    elif is_int:
+        if value.dim() != x.dim() - 1:
+            return None
+        value = value.unsqueeze(dim)
+    before, old, after = x.split_with_sizes((start, stop - start, x.shape[dim] - stop), dim)
+    return torch.cat((before, value, after), dim) if value.shape == old.shape else None
 
 
 def _written(x: Tensor, part: Part, value: Any) -> Tensor:
