@@ -234,6 +234,8 @@ def test_parts_are_slices(
         expected = half.clone()
         expected[1:3] = -1e9
         assert torch.equal(parts.replaced(half, 0, slice(1, 3), -1e9), expected)
+    for whole in (torch.zeros(6, dtype=torch.bool, device=device), torch.zeros(6, dtype=torch.int64, device=device)):
+        assert parts.replaced(whole, 0, slice(1, 3), True).tolist() == [0, 1, 1, 0, 0, 0]
     flat, number = torch.rand(6, device=device), torch.tensor(2.0, device=device)
     assert torch.equal(parts.replaced(flat, 0, 2, number), torch.cat([flat[:2], number[None], flat[3:]]))
     weights = torch.rand(shape, device=device)

@@ -93,7 +93,7 @@ def _large_on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:
         return _written(x, part, value)
     if isinstance(value, Tensor):
         value = value.expand(x[part.as_index].shape)
-    elif not values.fits(value, x.dtype):
+    elif by_kernel and not values.fits(value, x.dtype):
         by_kernel = False
     return autograd.set_part(cuda_kernels.set_part if by_kernel else _written, x, part, value)
 
