@@ -82,16 +82,18 @@ def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
 
 
 def _large_on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:
-    if not autograd.records(x, value):
-        by_kernel = cuda_kernels.pay(x, cuda_kernels.BYTES)
-    elif x.numel() < CAT_RECORDED:
-        result = _cat(x, part.dim, part.start, part.stop, part.is_int, value)
-        return _written(x, part, value) if result is None else result
-    else:
-        by_kernel = cuda_kernels.pay(x, KERNEL_BYTES_RECORDED)
+    records, is_tensor = autograd.records(x, value), isinstance(value, Tensor)
+    by_kernel = cuda_kernels.pay(x, KERNEL_BYTES_RECORDED if records else cuda_kernels.BYTES)
+    if not by_kernel:
+        if (is_tensor and _is_one_block(x, part)) or (records and x.numel() < CAT_RECORDED):
+            result = _cat(x, part.dim, part.start, part.stop, part.is_int, value)
+            if result is not None:
+                return result
+        if not records:
+            return _written(x, part, value)
     if not _only_autograd_sees(x, value):
         return _written(x, part, value)
-    if isinstance(value, Tensor):
+    if is_tensor:
         value = value.expand(x[part.as_index].shape)
     elif by_kernel and not values.fits(value, x.dtype):
         by_kernel = False
