@@ -79,6 +79,7 @@ def test_a_fake_that_the_next_loss_is_not_to_train_is_detached():
     ("old", "new"),
     [
         ("opt_g.zero_grad()\n", ""),  # what this loss leaves in G would be part of its next step
+        ("opt_g.zero_grad()\n", "if x.sum() > 0:\n    opt_g.zero_grad()\n"),
         ("opt_d.step()", "opt_d.step()\nopt_g.step()"),
         ("opt_d.step()", "print(G.w.grad)\nopt_d.step()"),
         ("loss_d.backward()\nopt_d.step()", "loss_d.backward()"),

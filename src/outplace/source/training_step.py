@@ -52,14 +52,13 @@ class StepFacts:
     def order(self) -> StepOrder:
         """The same as plain data."""
         frame, line = self.step.lines[-1]
-        kept = [event for event in self.events if event.kind != "clear" or set(event.path) <= set(self.step.path)]
-        own = [(event, at) for event in kept if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
+        own = [(event, at) for event in _sure(self.events) if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
         every = dict.fromkeys(id(one) for event, _ in own for one in event.parameters)
         numbers = {one: number for number, one in enumerate(every)}
         told = tuple(
             TrainingEvent(event.kind, at, frozenset(numbers[id(one)] for one in event.parameters)) for event, at in own
         )
-        complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own)
+        complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own) and _steps_follow(self.events)
         return StepOrder(
             self.frame.module.path, self.step_line, self.backward_line, self.loss_is_older, self.held, self.stale,
             self.for_the_step, self.optimizers, (frame.module.path, line), told, complete,
@@ -103,6 +102,32 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
         ),
         tape.events,
     )
+
+
+def _sure(events: list[Event]) -> list[Event]:
+    """Without what clears gradients on some ways only, while the step that takes them next comes on others, too."""
+    following: dict[int, Path] = {}
+    found: list[Event] = []
+    for event in reversed(events):
+        if event.kind == "step":
+            following.update(dict.fromkeys(map(id, event.parameters), event.path))
+        next_paths = [following.get(id(one), event.path) for one in event.parameters]
+        if event.kind != "clear" or all(set(event.path) <= set(path) for path in next_paths):
+            found.append(event)
+    return found[::-1]
+
+
+def _steps_follow(events: list[Event]) -> bool:
+    """Does every step come on all ways on which the backward before it has come? Else it may take several of them."""
+    before: dict[int, Path] = {}
+    for event in events:
+        if event.kind == "backward":
+            before.update(dict.fromkeys(map(id, event.parameters), event.path))
+        elif event.kind == "step":
+            paths = [before.get(id(one), event.path) for one in event.parameters]
+            if not all(set(event.path) <= set(path) for path in paths):
+                return False
+    return True
 
 
 def _ends(tape: Tape, roots: list[Node]) -> Iterator[_End]:

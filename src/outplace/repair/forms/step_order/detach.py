@@ -181,13 +181,13 @@ def _is_only_way(order: Order) -> bool:
     return order.moment.from_source and not order.in_one_round and Training(order).rounds_are_separate()
 
 
-def _is_carried(loop: Loop, path: str, files: Files | None) -> bool:
+def _is_carried(loop: Loop, path: str, files: Files) -> bool:
     """Does a round read what the round before has left? An attribute is kept by its object, if a round sets it."""
     root = path.split(".")[0]
     if root != path and any(binds(node, root) for one in loop.body for node in ast.walk(one)):
         return False
     if "." in path:
-        return files is None or not is_built_once(files, path.split(".")[-1])
+        return not is_built_once(files, path.split(".")[-1])
     if not isinstance(loop, ast.While) and binds(loop, path):
         return False
     for statement in loop.body:
@@ -268,7 +268,7 @@ def _loads(node: ast.AST, path: str) -> Iterator[ast.Attribute]:
             yield part
 
 
-def cut(order: Order, files: Files | None, unused: bool) -> Iterator[Reordering]:
+def cut(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
     """What trains nothing but the parameters that were just stepped: the later loss takes it detached. `unused` says
     that such gradients are surely thrown away."""
     if Training(order).trains_again():
@@ -280,7 +280,7 @@ def cut(order: Order, files: Files | None, unused: bool) -> Iterator[Reordering]
         yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends], plain=unused)
 
 
-def _late_reads(order: Order, files: Files | None) -> dict[str, list[ast.expr]]:
+def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
     """Where statements after the step go on with the graph of stale values, if all of these may be cut off."""
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
@@ -338,7 +338,7 @@ def _filled(statement: ast.stmt) -> list[str]:
     return [ast.unparse(call.func.value)] if appends else []  # type: ignore[union-attr]
 
 
-def _reads(files: Files | None, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:
+def _reads(files: Files, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:
     """Where a statement, or a method of the object that nobody else calls, reads a value with its graph."""
     if "." not in path:
         yield from uses(code, statement, path)
@@ -346,8 +346,8 @@ def _reads(files: Files | None, code: Code, statement: ast.stmt, path: str) -> I
     yield from _loads(statement, path)
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
         receiver = f"{ast.unparse(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
-        callee = callee_of(files, code, call) if files is not None and receiver and path.startswith(receiver) else None
-        if callee is None or files is None or callee[0] is not code or not callee[2] or not callee[1].args.args:
+        callee = callee_of(files, code, call) if receiver and path.startswith(receiver) else None
+        if callee is None or callee[0] is not code or not callee[2] or not callee[1].args.args:
             continue
         if len(calls_of(files, code, callee[1]) or ()) == 1:
             yield from _loads(callee[1], f"{callee[1].args.args[0].arg}.{path.removeprefix(receiver)}")
