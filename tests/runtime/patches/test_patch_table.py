@@ -33,7 +33,7 @@ from outplace.runtime.program import launch, lifecycle  # noqa: E402
 from outplace.runtime.record import log  # noqa: E402
 from outplace.runtime.silent import scan  # noqa: E402
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from side_by_side import both, plain
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 def test_torch_is_what_it_was_under_outplace(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-MODELS = Path(__file__).parents[2] / "benchmarks" / "models"
+MODELS = Path(__file__).parents[3] / "benchmarks" / "models"
 SMALL = {"BENCH_STEPS": "50", "BENCH_BATCH": "2"}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-PROGRAM = Path(__file__).parent / "programs" / "collectives.py"
+PROGRAM = Path(__file__).parents[1] / "programs" / "collectives.py"
 
 WRITTEN_BY_ONE = {"gather": {0}, "broadcast": {1}, "recv": {1}, "irecv": {1}}
 """The others write on both ranks."""

@@ -17,7 +17,7 @@ from torch import nn
 import outplace
 from outplace.reclaim.observe.timeline import Account
 
-MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
+MODELS = Path(__file__).parents[3] / "benchmarks" / "models" / "out_of_place"
 
 
 class PowerIteration(nn.Module):

@@ -155,7 +155,7 @@ def test_an_index_that_occurs_twice_is_added_twice(source, after):
     assert (None if edits is None else apply(source, edits)) == after
 
 
-PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"
+PROGRAMS = Path(__file__).parents[2] / "cases" / "programs"
 
 
 @pytest.mark.parametrize(

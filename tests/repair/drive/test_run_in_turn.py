@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parents[1] / "cases" / "programs"
+PROGRAMS = Path(__file__).parents[2] / "cases" / "programs"
 
 
 def run(folder: Path, name: str) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.reclaim.recorded import advised, changed, computed
 
-MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
+MODELS = Path(__file__).parents[3] / "benchmarks" / "models" / "out_of_place"
 SMALL = ["--batch", "2", "--steps", "3"]
 
 LEAKY_RESNET = {"nn.LeakyReLU(0.1, inplace=True)", "out += identity"}

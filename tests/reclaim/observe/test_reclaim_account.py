@@ -18,7 +18,7 @@ from outplace.reclaim.observe.ledger import Ledger
 from outplace.reclaim.observe.timeline import Account, Change
 from outplace.reclaim.observe.workspace import OnCuda
 
-MODELS = Path(__file__).parents[2] / "benchmarks" / "models" / "out_of_place"
+MODELS = Path(__file__).parents[3] / "benchmarks" / "models" / "out_of_place"
 
 
 def run(name: str, arguments: list[str]) -> None:
