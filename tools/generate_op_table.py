@@ -24,6 +24,8 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
+import op_table_names
+import op_table_traits
 from op_table_conditions import condition
 from op_table_examples import find
 from op_table_measure import Observation, Sample, flat, observations, observe, strided
@@ -333,8 +335,18 @@ def generate() -> dict[str, Any]:
         "methods": methods(),
         "nodes": nodes(),
     }
+    say("traits")
+    data |= traits()
     say("done")
     return data
+
+
+def traits() -> dict[str, Any]:
+    """Traits that samples show and those that names tell, in one."""
+    measured, named = op_table_traits.collect(inplace_name), op_table_names.collect()
+    for trait, names in named.pop("traits").items():
+        measured["traits"][trait] = sorted({*measured["traits"].get(trait, ()), *names})
+    return measured | named
 
 
 def text_of(data: dict[str, Any]) -> str:

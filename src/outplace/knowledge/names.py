@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
+
+SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+"""Python's operators as they are written."""
+
+DUNDERS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.LShift: "lshift",
+    ast.RShift: "rshift",
+}  # fmt: skip
+"""The middle of their methods' names: `__add__`, `__radd__`, `__iadd__`."""
 
 AUGMENTED = {
     "+=": "add_",

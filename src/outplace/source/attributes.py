@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.traits import reads_nothing
 from outplace.source import holders, python_model, torch_model
 from outplace.source.values import (
     NONE,
@@ -30,13 +31,9 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-_NOT_READ = {"shape", "dtype", "device", "ndim", "size", "dim", "numel", "is_cuda", "requires_grad", "zero_", "copy_"}
-"""Who asks a tensor for these does not ask for what is in it."""
-
-
 def _attribute(interpreter: Interpreter, node: ast.Attribute) -> Value:
     before = interpreter.looking_at
-    interpreter.looking_at = before or node.attr in _NOT_READ
+    interpreter.looking_at = before or reads_nothing(node.attr)
     holder = interpreter.eval(node.value)
     interpreter.looking_at = before
     if isinstance(holder, Choice):

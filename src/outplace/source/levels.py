@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-_OTHER_SHAPE = {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"}
+from outplace.knowledge.traits import has
 
 
 def given_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
@@ -42,7 +42,11 @@ def _is_reshaped(value: ast.expr, item: str) -> bool:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         methods.add(value.func.attr)
         value = value.func.value
-    return bool(methods & _OTHER_SHAPE) and ast.unparse(value) == item
+    return any(map(_gives_another_shape, methods)) and ast.unparse(value) == item
+
+
+def _gives_another_shape(method: str) -> bool:
+    return has(method, "in_order") and not has(method, "keeps_shape")
 
 
 def _lists_of_sizes(owner: ast.ClassDef) -> set[str]:

@@ -18,6 +18,7 @@ from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN, 
 from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
+from outplace.knowledge.traits import has
 from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, apart, touches
 
@@ -43,10 +44,12 @@ class Place:
     function: str
 
 
-REPLACING = {
-    "copy_", "fill_", "zero_", "normal_", "uniform_", "out=", ".data =", "item assignment", "numpy", "zero_grad",
-}  # fmt: skip
-"""Writes that depend on nothing that was there."""
+_REPLACING = frozenset(("out=", ".data =", "item assignment", "numpy", "zero_grad"))
+
+
+def replaces(operation: str) -> bool:
+    """Does such a write depend on nothing that was there?"""
+    return operation in _REPLACING or has(operation, "replaces")
 
 
 class Storage:
@@ -89,7 +92,7 @@ class Storage:
 
     def replaced_since(self, time: int) -> bool:
         """Has it got new contents, at least in part?"""
-        return any(write.time > time and write.operation in REPLACING for write in self.writes)
+        return any(write.time > time and replaces(write.operation) for write in self.writes)
 
 
 class Family:
@@ -457,10 +460,6 @@ def _has_a_derivative(write: Write) -> bool:
     return isinstance(value, ast.Constant) and value.value == 0
 
 
-_ONCE = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "relu_", "abs_", "sign_", "round_", "tril_", "triu_"}
-"""Writes that change nothing where they are made again."""
-
-
 def _changes_once(write: Write) -> bool:
     """Does the same write, made again, leave everything as it is?"""
     node = write.place.node
@@ -469,7 +468,8 @@ def _changes_once(write: Write) -> bool:
     else:
         call = node.value if isinstance(node, ast.Expr) else node
         factor = call.args[0] if write.operation == "mul_" and isinstance(call, ast.Call) and call.args else None
-    return write.operation in _ONCE or (factor is not None and is_mask(factor))
+    settles = has(write.operation, "settles") and not replaces(write.operation)
+    return settles or (factor is not None and is_mask(factor))
 
 
 def _between(one: int, time: int, other: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from weakref import WeakKeyDictionary
 
+from outplace.knowledge.by_hand import PASSES_ITS_INPUT
+from outplace.knowledge.traits import has
 from outplace.model import Site
 from outplace.reclaim.observe.recording import Instruction, Operation, Recording
 from outplace.repair.facts.aliases import sole_reader
@@ -13,8 +15,6 @@ from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings
 
-PASS_THROUGH = ("Dropout", "Identity", "Flatten", "Unflatten", "AlphaDropout", "StochasticDepth", "DropPath")
-"""Modules that hand out their very input in some mode: overwriting their output may overwrite their input."""
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
 _DEEPEST = 3
 _found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
@@ -63,7 +63,7 @@ def made_for_good(files: Files, recording: Recording, maker: Operation, user: Op
     """Do all functions between the maker of a tensor and its user return a tensor that they made themselves?"""
     if maker.calls:
         kind = recording.modules[maker.calls[0].module].kind
-        if kind.startswith(PASS_THROUGH):
+        if has(f"nn.{kind}", "may_share") or kind in PASSES_ITS_INPUT:
             return False
     inner, outer = recording.places[maker.place], recording.places[user.place]
     for instruction in inner[: max(0, len(inner) - len(outer))]:

@@ -6,35 +6,12 @@ import ast
 import re
 from dataclasses import dataclass
 
-from outplace.repair.facts.origins import POSITION
+from outplace.knowledge.by_hand import CALLED_AS
+from outplace.knowledge.names import OPERATORS, SYMBOLS
+from outplace.knowledge.traits import inplace_position, method_has
 from outplace.repair.syntax.code import Code, is_library, same
 from outplace.repair.syntax.edits import Edit
 
-_TORCH_FUNCTIONS = {
-    "abs", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "exp", "exp2", "expm1", "floor", "neg", "reciprocal",
-    "relu", "round", "rsqrt", "selu", "sigmoid", "sqrt", "tanh", "threshold", "trunc",
-}  # fmt: skip
-"""Functions of torch that have a form with an underscore beside them."""
-
-_SPELLINGS = {
-    "add": {"add"},
-    "sub": {"sub", "subtract"},
-    "mul": {"mul", "multiply", "dropout", "Dropout"},
-    "div": {"div", "divide", "true_divide"},
-    "elu": {"elu", "celu", "selu", "ELU", "CELU", "SELU"},
-    "relu": {"relu", "ReLU"},
-    "leaky_relu": {"leaky_relu", "LeakyReLU"},
-    "threshold": {"threshold", "Threshold"},
-    "hardtanh": {"hardtanh", "relu6", "Hardtanh", "ReLU6"},
-}
-"""The names under which the user's code calls an operation, where they differ from its own."""
-
-_OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Add: ("add", "+"),
-    ast.Sub: ("sub", "-"),
-    ast.Mult: ("mul", "*"),
-    ast.Div: ("div", "/"),
-}
 _PLAIN = ast.Name | ast.Call | ast.Attribute | ast.Subscript
 
 
@@ -50,7 +27,7 @@ class Form:
 
 def spelled(operation: str) -> set[str]:
     """The spellings of an operation in source."""
-    return _SPELLINGS.get(operation, {operation})
+    return CALLED_AS.get(operation, {operation})
 
 
 def in_place(code: Code, node: ast.AST | None, operation: str, position: int | None) -> Form | None:
@@ -69,7 +46,8 @@ def flagged(code: Code, call: ast.Call) -> Edit | None:
     """The edit that adds `inplace=True` to a call; None if the call has the flag or starred arguments."""
     name = _called(call)
     given = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
-    if name not in POSITION or given or len(call.args) > POSITION[name]:
+    position = inplace_position(name)
+    if position is None or given or len(call.args) > position:
         return None
     flags = [keyword for keyword in call.keywords if keyword.arg == "inplace"]
     if flags:
@@ -100,7 +78,7 @@ def _call(code: Code, call: ast.Call, operation: str) -> Form | None:
         start = code.span(call)[0]
         after = before[: edit.start - start] + edit.text + before[edit.end - start :]
         return Form((edit,), call.args[0], before, after)
-    if home == "torch" and name in _TORCH_FUNCTIONS and isinstance(call.func, ast.Attribute):
+    if home == "torch" and method_has(f"{name}_", "function_in_place") and isinstance(call.func, ast.Attribute):
         return _renamed(code, call, call.args[0])
     return None
 
@@ -130,8 +108,9 @@ def _called(call: ast.Call) -> str:
 
 
 def _binary(code: Code, node: ast.BinOp, operation: str, position: int) -> Form | None:
-    name, sign = _OPERATORS.get(type(node.op), ("", ""))
-    if name != operation:
+    sign = SYMBOLS[type(node.op)]
+    name = OPERATORS[sign]
+    if name != operation or not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
         return None
     operand, other = (node.left, node.right) if position == 0 else (node.right, node.left)
     if position and (name not in ("add", "mul") or not isinstance(other, ast.Name | ast.Constant | ast.Attribute)):

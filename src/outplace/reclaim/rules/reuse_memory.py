@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from outplace.knowledge.ops import lookup
+from outplace.knowledge.traits import inplace_position
 from outplace.reclaim.observe.recording import LEAST_BYTES, Instruction, Operation, Recording, Tensor
 from outplace.reclaim.observe.timeline import Change
 from outplace.reclaim.rules import inplace_forms
 from outplace.reclaim.rules.holders import made_for_good, may_overwrite, node_at, site_of
 from outplace.reclaim.rules.suggestion import Suggestion
-from outplace.repair.facts.origins import POSITION, class_name
+from outplace.repair.facts.origins import class_name
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -81,7 +82,7 @@ class Reuses:
         if operation.calls:
             module = self._recording.modules[operation.calls[0].module]
             if (
-                module.kind in POSITION
+                inplace_position(module.kind) is not None
                 and module.inplace is False
                 and module.kind in inplace_forms.spelled(operation.name)
             ):

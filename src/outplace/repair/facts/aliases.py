@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from outplace.knowledge import ops
+from outplace.knowledge.traits import method_has
 from outplace.repair.facts import attributes, keeping
 from outplace.repair.facts.attributes import Answer
-from outplace.repair.facts.origins import DISPLAYS, FRESH, VIEW_ATTRIBUTES, VIEWS, Origin, argument_of, origins
+from outplace.repair.facts.origins import DISPLAYS, FRESH, Origin, argument_of, may_share, origins
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import (
@@ -61,12 +63,10 @@ def _by_the_text(files: Files, code: Code, statement: ast.stmt, path: str, depth
     return _worst(_from_callers(files, code, statement, name, depth) for name in sorted(arguments))
 
 
-_PARTING = ("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "split_with_sizes")
-
-
 def is_parting(value: ast.expr | None) -> bool:
     """`x.chunk(2)`: several parts of one tensor, in a tuple."""
-    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in _PARTING
+    op = ops.lookup(ast.unparse(value.func).split(".")[-1]) if isinstance(value, ast.Call) else None
+    return op is not None and op.view == "multi"
 
 
 def _other_parts(files: Files, code: Code, statement: ast.stmt, name: str, depth: int = 0) -> set[str]:
@@ -354,8 +354,8 @@ def shown(node: ast.expr) -> Iterator[str]:
     elif isinstance(node, ast.Starred | ast.NamedExpr | ast.Subscript | ast.Await):
         parts = [node.value]
     elif isinstance(node, ast.Attribute):
-        parts = [node.value] if node.attr in VIEW_ATTRIBUTES else []
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+        parts = [node.value] if method_has(node.attr, "view_attribute") else []
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and may_share(node.func.attr):
         parts = [node.func.value, *node.args[:1]]  # `x.view(-1)`, `torch.flatten(x)`
     for part in parts:
         yield from shown(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
+from outplace.knowledge.by_hand import PARAMETER_MAKERS
 from outplace.repair.facts.origins import FRESH, assigned, given_to_init, is_inplace_call, origins
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
@@ -13,7 +14,6 @@ from outplace.source.heuristics import is_parameter_name
 
 Answer = Literal["yes", "no", "unknown"]
 
-_MODULE_MAKERS = ("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter")
 _ITEMS = ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list")
 
 
@@ -106,7 +106,7 @@ def makes_items(value: ast.expr | None) -> bool:
 
 def _registers(call: ast.Call, name: str) -> bool:
     """`self.register_buffer("h", ...)`."""
-    makes = ast.unparse(call.func).split(".")[-1] in _MODULE_MAKERS
+    makes = ast.unparse(call.func).split(".")[-1] in PARAMETER_MAKERS
     return makes and any(isinstance(arg, ast.Constant) and arg.value == name for arg in call.args)
 
 
@@ -122,7 +122,7 @@ def _value_for_attribute(node: ast.Assign, target: ast.Attribute) -> ast.expr | 
 
 def _makes_state(value: ast.expr) -> bool:
     return any(
-        isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in _MODULE_MAKERS
+        isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in PARAMETER_MAKERS
         for node in ast.walk(value)
     )
 

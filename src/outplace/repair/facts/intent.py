@@ -6,16 +6,16 @@ import ast
 from dataclasses import replace
 from typing import Literal
 
+from outplace.knowledge.traits import without_graph
 from outplace.repair.facts.aliases import calls_of, holders
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import VIEWS, argument_of, class_name, module_made_at
+from outplace.repair.facts.origins import argument_of, class_name, may_share, module_made_at
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
 from outplace.source.heuristics import is_gradient_name, is_parameter_name, is_update_name, makes_optimizer
 
 Intent = Literal["update", "value", "unknown"]
 
-_CUT = {"detach", "item", "tolist", "numpy", "size", "numel", "dim"}
 _DEEPEST = 6
 
 
@@ -98,7 +98,9 @@ def _computes_with(part: ast.AST, name: str) -> bool:
         computing = isinstance(node, ast.BinOp)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method, of = node.func.attr, node.func.value
-            made = method[0].islower() and not method.endswith("_") and method not in VIEWS | _CUT
+            made = (
+                method[0].islower() and not method.endswith("_") and not may_share(method) and not without_graph(method)
+            )
             computing = made and (is_library(of) or reads(of, name))
         if computing and reads(node, name):
             return True
@@ -184,7 +186,7 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0,
         if isinstance(node, ast.Call):
             if leaves and makes_leaf(node):
                 return True
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _CUT:
+            if isinstance(node.func, ast.Attribute) and without_graph(node.func.attr):
                 continue
             if not (isinstance(node.func, ast.Attribute) and is_library(node.func.value)):
                 made = module_made_at(place.files, code, node.func)

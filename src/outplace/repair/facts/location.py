@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from outplace.knowledge.traits import having, method_has
 from outplace.model import Safety, Site
 from outplace.repair.facts.aliases import holds_alone, is_parting, may_rebind
 from outplace.repair.facts.attributes import Answer, holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
-from outplace.repair.facts.origins import VIEWS, assigned, has_flag, is_inplace_call
+from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, may_share
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -22,8 +23,8 @@ Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
 
 
-_PARTS = {"data", "T", "mT", "H", "mH", "real", "imag"}
-_EXPANDING = {"expand", "expand_as", "broadcast_to", "broadcast_tensors", "as_strided", "unfold"}
+_OVERLAPPING = ("as_strided", "unfold")
+"""Views whose elements may share an address, beside those that are expanded."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Place:
         return node if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
 
     @property
-    def _parts(self) -> set[str]:
+    def _parts(self) -> frozenset[str]:
         """Attributes that are the tensor itself in another guise. A write through a tensor's `.data` saves and breaks
         nothing that autograd sees: where it does, that is the data of a PackedSequence."""
-        return _PARTS - {"data"} if self.bug.kind == "saved" else _PARTS
+        return having("view_attribute") - ({"data"} if self.bug.kind == "saved" else set())
 
     def in_container(self, node: ast.Subscript) -> bool:
         """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""
@@ -114,7 +115,8 @@ class Place:
         """May several of its elements lie in one place? A write of one is then seen in the others, in a copy not."""
         values = [getattr(one, "value", None) for one in bindings(self.code, self.statement, path)]
         inside = [node for value in values if isinstance(value, ast.AST) for node in ast.walk(value)]
-        return any(isinstance(node, ast.Attribute) and node.attr in _EXPANDING for node in inside)
+        names = [node.attr for node in inside if isinstance(node, ast.Attribute)]
+        return any(method_has(name, "expands") or name in _OVERLAPPING for name in names)
 
     def _element(self) -> Answer:
         """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""
@@ -140,7 +142,7 @@ def _is_view(call: ast.Call) -> bool:
     function = call.func
     if not isinstance(function, ast.Attribute) or is_library(function.value):
         return False
-    return function.attr in VIEWS or is_inplace_call(call)
+    return may_share(function.attr) or is_inplace_call(call)
 
 
 def _kind(binding: ast.AST | None, name: str) -> str | None:

@@ -8,26 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outplace.knowledge import ops
+from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
+from outplace.knowledge.traits import has, inplace_position, method_has
 from outplace.repair.syntax.code import Code, Function, is_library
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds
 
-VIEWS = {
-    "as_strided", "chunk", "contiguous", "cpu", "cuda", "detach", "diagonal", "double", "expand", "expand_as",
-    "flatten", "float", "half", "hsplit", "movedim", "moveaxis", "narrow", "numpy", "permute", "ravel",
-    "requires_grad_", "reshape", "reshape_as", "select", "split", "split_with_sizes", "squeeze", "swapaxes",
-    "swapdims", "t", "tensor_split", "to", "transpose", "type", "type_as", "unbind", "unflatten", "unfold",
-    "unsqueeze", "view", "view_as", "vsplit", "as_tensor", "from_numpy", "asarray", "detach_",
-    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "bfloat16", "bool", "broadcast_tensors", "broadcast_to",
-    "byte", "conj", "dsplit", "imag", "int", "long", "meshgrid", "pin_memory", "positive", "real", "rearrange",
-    "resolve_conj", "resolve_neg", "short", "unsafe_chunk", "unsafe_split", "view_as_complex", "view_as_real",
-    "__getitem__",
-}  # fmt: skip
-"""Methods and functions whose result shares memory with what they are given, or may."""
-
-VIEW_ATTRIBUTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
-_FACTS = {"shape", "dtype", "device", "ndim", "layout", "is_cuda", "requires_grad", "is_leaf"}
-"""What a tensor tells of itself is no part of its memory."""
 _HANDED_OUT = {
     "get",
     "pop",
@@ -42,19 +28,6 @@ _HANDED_OUT = {
     "next",
 }
 """Methods that hand out what a container or a module goes on holding."""
-_PASS_THROUGH = {"Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
-"""Modules whose output may be their very input."""
-
-
-POSITION = {
-    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0, "CELU": 1, "ELU": 1,
-    "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1,
-    "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
-    "relu": 1, "relu6": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "selu": 1, "celu": 2, "elu": 2,
-    "leaky_relu": 2, "dropout": 3, "hardtanh": 3, "threshold": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
-    "alpha_dropout": 3, "feature_alpha_dropout": 3,
-}  # fmt: skip
-"""Where `inplace` stands when it is not given by name."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +39,13 @@ class Origin:
 
 
 FRESH = Origin("fresh")
+
+
+def may_share(name: str) -> bool:
+    """May the result of such a method or function share memory with the tensor?"""
+    return method_has(name, "may_share")
+
+
 _DEEPEST = 4
 
 
@@ -74,9 +54,9 @@ def origins(files: Files, code: Code, value: ast.expr, depth: int = 0) -> set[Or
     if isinstance(value, ast.Name):
         return {Origin("name", value.id)}
     if isinstance(value, ast.Attribute):
-        if value.attr in VIEW_ATTRIBUTES:
+        if method_has(value.attr, "view_attribute"):
             return origins(files, code, value.value, depth)
-        if value.attr in _FACTS:
+        if method_has(value.attr, "plain_attribute"):
             return {FRESH}
         holder = value.value
         known = isinstance(holder, ast.Call) or (isinstance(holder, ast.Name) and holder.id not in ("self", "cls"))
@@ -154,7 +134,7 @@ def _of_call(files: Files, code: Code, call: ast.Call, depth: int) -> set[Origin
     if name in _COMPUTING and isinstance(function, ast.Name):
         return {FRESH}
     on_tensor = isinstance(function, ast.Attribute) and not is_library(function.value)
-    if is_inplace_call(call) or name in VIEWS:
+    if is_inplace_call(call) or may_share(name):
         subject: ast.expr | None = call.args[0] if call.args else None
         if on_tensor and isinstance(function, ast.Attribute):
             subject = function.value
@@ -227,7 +207,7 @@ def _computes(files: Files, code: Code, made: ast.expr, depth: int = 0) -> bool:
     if class_name(made) == "Sequential":
         return any(_computes(files, code, part, depth) for given in made.args for part in _listed(code, given))
     if ops.lookup(f"nn.{class_name(made)}") is not None:
-        return class_name(made) not in _PASS_THROUGH and not has_flag(made)
+        return not has(f"nn.{class_name(made)}", "may_share") and not has_flag(made)
     builder = callee_of(files, code, made) if depth < _DEEPEST else None
     if builder is None:
         return False
@@ -271,7 +251,7 @@ def has_flag(call: ast.Call) -> bool:
     for keyword in call.keywords:
         if keyword.arg == "inplace":
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-    position = POSITION.get(class_name(call))
+    position = inplace_position(class_name(call))
     flag = call.args[position] if position is not None and position < len(call.args) else None
     return isinstance(flag, ast.Constant) and flag.value is True
 
@@ -298,7 +278,7 @@ def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function,
             if imported is not None:
                 return (*imported, False)
             methods = _methods(files, function.attr)
-            if len(methods) == 1 and function.attr not in VIEWS:
+            if len(methods) == 1 and not may_share(function.attr):
                 return (*methods[0], not _is_static(methods[0][1]))
     return None
 
@@ -496,12 +476,13 @@ def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
     return (code, made[0]) if made and len(made) == len(parts) and len({class_name(one) for one in made}) == 1 else None
 
 
-_SAME_MODULE = {"eval", "train", "to", "cuda", "cpu", "double", "float", "half", "requires_grad_"}
-
-
 def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast.Call] | None:
     """The constructor call of what `__init__` is given for a parameter, where its class is made in one place only."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SAME_MODULE:
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in MODULE_RETURNS_ITSELF
+    ):
         value = value.func.value
     given = given_to_init(files, code, value) if isinstance(value, ast.Name) else []
     if len(given) != 1:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.traits import having, method_has
 from outplace.repair.facts.origins import class_name, module_made_at
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings
-
-EXPANDING = {"expand", "expand_as", "broadcast_to"}
 
 
 def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tuple[str, list[Edit]] | None:
@@ -23,7 +22,7 @@ def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tup
     if len(made) != 1 or made[0] is None:
         return None
     home, call = made[0]
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in EXPANDING:
+    if not isinstance(call.func, ast.Attribute) or not method_has(call.func.attr, "expands"):
         return None
     end = home.span(call)[1]
     return home.path, [Edit(end, end, ".clone()")]
@@ -65,12 +64,12 @@ def parameter(files: Files) -> tuple[str, list[Edit]] | None:
     """`nn.Parameter(p.expand(heads, -1))`, `weight.data = p.expand(heads, -1)`, where there is one such parameter: an
     optimizer, or whoever loads it, writes it somewhere else."""
     found: list[tuple[str, list[Edit]]] = []
-    for code in {home for name in EXPANDING for home in files.codes(name)}:
+    for code in {home for name in having("expands") for home in files.codes(name)}:
         made = [call.args[0] for call in code.every(ast.Call) if class_name(call) == "Parameter" and call.args]
         for node in code.every(ast.Assign):
             made += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
         for of in made:
-            if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in EXPANDING:
+            if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and method_has(of.func.attr, "expands"):
                 end = code.span(of)[1]
                 found.append((code.path, [Edit(end, end, ".clone()")]))
     return found[0] if len(found) == 1 else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from outplace.repair.facts.origins import POSITION, callee_of, class_name, class_named, module_made_at
+from outplace.knowledge.traits import inplace_position
+from outplace.repair.facts.origins import callee_of, class_name, class_named, module_made_at
 from outplace.repair.forms.out_argument import without_keyword
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 
-__all__ = ["POSITION", "dropped", "flags_behind"]
+__all__ = ["dropped", "flags_behind"]
 
 
 def dropped(code: Code, call: ast.Call) -> list[Edit]:
@@ -18,7 +19,7 @@ def dropped(code: Code, call: ast.Call) -> list[Edit]:
     for keyword in call.keywords:
         if keyword.arg == "inplace" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
             return [without_keyword(code, call, keyword)]
-    position = POSITION.get(class_name(call))
+    position = inplace_position(class_name(call))
     if position is not None and len(call.args) > position:
         flag = call.args[position]
         if (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAYS_OF_TENSORS
+from outplace.knowledge.traits import method_has
 from outplace.repair.facts.location import Place, start_of_chain
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.syntax.code import Code, root_of
@@ -91,7 +93,7 @@ def _shares_array(code: Code, call: ast.Call) -> bool:
     """`torch.from_numpy(array)`, of which no copy is made at once."""
     above = code.parents.get(call)
     copied = isinstance(above, ast.Attribute) and above.attr in ("clone", "copy")
-    named = isinstance(call.func, ast.Attribute) and call.func.attr in ("from_numpy", "as_tensor", "asarray")
+    named = isinstance(call.func, ast.Attribute) and method_has(call.func.attr, "takes_array")
     return named and not copied and ast.unparse(call.func).startswith("torch.")
 
 
@@ -334,10 +336,6 @@ def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
     return [code.replaced(statement, f"{holder}.index_put_(({code.segment(index)},), {sign}{text}, accumulate=True)")]
 
 
-_SHARING = {"numpy", "__array__", "astype", "reshape", "ravel", "squeeze", "transpose", "swapaxes", "view"}
-"""Methods that hand out an array in memory that somebody else has, too."""
-
-
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
     """`.copy()` behind the `.numpy()` that an array came from, or before it goes into `from_numpy`."""
     while isinstance(target, ast.Subscript):
@@ -348,7 +346,11 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
     path = ast.unparse(target)
     for binding in bindings(code, statement, path):
         value = getattr(binding, "value", None)
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _SHARING:
+        if (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ARRAYS_OF_TENSORS | ARRAY_VIEWS | {"astype"}
+        ):
             end = code.span(value)[1]
             found.append([Edit(end, end, ".copy()")])
         elif isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "asarray" and value.args:

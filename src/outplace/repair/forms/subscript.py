@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.traits import always_kind, has
 from outplace.repair.facts.location import Place
 from outplace.repair.forms.augmented import SYMBOLS, strength
 from outplace.repair.syntax.code import Code, Loop, is_library, same
@@ -180,8 +181,6 @@ def _is_number(node: ast.expr) -> bool:
 
 
 _NUMBERS = ("torch.inf", "math.inf", "np.inf", "torch.nan", "math.nan", "np.nan", "torch.pi", "math.pi", "np.pi")
-_TESTS = ("isnan", "isinf", "isfinite", "isneginf", "isposinf")
-_ELEMENTWISE = ("abs", "exp", "log", "neg", "sigmoid", "square", "tanh", "detach", "sqrt", "float")
 
 
 def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
@@ -194,7 +193,7 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
         orders = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
         sides = (index.left, index.comparators[0])
         return isinstance(index.ops[0], orders) and any(_of_shape(side, tensor) for side in sides)
-    if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and index.func.attr in _TESTS:
+    if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and always_kind(index.func.attr) == "bool":
         return _of_shape(index.func.value, tensor) or (len(index.args) == 1 and _of_shape(index.args[0], tensor))
     if isinstance(index, ast.Name):
         made = list(bindings(place.code, place.statement, index.id))
@@ -210,7 +209,7 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
 
 def _of_shape(node: ast.expr, tensor: ast.expr) -> bool:
     """Is it the tensor itself, or something made of each of its elements?"""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ELEMENTWISE:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and has(node.func.attr, "keeps_shape"):
         subject = node.args[0] if ast.unparse(node.func.value) == "torch" and node.args else node.func.value
         return _of_shape(subject, tensor)
     return same(node, tensor)

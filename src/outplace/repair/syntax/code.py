@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeVar
 
+from outplace.knowledge.traits import method_has
 from outplace.model import Site
 from outplace.repair.syntax.edits import Edit
 
@@ -236,7 +237,7 @@ def same(one: ast.AST, other: ast.AST) -> bool:
 def root_of(node: ast.expr) -> ast.expr:
     """`x` of `x[i].data.view(-1)[0]`: what stays when items, `.data` and method calls on it are taken away."""
     while True:
-        part = isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT", "H", "mH", "real", "imag")
+        part = isinstance(node, ast.Attribute) and method_has(node.attr, "view_attribute")
         if isinstance(node, ast.Subscript) or part:
             node = node.value  # type: ignore[attr-defined]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):

@@ -13,8 +13,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from outplace.files.naming import under_cwd
+from outplace.knowledge.by_hand import FLAGGED_KERNELS
 from outplace.knowledge.errors import recognise
 from outplace.knowledge.nodes import keeps_result
+from outplace.knowledge.traits import inplace_position
 from outplace.model import Diagnosis, Fix
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
@@ -171,7 +173,7 @@ def _advice_at(bug: Bug, operation: str, located: Located) -> str | None:
         return None
     if operation == "__setitem__" and bug.kind == "saved":
         return _ITEM_ADVICE
-    if isinstance(located.node, ast.Call) and operation.rstrip("_") in _ACTIVATIONS:
+    if isinstance(located.node, ast.Call) and _has_flag(operation.rstrip("_")):
         return _CALL_ADVICE if any(keyword.arg == "inplace" for keyword in located.node.keywords) else _FLAG_ADVICE
     return None
 
@@ -191,7 +193,6 @@ def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWR
     return list(found.values())
 
 
-_ACTIVATIONS = {
-    "relu", "leaky_relu", "elu", "celu", "selu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "threshold",
-    "rrelu", "rrelu_with_noise", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
-}  # fmt: skip
+def _has_flag(operation: str) -> bool:
+    """Is it an operation whose function takes `inplace=True`?"""
+    return inplace_position(operation) is not None or operation in FLAGGED_KERNELS

@@ -6,16 +6,12 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.by_hand import ARRAY_WRITING_FUNCTIONS, ARRAY_WRITING_METHODS
 from outplace.knowledge.written import attribute_of, written_by
 from outplace.runtime.instrument.calls import Calls
 from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, OWNER, PART
 from outplace.runtime.instrument.syntax import is_one_item, makes_leaf, names_one_thing, same_place
 
-_ARRAY_METHODS = frozenset({"fill", "itemset", "partition", "put", "resize", "sort"})
-_ARRAY_FUNCTIONS = frozenset(
-    {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
-)
-"""What numpy has to write an array in place: methods of it, and functions whose first argument it is."""
 _LIBRARIES = frozenset({"np", "numpy", "torch"})
 _KEEPING_METHODS = frozenset({"append", "appendleft", "fromkeys"})
 
@@ -140,9 +136,11 @@ class Operations(Calls):
     def _mark_method(self, node: ast.Call, method: ast.Attribute) -> None:
         """Methods and functions that may write an array, or keep a tensor."""
         plain = bool(node.args) and not isinstance(node.args[0], ast.Starred)
-        if method.attr in _ARRAY_METHODS and not (isinstance(method.value, ast.Name) and method.value.id in _LIBRARIES):
+        if method.attr in ARRAY_WRITING_METHODS and not (
+            isinstance(method.value, ast.Name) and method.value.id in _LIBRARIES
+        ):
             method.value = self.call(ITEM, method.value, where=method.value)
-        if method.attr in _ARRAY_FUNCTIONS and plain:
+        if method.attr in ARRAY_WRITING_FUNCTIONS and plain:
             node.args[0] = self.call(ITEM, node.args[0], where=node.args[0])
         elif method.attr == "copy_" and plain:
             method.value = self.keep(method.value, "copy to")

@@ -6,6 +6,7 @@ import ast
 import copy
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.by_hand import ARRAY_WRITING_METHODS
 from outplace.source import holders, records, torch_model
 from outplace.source.contents import as_key, extend, hashable, is_exact, linked, of_key
 from outplace.source.tape import Path
@@ -147,7 +148,7 @@ def method(
             holders.check_item(interpreter, receiver, found)
         return found
     if isinstance(receiver, (Plain, Const)):
-        if name in ("fill", "sort", "put", "partition", "resize"):
+        if name in ARRAY_WRITING_METHODS:
             torch_model.forget_array(interpreter, receiver)
         return Plain()  # it may be an array, which a tensor is made of later
     if isinstance(receiver, Class) and name == "__init__":

@@ -6,6 +6,8 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAY_WRITING_FUNCTIONS
+from outplace.knowledge.names import DUNDERS, spellings
 from outplace.source import holders, records, torch_model
 from outplace.source.contents import extend, spread
 from outplace.source.python_model.containers import iterate
@@ -108,20 +110,17 @@ def call_outside(
     return PLAIN if library in _NO_TENSORS else UNKNOWN
 
 
-_WRITES_ARRAY = {"at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle"}
-
-
 def _numpy(
     interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A function of numpy: it may write an array that shares its memory with a tensor."""
-    written = keywords.get("out", args[0] if args and function in _WRITES_ARRAY else None)
+    written = keywords.get("out", args[0] if args and function in ARRAY_WRITING_FUNCTIONS else None)
     if written is not None:
         torch_model.forget_array(interpreter, written)
     if isinstance(written, Plain) and written.storage is not None:
         torch_model.numpy_write(interpreter, written, node)
         return written
-    return _over(args[0]) if args and function in ("asarray", "reshape", "ravel", "squeeze") else Plain()
+    return _over(args[0]) if args and function in ARRAY_VIEWS else Plain()
 
 
 def _one_for_all(keys: Value, value: Value) -> Value:
@@ -132,17 +131,14 @@ def _one_for_all(keys: Value, value: Value) -> Value:
     return Dictionary({key.value: value for key in names if isinstance(key, Const)}, value)
 
 
-_IN_PLACE_OPERATORS: dict[str, ast.operator] = {
-    "iadd": ast.Add(), "isub": ast.Sub(), "imul": ast.Mult(), "itruediv": ast.Div(), "ipow": ast.Pow(),
-}  # fmt: skip
+_IN_PLACE_OPERATORS = {f"i{middle}": operator for operator, middle in DUNDERS.items() if operator is not ast.MatMult}
 
 
 def _operator(interpreter: Interpreter, function: str, args: list[Value], node: ast.AST) -> Value:
     """`operator.iadd(x, y)`: what `x += y` does."""
     if isinstance(args[0], Tensor):
-        names = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ipow": "pow_"}
-        return torch_model.run_op(interpreter, names[function], args, {}, node, method=True)
-    return interpreter.binary(_IN_PLACE_OPERATORS[function], args[0], args[1], node)
+        return torch_model.run_op(interpreter, spellings(f"__{function}__")[0], args, {}, node, method=True)
+    return interpreter.binary(_IN_PLACE_OPERATORS[function](), args[0], args[1], node)
 
 
 def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:

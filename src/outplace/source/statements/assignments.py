@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.names import DUNDERS
 from outplace.source import holders, python_model, torch_model
 from outplace.source.machine import Stop
 from outplace.source.values import (
@@ -83,16 +84,9 @@ def _augmented(interpreter: Interpreter, node: ast.AugAssign, old: Value, value:
     if isinstance(old, Items) and isinstance(node.op, ast.Add):
         python_model.extend(old, value)
         return old
-    if isinstance(old, Instance) and isinstance(own := old.cls.find(_IN_PLACE_METHODS[type(node.op)]), Function):
+    if isinstance(old, Instance) and isinstance(own := old.cls.find(f"__i{DUNDERS[type(node.op)]}__"), Function):
         return interpreter.call_function(own, [old, value], {}, node)
     return interpreter.binary(node.op, old, value, node)
-
-
-_IN_PLACE_METHODS: dict[type[ast.operator], str] = {
-    ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.Div: "__itruediv__", ast.Pow: "__ipow__",
-    ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.MatMult: "__imatmul__", ast.BitAnd: "__iand__",
-    ast.BitOr: "__ior__", ast.BitXor: "__ixor__", ast.LShift: "__ilshift__", ast.RShift: "__irshift__",
-}  # fmt: skip
 
 
 def _delete(interpreter: Interpreter, node: ast.Delete) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAY_WRITING_METHODS
 from outplace.source.torch_model.custom import class_method, context_method
 from outplace.source.torch_model.distributions import distribution_attribute, distribution_method
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
@@ -151,9 +152,9 @@ def method(
     if isinstance(receiver, Class):
         return class_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Plain) and receiver.storage is not None:
-        if name in ("fill", "sort", "put", "itemset", "resize"):
+        if name in ARRAY_WRITING_METHODS:
             numpy_write(interpreter, receiver, node)
             return NONE
-        same = name in ("reshape", "ravel", "view", "squeeze", "transpose")
+        same = name in ARRAY_VIEWS
         return Plain(receiver.storage, sure=receiver.sure) if same else PLAIN
     return None

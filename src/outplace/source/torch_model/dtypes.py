@@ -6,72 +6,31 @@ import ast
 from collections.abc import Iterable
 
 from outplace.knowledge import ops
+from outplace.knowledge.traits import KINDS, always_kind, has, result_kind
 from outplace.source.torch_model.tensors import dtype_of
 from outplace.source.values import Const, Tensor, Torch, Unknown, Value
 
-_KINDS = ("bool", "int", "float", "complex")
 _OF_NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
-
-_BOOL_RESULTS = {
-    "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not",
-    "logical_xor",
-}  # fmt: skip
-_INT_RESULTS = {"argmax", "argmin", "argsort", "nonzero", "searchsorted", "bucketize", "multinomial"}
-_REAL_RESULTS = {
-    "abs", "absolute", "angle", "real", "imag", "norm", "vector_norm", "view_as_real", "irfft", "irfft2", "irfftn",
-    "hfft", "hfft2", "hfftn",
-}  # fmt: skip
-_COMPLEX_RESULTS = {
-    "complex", "polar", "view_as_complex", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "rfft", "rfft2", "rfftn",
-    "ihfft", "ihfft2", "ihfftn", "eig", "eigvals", "cfloat", "cdouble", "chalf",
-}  # fmt: skip
-_AS_ASKED = {"stft", "type", "to"}
-"""What they give depends on what is asked for."""
-_FLOAT_ONLY = {
-    "div", "true_divide", "divide", "sigmoid", "exp", "log", "sqrt", "tanh", "sin", "cos", "normal", "uniform",
-}  # fmt: skip
-_KEEPING_BOOL = {
-    "clone", "view", "reshape", "squeeze", "unsqueeze", "expand", "expand_as", "t", "transpose", "permute", "flatten",
-    "contiguous", "narrow", "select", "unbind", "split", "chunk", "bitwise_and", "bitwise_or", "bitwise_not",
-    "bitwise_xor", "any", "all", "flip", "roll", "repeat", "masked_fill", "detach", "diagonal",
-}  # fmt: skip
-_KEEPING_INT = _KEEPING_BOOL | {
-    "add", "sub", "mul", "rsub", "neg", "abs", "sum", "prod", "cumsum", "cumprod", "max", "min", "amax", "amin",
-    "maximum", "minimum", "clamp", "clip", "clamp_min", "clamp_max", "floor_divide", "remainder", "sort", "topk",
-    "masked_select", "index_select", "gather", "index_add", "index_fill", "scatter", "scatter_add", "where", "tril",
-    "triu", "repeat_interleave", "floor", "ceil", "round", "trunc", "sign", "pow", "matmul", "mm", "bmm", "square",
-}  # fmt: skip
-"""Of all else that is made of integers nobody knows: `log1p` gives floats."""
-_ARITHMETIC = {"add", "sub", "mul", "rsub", "pow"}
-
-_PROMOTING = {
-    "add", "sub", "mul", "iadd", "isub", "imul", "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "pow",
-    "ipow", "remainder", "imod", "fmod",
-}  # fmt: skip
-"""Their result is of the highest kind of their operands."""
-_DIVIDING = {"div", "true_divide", "itruediv", "idiv", "divide"}
 
 
 def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dict[str, Value]) -> str | None:
     """The kind of what an operation gives."""
-    base = _base(op)
-    if base in _BOOL_RESULTS or base in _INT_RESULTS:
-        return "bool" if base in _BOOL_RESULTS else "int"
-    if "dtype" in keywords or base in _AS_ASKED or any(isinstance(value, Torch) for value in args):
+    fixed = always_kind(op.name)
+    if fixed in ("bool", "int"):
+        return fixed
+    if "dtype" in keywords or has(op.name, "dtype_by_argument") or any(isinstance(value, Torch) for value in args):
         return dtype_of(keywords)  # `x.view(torch.uint8)`, `x.sum(dtype=torch.float32)`
     kinds = {tensor.dtype for tensor in inputs}
     numbers = {type(value.value) for value in (*args, *keywords.values()) if isinstance(value, Const)}
-    if base in _COMPLEX_RESULTS:
+    if fixed == "complex" or "complex" in kinds:
+        return fixed or result_kind(op.name, "complex") or "complex"
+    if _promotes(op.name) and complex in numbers:
         return "complex"
-    if base in _REAL_RESULTS:
-        return "float" if "complex" in kinds else common(inputs)
-    if "complex" in kinds or (base in _ARITHMETIC and complex in numbers):
-        return "complex"
-    if base in _FLOAT_ONLY:
-        return "float" if base not in ("div", "divide") and None not in kinds else None
+    if None not in kinds and _is_float_only(op.name):
+        return "float"
     if kinds <= {"int", "bool"}:
-        return _of_integers(base, kinds, numbers, args)
-    if base in _ARITHMETIC and any(not isinstance(value, Tensor) for value in args):
+        return _of_integers(op.name, kinds, numbers, args)
+    if _promotes(op.name) and any(not isinstance(value, Tensor) for value in args):
         if float in numbers:
             return "float"
         if any(isinstance(value, Unknown) for value in args):
@@ -81,14 +40,28 @@ def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dic
     return common(inputs) or ("float" if "float" in kinds else None)
 
 
-def _of_integers(base: str, kinds: set[str | None], numbers: set[type], args: list[Value]) -> str | None:
-    if base in _ARITHMETIC and float in numbers:
+def _is_float_only(name: str) -> bool:
+    """Does it give floats of integers as well: `sqrt`, `sigmoid`?"""
+    return result_kind(name, "int") == result_kind(name, "float") == "float"
+
+
+def _promotes(name: str) -> bool:
+    """Is its result of the highest kind of its operands, numbers among them?"""
+    numbers_count = has(name, "broadcasts") and not name.startswith("masked_")
+    return numbers_count and result_kind(name, "int") == "int" and result_kind(name, "float") == "float"
+
+
+def _of_integers(name: str, kinds: set[str | None], numbers: set[type], args: list[Value]) -> str | None:
+    promotes = _promotes(name)
+    if promotes and float in numbers:
         return "float"
-    known = all(isinstance(value, (Tensor, Const)) for value in args) or base not in _ARITHMETIC
+    known = all(isinstance(value, (Tensor, Const)) for value in args) or not promotes
     if len(kinds) != 1 or not known or numbers & {float, complex}:
         return None
     (kind,) = kinds
-    return kind if base in (_KEEPING_BOOL if kind == "bool" else _KEEPING_INT) else None
+    if promotes and kind == "bool" and int in numbers:
+        return "int"
+    return result_kind(name, kind) if kind is not None else None
 
 
 def common(tensors: Iterable[Tensor]) -> str | None:
@@ -99,22 +72,26 @@ def common(tensors: Iterable[Tensor]) -> str | None:
 
 def excess(target: Tensor, op: ops.Op, others: Iterable[Tensor], node: ast.AST) -> str | None:
     """The kind of an in-place operation's result, where it is higher than what it is to be written to."""
-    if target.dtype not in _KINDS[:-1]:
+    if target.dtype not in KINDS[:-1]:
         return None
-    base, kinds = _base(op).strip("_"), [other.dtype for other in others]
-    if base in _DIVIDING:
+    base, kinds = op.name.rpartition(".")[2].rstrip("_"), [other.dtype for other in others]
+    if _divides(base):
         rounded = isinstance(node, ast.Call) and any(word.arg == "rounding_mode" for word in node.keywords)
         kinds += [] if rounded else ["float"]
-    elif base in _PROMOTING:
+    elif _is_float_only(base):
+        kinds += ["float"]
+    elif _promotes(base):
         kinds += map(_of_number, _operands(node))
     else:
         return None
-    highest = max((_KINDS.index(kind) for kind in kinds if kind), default=0)
-    return _KINDS[highest] if highest > _KINDS.index(target.dtype) else None
+    highest = max((KINDS.index(kind) for kind in kinds if kind), default=0)
+    return KINDS[highest] if highest > KINDS.index(target.dtype) else None
 
 
-def _base(op: ops.Op) -> str:
-    return op.name.rpartition(".")[2].rstrip("_")
+def _divides(base: str) -> bool:
+    """Is it a division, whose result is a float unless it is rounded?"""
+    plain = ops.lookup(base)
+    return plain is not None and "DivBackward0" in plain.nodes
 
 
 def _operands(node: ast.AST) -> list[ast.expr]:

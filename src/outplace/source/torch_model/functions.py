@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.traits import factory_kind, has, is_factory
 from outplace.source import contents
 from outplace.source.tape import Block, Node
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
@@ -59,27 +60,6 @@ GRAD_MODES = {
 }
 
 
-_FACTORIES = {
-    "tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "linspace", "eye", "randint", "randperm",
-    "as_tensor", "from_numpy", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
-    "randint_like", "normal", "bernoulli", "multinomial", "logspace", "tril_indices", "triu_indices", "empty_strided",
-    "Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "DoubleTensor", "scalar_tensor", "cartesian_prod",
-    "hann_window", "hamming_window", "frombuffer", "asarray", "one_hot",
-}  # fmt: skip
-
-
-_INT_FACTORIES = {
-    "randint",
-    "randperm",
-    "LongTensor",
-    "IntTensor",
-    "multinomial",
-    "tril_indices",
-    "triu_indices",
-    "one_hot",
-}
-
-
 def torch_attribute(name: str) -> Value:
     """Something of torch by its full name."""
     return Torch(name)
@@ -112,7 +92,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     if special is not None:
         made: Value = special(interpreter, args, keywords, node)
         return made
-    if short in _FACTORIES and name.count(".") <= 1:
+    if is_factory(short) and name.count(".") <= 1:
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
             return keywords["out"]
@@ -130,7 +110,7 @@ def _function(
     out = keywords.get("out")
     if out is not None:
         _check_out(interpreter, out, args, node)
-    if short in ("max", "min", "sort", "topk", "median", "kthvalue", "cummax", "cummin", "mode"):
+    if has(short, "may_give_indices"):
         plain = {key: value for key, value in keywords.items() if key != "out"}
         return out or reduced(interpreter, name, args, plain, node, False)
     inplace = contents.truth(_argument(name, "inplace", args, keywords, Const(False)))
@@ -198,7 +178,7 @@ def _factory(
     made.shape = _factory_shape(short, args, keywords)
     made.repeats = _factory_repeats(short, args)
     made.packed = layouts.of_new(short, args, keywords)
-    if short in ("from_numpy", "as_tensor", "asarray", "frombuffer") and args:
+    if has(short, "takes_array") and args:
         source = args[0]
         if isinstance(source, Plain):
             source.storage = source.storage or made.storage if source is not PLAIN else None
@@ -216,7 +196,7 @@ def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) ->
         return args[0].shape
     if "size" in keywords:
         return shapes.sizes([keywords["size"]])
-    if short in ("zeros", "ones", "empty", "rand", "randn") and args:
+    if has(short, "variadic") and args:
         return shapes.sizes(args)
     if short.endswith("Tensor") and args:  # `torch.Tensor(5)` has five elements, `torch.Tensor([5])` one
         given = len(args) == 1 and not isinstance(args[0], Const)
@@ -256,10 +236,6 @@ def _from_dlpack(interpreter: Interpreter, args: list[Value], keywords: dict[str
 
 
 def _factory_dtype(short: str, args: list[Value]) -> str | None:
-    if short in _INT_FACTORIES:
-        return "int"
-    if short == "BoolTensor":
-        return "bool"
     if short == "full" and len(args) > 1 and isinstance(args[1], Const):
         return "float" if isinstance(args[1].value, float) else None
     if short == "arange":
@@ -276,11 +252,7 @@ def _factory_dtype(short: str, args: list[Value]) -> str | None:
         return "float" if any(isinstance(number, float) for number in numbers) else None
     if short.endswith("_like") and args and isinstance(args[0], Tensor):
         return args[0].dtype
-    return (
-        "float"
-        if short in ("zeros", "ones", "rand", "randn", "eye", "linspace", "FloatTensor", "Tensor", "empty")
-        else None
-    )
+    return factory_kind(short)
 
 
 def _is_literal(value: Value) -> bool:

@@ -8,30 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from outplace.knowledge.by_hand import KERNEL_FAMILIES, TURNED_FAMILIES
+from outplace.knowledge.traits import has, only_reshapes
 from outplace.source.torch_model import regions, shapes
 from outplace.source.values import Const, Items, Plain, Tensor, Torch, Unknown, Value
-
-COPIES_UNLESS_PACKED = {"reshape", "flatten", "ravel", "contiguous", "reshape_as", "nn.Flatten"}
-"""What they give is a view of what is packed."""
-KEEPS_ORDER = {"view", "unsqueeze", "squeeze", "view_as", "detach", "unflatten", "nn.Unflatten", "alias"}
-"""The elements of such views lie as those of the tensor do."""
-TURNS_IN_PLACE = {"t_", "transpose_", "swapaxes_", "swapdims_", "as_strided_"}
-
-_PACKED_ALWAYS = {
-    "nn.functional.linear", "nn.Linear", "nn.functional.embedding", "nn.Embedding", "nn.functional.layer_norm",
-    "nn.LayerNorm", "nn.functional.one_hot", "bmm", "mm", "addmm", "topk",
-}  # fmt: skip
-"""Whatever they are given."""
-_TURNED = {
-    "einsum", "inner", "tensordot", "nonzero", "argwhere", "quantile", "nanquantile", "rot90", "unique",
-    "unique_consecutive", "unravel_index", "stft", "istft", "cholesky", "cholesky_inverse", "cholesky_solve", "geqrf",
-    "qr", "svd", "lu", "lu_solve", "lu_unpack", "triangular_solve", "inverse", "pinverse", "matrix_power", "matrix_exp",
-    "orgqr", "ormqr", "to", "type", "empty_strided", "empty_permuted", "new_empty_strided",
-    "nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward",
-    "nn.MultiheadAttention", "nn.LSTM", "nn.GRU", "nn.RNN",
-}  # fmt: skip
-_TURNED_FAMILIES = ("linalg.", "fft.", "nn.Transformer")
-"""They may give what is not packed though all that they are given is."""
 
 
 def together(tensors: Iterable[Tensor]) -> bool | None:
@@ -45,28 +25,46 @@ def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | N
     if name in ("empty_strided", "empty_permuted"):
         return None
     given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]
-    of_data = name in _OF_DATA and any(isinstance(value, (Plain, Unknown)) for value in given)
+    takes_data = name == "tensor" or has(name, "takes_array")
+    of_data = takes_data and any(isinstance(value, (Plain, Unknown)) for value in given)
     return None if of_data else together([value for value in given if isinstance(value, Tensor)])
-
-
-_OF_DATA = {"tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"}
 
 
 def of_view(name: str, source: Tensor) -> bool | None:
     """How a view lies, by the operation that made it."""
     if name == "contiguous":
         return True
-    return source.packed if name in KEEPS_ORDER or name in COPIES_UNLESS_PACKED else False
+    return source.packed if keeps_order(name) else False
+
+
+def keeps_order(name: str) -> bool:
+    """Do the elements of such views lie as those of the tensor do?"""
+    return has(name, "in_order") or copies_unless_packed(name)
+
+
+def copies_unless_packed(name: str) -> bool:
+    """Does it give a view of what is packed, and a copy of what is not?"""
+    return has(name, "copies")
+
+
+def turns(name: str) -> bool:
+    """Does it give a view of every element, in another order?"""
+    return has(name, "whole_view") and not keeps_order(name) and not has(name, "expands")
+
+
+def turns_in_place(name: str) -> bool:
+    """Does it change the order of the dimensions in place?"""
+    return only_reshapes(name) and not has(name, "in_order")
 
 
 def of_result(name: str, tensors: list[Tensor]) -> bool | None:
     """How a result lies that shares no memory with what it was made of."""
-    if name in _PACKED_ALWAYS:
-        return True
     if name == "matmul":
         return _of_product(tensors)
-    if name in _TURNED or name.startswith(_TURNED_FAMILIES):
+    if has(name, "turns") or has(name, "layout_by_kernel") or name.startswith(TURNED_FAMILIES):
         return None
+    if has(name, "packs") and not any(family in name for family in KERNEL_FAMILIES):
+        return True
     if shapes.keeps_layout(name):
         return together(tensors)
     return together(tensors) or None  # what is turned has to be laid out anew, mostly

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.derivatives import changes_again
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
-from outplace.source.tape import REPLACING, Hit, Storage, Write
+from outplace.source.tape import Hit, Storage, Write, replaces
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
     NONE,
@@ -76,7 +76,7 @@ def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function
                 tensor.storage.read = tape.tick()  # by the loader
     own = {id(value.storage) for value in dataset.names.values() if isinstance(value, Tensor)}
     first = {(id(storage), id(write.place.node)) for storage, write in written[0]}
-    renewed = {id(storage) for storage, write in written[1] if write.operation in REPLACING and not _scales(write)}
+    renewed = {id(storage) for storage, write in written[1] if replaces(write.operation) and not _scales(write)}
     for storage, write in written[1]:
         again = storage.made < begin and (id(storage), id(write.place.node)) in first and id(storage) not in renewed
         of_all = id(storage) in own and write.region == ()  # `self.noise *= 0.99` is no sample

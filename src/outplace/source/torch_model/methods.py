@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
+from outplace.knowledge.traits import always_kind, has, method_has
 from outplace.source.tape import Hit, Node
 from outplace.source.torch_model import shapes
 from outplace.source.torch_model.operations import find_op, reduced, run_op
@@ -26,28 +27,11 @@ from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Te
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-_NEW_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "new"}
-
-
-_TO_INT = {"long", "int", "short", "char", "byte", "bool"}
-
-
-_PLAIN_METHODS = {"item", "tolist", "dim", "numel", "element_size", "is_floating_point", "stride",
-    "storage_offset",
-                  "data_ptr", "type", "get_device", "is_contiguous", "nelement", "__len__", "ndimension"}  # fmt: skip
-
-
-_PLAIN_ATTRIBUTES = {"dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes", "names"}
-
 
 def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: ast.AST) -> Value | None:
     """An attribute of a tensor; None where it is a method."""
-    if name in _PLAIN_ATTRIBUTES:
-        return PLAIN
     if name == "shape":
         return shapes.as_value(tensor.shape)
-    if name in ("T", "mT", "H", "mH", "real", "imag"):
-        return run_op(interpreter, "t", [tensor], {}, node)
     if name == "data" and tensor.sequence:
         inside = copy.copy(tensor)
         inside.sequence = False
@@ -69,9 +53,9 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         return PLAIN if known is None else Const(known)
     if name == "is_leaf":
         return Const(tensor.leaf) if tensor.known else PLAIN
-    if name in ("values", "indices"):
-        return None
-    return PLAIN if name in ("grad_fn", "_version", "is_sparse", "is_nested") else None
+    if method_has(name, "view_attribute"):
+        return run_op(interpreter, name, [tensor], {}, node)
+    return PLAIN if method_has(name, "plain_attribute") or name in ("grad_fn", "_version", "names") else None
 
 
 def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
@@ -92,21 +76,23 @@ def tensor_method(
     interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A method of a tensor."""
-    if name in _PLAIN_METHODS and not (name == "type" and (args or keywords)):
+    if method_has(name, "plain_method") and name != "size" and not (name == "type" and (args or keywords)):
         return PLAIN
     if name == "copy_" and args:
         check_own_copy(interpreter, tensor, args[0])
+    if has(name, "may_give_indices"):
+        return reduced(interpreter, name, [tensor, *args], keywords, node, True)
     special = _TENSOR_METHODS.get(name)
     if special is not None:
         made: Value = special(interpreter, tensor, args, keywords, node)
         return made
-    if name in _NEW_METHODS:
+    if name == "new" or name.startswith("new_"):
         made_new = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
         made_new.packed = True
         made_new.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
         return made_new
-    if name in _TO_INT:
-        converted = fresh(interpreter, False, "bool" if name == "bool" else "int")
+    if has(name, "may_share") and always_kind(name) in ("bool", "int"):
+        converted = fresh(interpreter, False, always_kind(name))
         converted.shape = tensor.shape
         return converted
     if not tensor.known and not name.endswith("_"):
@@ -252,15 +238,6 @@ def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -
     return same
 
 
-def _reduced(name: str) -> Any:
-    def run(
-        interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-    ) -> Value:
-        return reduced(interpreter, name, [tensor, *args], keywords, node, True)
-
-    return run
-
-
 def _copied(
     interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -293,7 +270,4 @@ _TENSOR_METHODS: dict[str, Any] = {
     "type": _converted,
     "to_sparse": _copied, "to_sparse_csr": _copied, "to_dense": _copied, "coalesce": lambda i, t, a, k, n: t,
     "retain_grad": lambda i, t, a, k, n: NONE, "share_memory_": lambda i, t, a, k, n: t,
-    "max": _reduced("max"), "min": _reduced("min"), "sort": _reduced("sort"), "topk": _reduced("topk"),
-    "median": _reduced("median"), "kthvalue": _reduced("kthvalue"), "mode": _reduced("mode"),
-    "cummax": _reduced("cummax"), "cummin": _reduced("cummin"),
 }  # fmt: skip

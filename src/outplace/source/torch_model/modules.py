@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
 from outplace.source import contents
@@ -185,7 +186,7 @@ def module_method(
     if run is not None:
         made: Value = run(interpreter, module, args, keywords, node)
         return made
-    if name in ("cuda", "to", "cpu", "half", "float", "double", "bfloat16", "apply", "share_memory", "type"):
+    if name in MODULE_RETURNS_ITSELF:
         if name == "apply" and args:
             for child in (module, *_all_modules(module)):
                 interpreter.call(args[0], [child], {}, node)

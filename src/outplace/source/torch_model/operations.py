@@ -7,7 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge import ops
+from outplace.knowledge.names import AUGMENTED, OPERATORS, SYMBOLS
 from outplace.knowledge.ops import Arg
+from outplace.knowledge.traits import has, shape_only
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.tape import Hit, Node, Save, compatible
 from outplace.source.torch_model import dtypes, layouts, regions, shapes
@@ -26,26 +28,6 @@ from outplace.source.values import UNKNOWN, Choice, Const, Items, Layer, Plain, 
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
-
-_LIKE_ANOTHER = {"view_as", "expand_as", "reshape_as", "type_as"}
-"""Of the other tensor they only take the shape or the type."""
-_TURNING = {"t", "transpose", "permute", "swapaxes", "swapdims"}
-_COMPACTING = {"contiguous", "reshape", "flatten", "ravel", "reshape_as"}
-"""They copy what is expanded."""
-
-
-_OPERATOR_OPS: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
-    ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
-}  # fmt: skip
-
-
-_SYMBOLS: dict[type[ast.operator], str] = {
-    ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/=", ast.FloorDiv: "//=", ast.Mod: "%=", ast.Pow: "**=",
-    ast.BitAnd: "&=", ast.BitOr: "|=", ast.BitXor: "^=", ast.LShift: "<<=", ast.RShift: ">>=",
-}  # fmt: skip
 
 
 @cache
@@ -83,7 +65,7 @@ def run_op(
     settings = {"training": layer.training, **layer.options} if layer is not None else None
     state = Arg(True, any_grad(layer.state.values())) if layer is not None and layer.state else ops.TENSOR
     effect = _effect(op, given, named, method, settings, state)
-    asked = args[:1] if op.name in _LIKE_ANOTHER else (*args, *keywords.values())
+    asked = args[:1] if "other" in shape_only(op.name) else (*args, *keywords.values())
     inputs = [tensor for value in asked for tensor in tensors_in(value)]
     if layer is not None:
         inputs.extend(layer.state.values())
@@ -309,7 +291,7 @@ def _lay_out(
         result.expanded = shapes.is_expanded(source.shape, result.shape) is not False
         result.repeated = shapes.repeated(source.shape, result.shape)
     else:
-        result.expanded = result.expanded and op.name not in _COMPACTING
+        result.expanded = result.expanded and not layouts.copies_unless_packed(op.name)
 
 
 def source_of(args: list[Value]) -> Tensor | None:
@@ -422,7 +404,7 @@ def _shared_result(
         source = _pick(key, args, keywords)
         if out not in (number, "*") or not isinstance(source, Tensor):
             continue
-        if source.packed and op_name in layouts.COPIES_UNLESS_PACKED and not interpreter.reordered:
+        if source.packed and layouts.copies_unless_packed(op_name) and not interpreter.reordered:
             sure = True
         if how == "same" and sure:
             return source
@@ -440,12 +422,11 @@ def _shared_result(
 
 
 def _region(op_name: str, how: str, source: Tensor) -> Region | None:
-    if op_name in _TURNING:
+    if layouts.turns(op_name):
         return regions.turned(source)
     if how in ("detached", "untracked"):
         return source.region
-    in_order = op_name in layouts.KEEPS_ORDER or op_name in layouts.COPIES_UNLESS_PACKED
-    return (RESHAPED,) if source.region == () and in_order else None
+    return (RESHAPED,) if source.region == () and layouts.keeps_order(op_name) else None
 
 
 def _view_kind(interpreter: Interpreter, how: str, source: Tensor) -> str:
@@ -481,7 +462,7 @@ def _write_op(
     made = _record(interpreter, op, effect, args, keywords, node, label, inputs, layer, grad)
     write = interpreter.tape.write(target, interpreter.place(node), label, target=target_text(node))
     note_overwritten(target, write)
-    if op.name in layouts.TURNS_IN_PLACE:
+    if layouts.turns_in_place(op.name):
         target.packed = False
     if grad is not False:
         rebase(interpreter, target, made, grad)
@@ -495,11 +476,12 @@ def augmented(interpreter: Interpreter, node: ast.AugAssign, old: Tensor, value:
     """`x += v` on a tensor."""
     if isinstance(node.op, ast.MatMult):
         return binary(interpreter, node.op, old, value, node)
+    symbol = f"{SYMBOLS[type(node.op)]}="
     if not old.known and not isinstance(value, Tensor):
-        interpreter.tape.write(old, interpreter.place(node), _SYMBOLS[type(node.op)], target=ast.unparse(node.target))
+        interpreter.tape.write(old, interpreter.place(node), symbol, target=ast.unparse(node.target))
         return old
-    return run_op(interpreter, f"{_OPERATOR_OPS[type(node.op)]}_", [old, value], {}, node, method=True,
-                  label=_SYMBOLS[type(node.op)])  # fmt: skip
+    return run_op(interpreter, AUGMENTED[symbol], [old, value], {}, node, method=True,
+                  label=symbol)  # fmt: skip
 
 
 def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -516,13 +498,13 @@ def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value
 
 
 def _binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-    name = _OPERATOR_OPS[type(op)]
+    name = OPERATORS[SYMBOLS[type(op)]]
     if isinstance(right, Tensor) and not isinstance(left, Tensor):
         name = {"sub": "rsub", "div": "__rdiv__", "pow": "__rpow__"}.get(name, name)
         if name in ("__rdiv__", "__rpow__", "rsub"):
             found = find_op(name)
             if found is None or not found.measured:
-                name = _OPERATOR_OPS[type(op)]
+                name = OPERATORS[SYMBOLS[type(op)]]
                 return run_op(interpreter, name, [left, right], {}, node)
             return run_op(interpreter, name, [right, left], {}, node)
         return run_op(interpreter, name, [right, left], {}, node)
@@ -534,7 +516,7 @@ def reduced(
 ) -> Value:
     """`max`, `min`, `sort`, `topk`: values and indices where a dim is given, else values alone."""
     made = run_op(interpreter, name, args, keywords, node, method=method)
-    with_dim = "dim" in keywords or name in ("sort", "topk", "kthvalue", "cummax", "cummin", "mode")
+    with_dim = "dim" in keywords or has(name, "gives_indices")
     with_dim = with_dim or (len(args) > 1 and not isinstance(args[1], Tensor))
     if isinstance(made, Items):
         values: Value = made.items[0] if made.items else UNKNOWN

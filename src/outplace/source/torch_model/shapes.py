@@ -5,85 +5,49 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from outplace.knowledge.ops import lookup
+from outplace.knowledge.traits import has, shape_only, traits_of
 from outplace.source.values import PLAIN, SEVERAL, Bound, Const, Items, Layer, Plain, Tensor, Unknown, Value
 
 Shape = tuple[int | None, ...]
 Arguments = list[Value]
 Keywords = dict[str, Value]
 
-_SAME = {
-    "relu", "relu6", "sigmoid", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "abs",
-    "absolute", "neg", "negative", "sign", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "floor",
-    "ceil", "round", "trunc", "reciprocal", "square", "clone", "detach", "contiguous", "softmax", "log_softmax",
-    "logsigmoid", "softplus", "softsign", "gelu", "silu", "mish", "elu", "selu", "celu", "leaky_relu", "rrelu",
-    "hardtanh", "hardswish", "hardsigmoid", "threshold", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "alpha_dropout", "feature_alpha_dropout", "layer_norm", "batch_norm", "group_norm", "instance_norm", "normalize",
-    "cumsum", "cumprod", "flip", "roll", "tril", "triu", "clamp_min", "clamp_max", "masked_fill", "nan_to_num",
-    "isnan", "isinf", "isfinite", "logical_not", "bitwise_not", "sort", "zero", "fill", "index_fill", "index_add",
-    "index_copy", "scatter", "scatter_add", "fill_diagonal", "normal", "uniform", "copy", "tanhshrink", "softmin",
-    "logit", "sinc", "digamma", "lgamma", "i0", "data", "argsort", "bernoulli", "inv", "inverse", "cholesky",
-    "matrix_exp", "matrix_power",
-}  # fmt: skip
-_SAME_MODULES = {
-    "ReLU", "ReLU6", "Sigmoid", "Tanh", "GELU", "SiLU", "Mish", "ELU", "SELU", "CELU", "LeakyReLU", "RReLU", "Hardtanh",
-    "Hardswish", "Hardsigmoid", "Threshold", "Softplus", "Softsign", "PReLU", "Softmax", "LogSoftmax", "LogSigmoid",
-    "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "LayerNorm", "BatchNorm1d",
-    "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "RMSNorm",
-    "Identity", "SyncBatchNorm",
-}  # fmt: skip
-_BROADCAST = {
-    "add", "sub", "mul", "div", "divide", "multiply", "subtract", "true_divide", "floor_divide", "remainder", "fmod",
-    "pow", "rsub", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "where", "lerp", "addcmul", "addcdiv", "eq",
-    "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "clamp", "clip", "xlogy", "copysign", "logaddexp", "greater", "less",
-}  # fmt: skip
-_PACKING = {
-    "contiguous", "softmax", "log_softmax", "softmin", "logsigmoid", "layer_norm", "group_norm", "instance_norm",
-    "batch_norm", "cumsum", "cumprod", "roll", "tril", "triu", "Softmax", "LogSoftmax", "LogSigmoid", "LayerNorm",
-    "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "SyncBatchNorm",
-}  # fmt: skip
-"""Their results lie in order, however their input lies."""
-_REDUCTIONS = {
-    "sum", "mean", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "norm", "std", "var", "logsumexp", "all",
-    "any", "median", "nansum", "nanmean", "count_nonzero",
-}  # fmt: skip
-
 
 def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | None) -> Shape | None:
     """The shape of what an operation of the op table gives; None where it is not known."""
-    short = name.partition("(")[0].rpartition(".")[2].rstrip("_")
+    traits = traits_of(name)
     first = next((value for value in args if isinstance(value, Tensor)), None)
     if first is None or all(value.shape is None for value in args if isinstance(value, Tensor)):
         return None
-    if isinstance(args[0], Unknown) or (short in _BROADCAST and any(isinstance(value, Unknown) for value in args)):
+    if isinstance(args[0], Unknown) or ("broadcasts" in traits and any(isinstance(value, Unknown) for value in args)):
         return None  # it may be a larger tensor
     if layer is not None:
-        return _module(short, first.shape, layer)
-    if short in _BROADCAST:
+        return _module(name, first.shape, layer)
+    if "broadcasts" in traits and "keeps_shape" not in traits:
         return broadcast([value.shape for value in (*args, *keywords.values()) if isinstance(value, Tensor)])
     if first.shape is None:
         return None
-    if short in _SAME:
+    if "keeps_shape" in traits:
         return first.shape
-    if short in _REDUCTIONS:
+    if "reduces" in traits:
         if len(args) > 1 and isinstance(args[1], Tensor):
-            return broadcast([first.shape, args[1].shape])
-        return _reduced(first.shape, args[2:] if short == "norm" else args[1:], keywords)
-    run = _RULES.get(short)
+            return broadcast([first.shape, args[1].shape]) if has(name, "may_give_indices") else None  # `max(x, y)`
+        return _reduced(first.shape, name, args, keywords)
+    if "other" in shape_only(name):
+        return _like_other(args)
+    run = _RULES.get(name.partition("(")[0].rpartition(".")[2].rstrip("_"))
     return run(first.shape, args, keywords) if run is not None else None
 
 
 def keeps_layout(name: str) -> bool:
     """Does its result lie in memory as its input does? (`x.transpose(1, 2) * 2` is transposed, too.)"""
-    short = name.partition("(")[0].rpartition(".")[2]
-    return short not in _PACKING and (short in _SAME or short in _BROADCAST or short in _SAME_MODULES)
+    return has(name, "keeps_layout")
 
 
 def is_elementwise(name: str) -> bool:
     """Does it broadcast its operands?"""
-    short = name.rpartition(".")[2].rstrip("_")
-    return short in _BROADCAST or short == "copy"
+    return name == "copy_" or has(name, "broadcasts")
 
 
 def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
@@ -181,15 +145,9 @@ def _integer(value: Value | None) -> int | None:
     return None
 
 
-_BY_SIZES = {
-    "view", "reshape", "expand", "permute", "repeat", "tile", "zeros", "ones", "empty", "rand", "randn", "new_zeros",
-    "new_ones", "new_empty",
-}  # fmt: skip
-
-
 def takes_sizes(function: ast.expr) -> bool:
     """Is it called by any number of sizes?"""
-    return isinstance(function, ast.Attribute) and function.attr in _BY_SIZES
+    return isinstance(function, ast.Attribute) and has(function.attr, "variadic")
 
 
 def sizes(args: Arguments) -> Shape | None:
@@ -222,12 +180,15 @@ def _axis(value: Value | None, rank: int) -> int | None:
     return None if number is None or not -rank <= number < rank else number % rank
 
 
-def _reduced(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
-    dim = _option(args, keywords, 0, "dim") or keywords.get("axis")
+def _reduced(shape: Shape, name: str, args: Arguments, keywords: Keywords) -> Shape | None:
+    op = lookup(name)
+    order = (op.params if op is not None else ()) or ("input", "dim", "keepdim")
+    places = {word: place for place, names in enumerate(order) for word in names.split("|")}
+    dim = _option(args, keywords, places.get("dim", len(args)), "dim") or keywords.get("axis")
     if dim is None or (isinstance(dim, Const) and dim.value is None):
         return ()
     axes = [_axis(item, len(shape)) for item in (dim.items if isinstance(dim, Items) else [dim])]
-    keep = _option(args, keywords, 1, "keepdim")
+    keep = _option(args, keywords, places.get("keepdim", len(args)), "keepdim")
     if None in axes or (keep is not None and not isinstance(keep, Const)):
         return None
     if isinstance(keep, Const) and keep.value:
@@ -235,16 +196,15 @@ def _reduced(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(size for place, size in enumerate(shape) if place not in axes)
 
 
-def _module(short: str, shape: Shape | None, layer: Layer) -> Shape | None:
-    if shape is None:
-        return None
-    if short in _SAME_MODULES:
+def _module(name: str, shape: Shape | None, layer: Layer) -> Shape | None:
+    if shape is None or has(name, "keeps_shape"):
         return shape
+    short = name.partition("(")[0].rpartition(".")[2]
     if short == "Linear" and shape:
         return (*shape[:-1], layer.sizes[1])
     if short == "Embedding":
         return (*shape, layer.sizes[1])
-    if short in ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d") and shape:
+    if short.startswith("Conv") and shape:
         rank = int(short[-2])
         if len(shape) == rank + 2:
             return (shape[0], layer.sizes[1], *[None] * rank)
@@ -281,7 +241,7 @@ def _expand(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(old if new == -1 else new for old, new in zip(padded, wanted, strict=True))
 
 
-def _like_other(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _like_other(args: Arguments) -> Shape | None:
     other = args[1] if len(args) > 1 else None
     return other.shape if isinstance(other, Tensor) else None
 
@@ -370,8 +330,7 @@ def _index_select(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | 
 
 
 _RULES: dict[str, Callable[[Shape, Arguments, Keywords], Shape | None]] = {
-    "view": _view, "reshape": _view, "expand": _expand, "expand_as": _like_other, "view_as": _like_other,
-    "reshape_as": _like_other, "type_as": lambda shape, a, k: shape, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
+    "view": _view, "reshape": _view, "expand": _expand, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute, "t": _turn, "flatten": _flatten,
     "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "mv": _matmul, "linear": _linear, "narrow": _narrow,
     "broadcast_to": _expand, "index_select": _index_select, "gather": lambda s, a, k: _like_last(a, k),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.two_names import LEAF_SHARES_MEMORY, SNAPSHOT_BY_REFERENCE
 from outplace.source.overlaps import RESHAPED
-from outplace.source.tape import REPLACING, Hit, Write, compatible
+from outplace.source.tape import Hit, Write, compatible, replaces
 from outplace.source.values import Tensor, Value
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def note_overwritten(tensor: Tensor, write: Write) -> None:
     """A write: does it change what a leaf was made of? (Who fills memory with something else knows whose it is.)"""
-    if write.operation in REPLACING:
+    if replaces(write.operation):
         return
     leaf: Tensor | None = tensor
     while leaf is not None and not (leaf.leaf and leaf.requires_grad):

@@ -14,6 +14,7 @@ from outplace.knowledge.silent_rules.lists import (
     SAME_VIEW_APPENDED,
 )
 from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
+from outplace.knowledge.traits import has, only_reshapes
 from outplace.source.overlaps import Region, overlap, touches
 from outplace.source.tape import Hit, Node, Storage, Write, compatible
 from outplace.source.torch_model import dtypes
@@ -22,9 +23,6 @@ from outplace.source.values import Items, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
-
-_FILLS = {"fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_"}
-"""They write one value, so they can write expanded memory; their backward cannot."""
 
 _REFUSED_VIEWS = {"multi": "multi-view", "custom": "custom-view", "nograd": "nograd-view"}
 
@@ -114,20 +112,13 @@ def check_write(
         interpreter.hit("leaf-view" if on_view or operation == "item assignment by view" else "leaf", node, sure)
 
 
-_RESHAPING = {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"}
-"""They change the shape and write nothing."""
-
-
 def _cannot_be_expanded(operation: str, recorded: bool) -> bool:
-    if operation in _RESHAPING:
+    """Does PyTorch refuse the write? Some writes it lets through, and refuses their backward."""
+    if only_reshapes(operation):
         return False
-    if operation in _FILLS or operation == "item assignment by index":
+    if has(operation, "fills_expanded") or operation == "item assignment by index":
         return recorded
     return not operation.startswith("item assignment")  # which elements an index picks is not known here
-
-
-_BY_INDEX = {"index_add_", "index_copy_", "index_put_", "scatter_", "scatter_add_", "item assignment by index"}
-"""They may not even read what they write."""
 
 
 def check_overlap(
@@ -144,7 +135,8 @@ def check_overlap(
     for other in others:
         if other.storage is target.storage and target.certain and other.certain:
             whole = other is target or (written == () and other.region is not None)
-            anywhere = operation in _BY_INDEX and whole
+            by_index = operation == "item assignment by index" or has(operation, "refuses_itself")
+            anywhere = by_index and whole
             if anywhere or overlap(written, other.region):
                 interpreter.hit("overlap", node, target.known and None not in (*(written or ()), *(other.region or ())))
 

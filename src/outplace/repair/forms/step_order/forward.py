@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from outplace.knowledge.traits import draws as draws_at_random
+from outplace.knowledge.traits import without_graph
 from outplace.repair.forms.step_order.lines import binds_within, names_bound
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.flow import binds, reads
@@ -18,8 +20,6 @@ _DISTRIBUTIONS = {
     "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "RelaxedBernoulli",
     "RelaxedOneHotCategorical", "TransformedDistribution", "Uniform",
 }  # fmt: skip
-WITHOUT_GRAPH = ("detach", "item", "tolist", "numpy", "size", "argmax", "sample", "data", "shape", "dtype", "device")
-_RANDOM = ("rand", "sample", "multinomial", "bernoulli", "normal(")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:
         node
         for node in found
         if isinstance(node.ctx, ast.Load)
-        and not (isinstance(above := code.parents.get(node), ast.Attribute) and above.attr in WITHOUT_GRAPH)
+        and not (isinstance(above := code.parents.get(node), ast.Attribute) and without_graph(above.attr))
     ]
 
 
@@ -166,7 +166,9 @@ def _trainers(code: Code) -> set[str]:
 
 def draws(code: Code, statement: ast.stmt) -> bool:
     """Does it draw at random?"""
-    return any(word in code.segment(statement) for word in _RANDOM)
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    names = [ast.unparse(call.func).split(".") for call in calls]
+    return any("random" in parts or draws_at_random(parts[-1]) for parts in names)
 
 
 def _makes_object(code: Code, call: ast.Call) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from outplace.knowledge.traits import has
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import intent_of, is_parameter
@@ -69,9 +70,6 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
 
 
-_FILLS = ("fill_", "zero_", "masked_fill_", "index_put_", "index_fill_", "fill_diagonal_", "tril_", "triu_")
-
-
 def _refused_at_once(place: Place) -> bool:
     """Did a run end at the write itself, rather than in a backward?"""
     raised = place.bug.raised_at
@@ -82,7 +80,7 @@ def _writes_one_value(place: Place) -> bool:
     """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
     call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(call, ast.Call):
-        return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS
+        return isinstance(call.func, ast.Attribute) and has(call.func.attr, "fills_expanded")
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     one_by_one = ast.Slice | ast.Constant | ast.UnaryOp

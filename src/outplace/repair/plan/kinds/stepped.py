@@ -6,16 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from outplace.knowledge.traits import draws, has, without_graph
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate, Moment
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import backward_first, step_order
-from outplace.repair.forms.step_order.forward import WITHOUT_GRAPH
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.syntax.files import Files
-
-_FILLS = {"normal_", "trunc_normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "random_"}
-_DRAWS = {"randn", "rand", "randn_like", "rand_like", "normal", "new_empty", "empty"}
 
 
 def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -69,10 +66,10 @@ def _gives_away(place: Place) -> bool:
     if isinstance(write, ast.Assign):
         parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
         called = {one.func.attr for one in ast.walk(write.value) if _is_method(one)}  # type: ignore[attr-defined]
-        begun_anew = bool(called & _DRAWS)
+        begun_anew = any(draws(name) or name in ("empty", "new_empty") for name in called)
         return begun_anew and any(not _takes(write.value, ast.unparse(one.value)) for one in parts)
-    filled = {one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)} & _FILLS
-    return isinstance(target, ast.Subscript) and bool(filled)
+    methods = [one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)]
+    return isinstance(target, ast.Subscript) and any(draws(name) and has(name, "replaces") for name in methods)
 
 
 def _is_method(node: ast.AST) -> bool:
@@ -81,5 +78,5 @@ def _is_method(node: ast.AST) -> bool:
 
 def _takes(value: ast.expr, path: str) -> bool:
     """Is it made from this tensor, not only from its shape?"""
-    about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and one.attr in WITHOUT_GRAPH]
+    about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and without_graph(one.attr)]
     return any(ast.unparse(one) == path and one not in about for one in ast.walk(value) if isinstance(one, ast.expr))

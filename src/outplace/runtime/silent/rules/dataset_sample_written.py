@@ -16,8 +16,8 @@ from typing import Any
 from torch.utils.data._utils import fetch as fetching
 
 from outplace.knowledge.derivatives import changes_again
-from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
+from outplace.knowledge.traits import has
 from outplace.model import Tensor
 from outplace.runtime.locate import sites
 from outplace.runtime.patches.table import Patch, replaced
@@ -26,7 +26,6 @@ from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.silent import detector, reporting, scan
 
 _MOST = 10_000
-_FILLING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "out="}
 
 Part = tuple[int, Instruction]
 """Where in its memory a write begins, and the line that writes."""
@@ -52,7 +51,8 @@ def _kind_of(write: Write) -> str:
     """Does it make something else of what was there, each time (`scales`), or fill it anew (`renews`)?"""
     if write.operation != "__setitem__":
         again = changes_again(write.operation)
-        return "scales" if again else "renews" if spellings(write.operation)[0] in _FILLING else ""
+        renews = write.operation == "out=" or has(write.operation, "replaces")
+        return "scales" if again else "renews" if renews else ""
     statement = sites.at_instruction(write.frames[-1], write.operation).statement
     if not isinstance(statement, ast.AugAssign):
         return "renews"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from outplace.knowledge.silent_rules.two_names import LEAF_SHARES_MEMORY
+from outplace.knowledge.traits import reads_nothing
 from outplace.model import Mutation
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import read_later
@@ -27,8 +28,6 @@ _MOST_LEAVES = 8
 """A model has more parameters than this; what is trained as data is one tensor or a few."""
 _ALONE = 2
 """Who holds the memory of a tensor that shares it with no other: the tensor, and the storage that is asked."""
-_SHOWS_NOTHING = {"shape", "dtype", "device", "ndim", "size", "dim", "numel"}
-"""Who asks a tensor for these does not read what is in it."""
 
 
 def _is_shared(leaf: torch.Tensor) -> bool:
@@ -70,7 +69,7 @@ def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
     first = loops[-1].lineno if loops else statement.lineno + 1
     loads = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Name) and node.id == name]
     later = [code.parents.get(node) for node in loads if isinstance(node.ctx, ast.Load) and node.lineno >= first]
-    return any(not (isinstance(above, ast.Attribute) and above.attr in _SHOWS_NOTHING) for above in later)
+    return any(not (isinstance(above, ast.Attribute) and reads_nothing(above.attr)) for above in later)
 
 
 def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> None:

@@ -1,0 +1,69 @@
+"""Names of operations that torch cannot be asked for: numpy, einops, other devices, methods of frameworks.
+
+Each collection answers one question. What torch itself can tell is measured and stands in the op table.
+"""
+
+from __future__ import annotations
+
+TRAITS: dict[str, tuple[str, ...]] = {
+    "may_share": (
+        "numpy", "cuda", "xpu", "npu", "pin_memory", "type", "rearrange", "requires_grad_", "detach_", "as_subclass",
+    ),
+    "layout_by_kernel": (
+        "nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward",
+        "nn.MultiheadAttention", "nn.Transformer", "nn.TransformerEncoder", "nn.TransformerDecoder",
+        "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.LSTM", "nn.GRU", "nn.RNN", "einsum",
+        "tensordot", "inner", "to", "type", "empty_strided", "empty_permuted", "new_empty_strided", "quantile",
+        "nanquantile",
+    ),
+    "dtype_by_argument": ("stft", "to", "type"),
+    "keeps_shape": ("nn.SyncBatchNorm",),
+}  # fmt: skip
+"""Traits beside the measured ones. A kernel, chosen by device and size, or an argument decides the layout of some."""
+
+KERNEL_FAMILIES = (
+    "conv", "Conv", "pool", "Pool", "batch_norm", "BatchNorm", "instance_norm", "InstanceNorm", "group_norm",
+    "GroupNorm", "Pad", "Cell", "interpolate", "Upsampl",
+)  # fmt: skip
+"""Parts of the names of operations that other devices lay out in another way than the CPU, where they were measured."""
+
+TURNED_FAMILIES = ("linalg.", "fft.")
+"""Beginnings of names: their libraries give some of several results in another order."""
+
+ARRAY_WRITING_METHODS = frozenset(("fill", "itemset", "partition", "put", "resize", "sort"))
+"""Methods of numpy arrays that write them."""
+ARRAY_WRITING_FUNCTIONS = frozenset(
+    ("at", "copyto", "fill_diagonal", "nan_to_num", "place", "put", "put_along_axis", "putmask", "shuffle")
+)
+"""Functions of numpy that write their first argument."""
+ARRAY_VIEWS = frozenset(("asarray", "ravel", "reshape", "squeeze", "swapaxes", "transpose", "view"))
+"""Functions of numpy and methods of arrays whose result may lie in the same memory."""
+ARRAYS_OF_TENSORS = frozenset(("numpy", "__array__"))
+"""Methods of tensors that give an array in their memory."""
+
+MODULE_RETURNS_ITSELF = frozenset(
+    ("apply", "bfloat16", "cpu", "cuda", "double", "eval", "float", "half", "requires_grad_", "share_memory", "to",
+     "train", "type")
+)  # fmt: skip
+"""Methods of modules that return the module."""
+PARAMETER_MAKERS = frozenset(("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter"))
+"""What makes a tensor part of a module's state."""
+PASSES_ITS_INPUT = frozenset(("StochasticDepth", "DropPath"))
+"""Modules of other libraries whose output may be their very input."""
+SAMPLERS = frozenset(("sample", "rsample"))
+"""Methods of distributions that draw at random."""
+
+CALLED_AS = {
+    "add": {"add"},
+    "sub": {"sub", "subtract"},
+    "mul": {"mul", "multiply", "dropout", "Dropout"},
+    "div": {"div", "divide", "true_divide"},
+    "elu": {"elu", "celu", "selu", "ELU", "CELU", "SELU"},
+    "relu": {"relu", "ReLU"},
+    "leaky_relu": {"leaky_relu", "LeakyReLU"},
+    "threshold": {"threshold", "Threshold"},
+    "hardtanh": {"hardtanh", "relu6", "Hardtanh", "ReLU6"},
+}
+"""The names of functions and modules that end in an operation of ATen, where they differ from its own."""
+FLAGGED_KERNELS = frozenset(("rrelu_with_noise", "feature_dropout"))
+"""Operations of ATen behind functions with an `inplace` flag, where they are called otherwise."""
