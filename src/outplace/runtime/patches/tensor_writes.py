@@ -25,7 +25,7 @@ from outplace.runtime.patches.table import Patch, Undo, registered, replaced, re
 from outplace.runtime.record import log, native, untracked_aliases
 from outplace.runtime.record.events import events
 from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frames_to_own_code
-from outplace.runtime.record.untracked_aliases import is_untracked
+from outplace.runtime.record.untracked_aliases import Weak, is_untracked
 from outplace.runtime.record.user_files import own_files
 
 # In-place in name only: they change no value that a graph could need.
@@ -111,14 +111,14 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
         log.add_write(write)
     if operation == "set_":
         untracked_aliases.remember(tensor)  # it writes the memory of others from now on, with a version of its own
-    elif special and id(tensor) in special:
+    elif special and storage in special:
         for listener in events.special_write:
             listener(write, tensor)
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
     """As `_note` for each whole tensor: clipping gradients writes all of them, at every step of many a program."""
-    plain = not (_mode_active() or special or operation in _MOVE_NO_VERSION)
+    plain = not (_mode_active() or operation in _MOVE_NO_VERSION)
     moment, grad_enabled = _next_number(), _grad_enabled()
     for tensor in tensors:
         if plain and type(tensor) in _plain_types and not tensor._is_view() and not is_untracked(tensor):
@@ -127,7 +127,10 @@ def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction
             except (RuntimeError, NotImplementedError):
                 _note(tensor, operation, frames, WHOLE)
             else:
-                log.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled)))
+                if special and storage in special:
+                    _note(tensor, operation, frames, WHOLE)
+                else:
+                    log.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled)))
         else:
             _note(tensor, operation, frames, WHOLE)
 
@@ -149,7 +152,13 @@ on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: log.add
 """Gets the writes that autograd cannot see, before they happen."""
 
 special: dict[int, Callable[[], Any]] = {}
-"""Tensors (by identity, with a weak reference) whose every write is an event."""
+"""Storages whose every write is an event; each with a weak reference to a tensor that lies there."""
+
+
+def watch_storage(tensor: torch.Tensor) -> None:
+    """From now on each write to the memory of this tensor is an event, while the tensor lives."""
+    storage = tensor.untyped_storage()._cdata
+    special[storage] = Weak(tensor, lambda _: special.pop(storage, None))
 
 
 def leave_step() -> None:

@@ -20,6 +20,10 @@ from outplace.runtime.silent import detector, reporting, scan
 class Detector(detector.Detector):
     """Has the writes to such tensors shown."""
 
+    def __init__(self) -> None:
+        self._repeated: dict[int, Weak] = {}
+        """By identity."""
+
     def patches(self) -> Iterator[Patch]:
         """What is changed in the record."""
         why = "The writes to a tensor that stands many times in a list are shown."
@@ -28,11 +32,12 @@ class Detector(detector.Detector):
     def on_repeated(self, tensor: torch.Tensor) -> None:
         """`[tensor] * n` was made."""
         key = id(tensor)
-        tensor_writes.special[key] = Weak(tensor, lambda _: tensor_writes.special.pop(key, None))
+        self._repeated[key] = Weak(tensor, lambda _: self._repeated.pop(key, None))
+        tensor_writes.watch_storage(tensor)
 
     def on_special_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A write to one of them."""
-        if write.frames and hidden_writes.worth_a_look(write.frames[-1]):
+        if id(tensor) in self._repeated and write.frames and hidden_writes.worth_a_look(write.frames[-1]):
             scan.guarded(lambda: _look(write, tensor))
 
 

@@ -1,0 +1,120 @@
+"""Waits for the gradient of a result of the graph that was written where autograd did not record it.
+
+The result is copied before the write, and a hook waits for its gradient. If the result was computed with after the
+write, and a gradient comes back to an element that was changed, the gradient is that of other values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.hooks import unserializable_hook
+
+from outplace.knowledge.kind import SilentRule
+from outplace.runtime.locate import graph, names
+from outplace.runtime.record import hidden_writes, log
+from outplace.runtime.record.log import Write
+from outplace.runtime.record.snapshots import bits, copyable, unobserved
+from outplace.runtime.silent import detector, reporting, scan
+
+_BACKWARDS, _MOST_WATCHED = 4, 200
+"""A write waits for so many backwards, and so many writes wait at once."""
+
+
+class Watched:
+    """The writes of a node's result: is that computed with afterwards?"""
+
+    __slots__ = ("expires", "meant", "used", "writes")
+
+    def __init__(self, write: Write, meant: bool = False) -> None:
+        self.writes, self.meant = [write], meant
+        """`meant`: the write is not to be differentiated."""
+        self.used = -1
+        """The last node that was computed with it."""
+        self.expires = log.state.backwards + _BACKWARDS
+
+    def used_writes(self) -> list[Write]:
+        """The writes that a later node has seen."""
+        return [write for write in self.writes if write.moment <= self.used]
+
+
+class ResultWritten(detector.Detector):
+    """A detector of writes to results of the graph."""
+
+    rule: SilentRule
+    by_data = False
+    """Does the write name the tensor as `name.data`?"""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Watched] = {}
+        """By the number of the node."""
+
+    def let_be(self, write: Write, source: torch.Tensor) -> None:
+        """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a
+        whole, is meant to be passed by, with all that belongs to it."""
+        number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
+        if number in self.waiting:
+            self.waiting[number].meant = True
+        elif number is not None and len(self.waiting) < _MOST_WATCHED:
+            self.waiting[number] = Watched(write, meant=True)
+
+    def wait(self, write: Write, source: torch.Tensor) -> None:
+        """The source is about to be written: waits for its gradient."""
+        if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
+            return
+        number = graph.number_of(source.grad_fn)
+        if number is None or len(self.waiting) >= _MOST_WATCHED or not hidden_writes.affords(source):
+            return
+        known = self.waiting.get(number)
+        if known is not None:
+            if not known.meant:
+                known.writes.append(write)
+            return
+        with unobserved():
+            before, now = source.detach().clone(), source.detach()
+        self.waiting[number] = watched = Watched(write)
+
+        @unserializable_hook  # type: ignore[untyped-decorator]  # so that nobody is warned who saves the tensor
+        def compare(grad: Any) -> None:
+            scan.guarded(partial(self._compare, watched, before, now, grad))
+
+        source.register_hook(compare)
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Which of the results went on after they were written?"""
+        for node in nodes:
+            for below, _ in node.next_functions:
+                watched = self.waiting.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]
+                if watched is not None and not watched.meant:
+                    watched.used = max(watched.used, graph.number_of(node) or 0)
+        for number in [number for number, one in self.waiting.items() if one.expires <= log.state.backwards]:
+            del self.waiting[number]
+
+    def _compare(self, watched: Watched, before: torch.Tensor, now: torch.Tensor, grad: Any) -> None:
+        if not watched.used_writes() or type(grad) is not torch.Tensor or grad.shape != now.shape:
+            return
+        with unobserved():
+            if grad.layout is not torch.strided or not self.is_alone(watched, now):
+                return
+            changed = bits(before) != bits(now)
+            count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
+        if count:
+            scan.tell_when_done(partial(self._tell, watched.used_writes(), now, count, total))
+
+    def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
+        """Have only these writes changed the result?"""
+        return True
+
+    def _tell(self, written: list[Write], now: torch.Tensor, count: int, total: int) -> None:
+        name = scan.target_of(written[0], by_data=self.by_data)
+        notes = (_counted(count, total),)
+        reporting.tell(self.rule, names.described(now, name), scan.mutations_of(written), notes=notes)
+
+
+def _counted(count: int, total: int) -> str:
+    if total == 1:
+        return "The element that it changed had a gradient in this backward."
+    return f"Of {total} elements that it changed, {count} had a gradient in this backward."
