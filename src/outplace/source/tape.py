@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from outplace.knowledge.derivatives import passed_by, rescales
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN, MISSING_MARK_DIRTY, TENSOR_KEPT_IN_CTX
 from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
-from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED, DETACHED_ALIAS_WRITTEN
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
 from outplace.knowledge.traits import has
 from outplace.source.heuristics import is_mask
@@ -135,6 +135,8 @@ class Write:
     """Of `x.data = y`: the tensor that lies elsewhere from then on. For all others its old memory stays as it was."""
     placed: bool = False
     """A number, at places that the program names: `x[:, 0] = 1.0`, not those that a mask of x's own values chooses."""
+    detached: bool = False
+    """Made through a tensor that has surely no graph: autograd records nothing."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ class Tape:
         part = region if region != () else tensor.region
         write = Write(
             self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part,
-            tensor if moved else None, placed,
+            tensor if moved else None, placed, tracked and tensor.requires_grad is False,
         )  # fmt: skip
         tensor.storage.writes.append(write)
         if self.noted is not None:
@@ -370,6 +372,9 @@ class Tape:
                         function = self.undeclared[write.time]
                         if any(user.time > function.time and node in user.inputs for user in reached):
                             self.hits.append(Hit.silent(MISSING_MARK_DIRTY, write, write.place, False))
+        for write in _detached_writes(reached):
+            if compatible(write.path, self.path):
+                self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
         for run in functions:
             run()
 
@@ -445,6 +450,20 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
         if not write.tracked and _has_a_derivative(write) and write.time > node.time and write.certain
         if any(user.time > write.time and node in user.inputs for user in reached)
     }
+
+
+def _detached_writes(reached: list[Node]) -> Iterator[Write]:
+    """Writes of a node's result through a detached alias, before it was computed with and after nobody had saved it."""
+    for node in reached:
+        for storage in node.outputs:
+            for write in storage.writes:
+                unseen = write.detached and write.certain and write.time > node.time
+                if not unseen or passed_by(write.operation) or write.operation == "detach_":
+                    continue
+                later = any(user.time > write.time and node in user.inputs for user in reached)
+                saves = (save for user in reached for save in user.saves)
+                if later and not any(save.storage is storage and save.time < write.time for save in saves):
+                    yield write
 
 
 def _has_a_derivative(write: Write) -> bool:

@@ -98,3 +98,19 @@ REPEATED_INDEX = SilentRule(
     fix="Add for each index",
     form="added",
 )
+
+DETACHED_ALIAS_WRITTEN = SilentRule(
+    "OUT335",
+    "detached-alias-written",
+    "a detached alias of an activation is written, and the activation is used later",
+    of="silent-other",
+    message="`detach()` makes no copy: this changes a result of the graph that is computed with later, and backward "
+    "goes on as if it had not: write a clone",
+    check="warning",
+    headline="{tensor} was changed by {op} through a detached alias, and backward goes on as if it had not been",
+    why="It lies in the memory of a result of the graph: `detach()` makes no copy. What is computed from that result "
+    "afterwards takes the changed values, and the gradient goes back as if the write had not happened.",
+    remedy="Write a clone: `s = h.detach().clone()`.",
+    detector="detached_alias_written",
+    no_fix="The clone belongs where the alias was made, which the finding does not name yet.",
+)

@@ -1,0 +1,79 @@
+"""A detached alias of an activation that is written, while the activation is used later.
+
+`s = h.detach().flatten()`, `s.clamp_(0, 1)` for some statistics changes `h` itself: `detach()` makes no copy. If
+nothing has saved `h` yet, PyTorch raises nothing. What is computed from `h` afterwards takes the changed values, and
+the gradient goes back as if the write had not happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from outplace.knowledge.derivatives import passed_by
+from outplace.knowledge.silent_rules.lost import DETACHED_ALIAS_WRITTEN
+from outplace.runtime.patches import tensor_writes
+from outplace.runtime.patches.table import Patch, descriptor
+from outplace.runtime.record import hidden_writes
+from outplace.runtime.record.log import Write
+from outplace.runtime.record.snapshots import copyable
+from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.silent import scan
+from outplace.runtime.silent.result_written import ResultWritten, Watched
+
+
+class _Detach:
+    """`Tensor.detach`: looking it up is noted, and torch's own bound method handed out."""
+
+    def __init__(self, method: Any, note: Callable[[Any], None]) -> None:
+        self.method, self.note = method, note
+
+    def __get__(self, tensor: Any, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self.method
+        if type(tensor) is torch.Tensor and not tensor_writes.is_traced() and tensor.requires_grad:
+            self.note(tensor)
+        return self.method.__get__(tensor, owner)
+
+
+class Detector(ResultWritten):
+    """Remembers the activations that were detached, and gets the writes to their memory."""
+
+    rule = DETACHED_ALIAS_WRITTEN
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sources: dict[int, Weak] = {}
+        """By the storage."""
+
+    def patches(self) -> Iterator[Patch]:
+        """What is changed in torch."""
+        why = "The tensor that it returns shares the memory of an activation."
+        yield descriptor(torch.Tensor, "detach", lambda method: _Detach(method, self._note), why)
+
+    def _note(self, tensor: torch.Tensor) -> None:
+        """An activation is about to be detached."""
+        with torch._C.DisableTorchFunction():
+            source = tensor._base if tensor._is_view() else tensor
+            if source is None or source.is_leaf or not copyable(source):
+                return
+            storage = source.untyped_storage()._cdata
+            self._sources[storage] = Weak(source, lambda _: self._sources.pop(storage, None))
+            tensor_writes.watch_storage(source)
+
+    def on_special_write(self, write: Write, alias: torch.Tensor) -> None:
+        """The memory of an activation is written: through something that autograd does not know?"""
+        reference = self._sources.get(write.storage)
+        source = None if reference is None else reference()
+        if source is None or alias.requires_grad or passed_by(write.operation) or not write.frames:
+            return
+        if hidden_writes.worth_a_look(write.frames[-1]):
+            scan.guarded(partial(self.wait, write, source))
+
+    def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
+        """Has no other write changed it since? Each of them moves the version by one."""
+        first = watched.writes[0].before
+        return first is not None and now._version == first + len(watched.writes)
