@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from mkdocs.structure.files import File
+from rules_page import summary_in_japanese
 
 from outplace.knowledge.kinds import BY_CODE, KINDS, page
 
@@ -69,8 +70,7 @@ def _summary(kind, language):
         return kind.summary
     if kind.code in JAPANESE:
         return JAPANESE[kind.code]
-    page = (ROOT / "docs" / "ja" / "kinds" / f"{kind.code}.md").read_text("utf-8")
-    return page.partition("\n## ")[2].partition("\n\n")[2].partition("。")[0]
+    return summary_in_japanese(kind.code)
 
 
 def on_config(config):

@@ -87,3 +87,12 @@ def test_architecture_names_what_there_is():
     assert rooms == there
     for name in re.findall(r"`([\w/]+\.(?:py|c))`", text):
         assert list(package.rglob(name)), name
+
+
+@pytest.mark.parametrize("page", ["silent.md", "ja/silent.md"])
+def test_the_table_of_silent_rules_is_the_registry(page, monkeypatch):
+    """Written by tools/rules_page.py."""
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import rules_page
+
+    assert rules_page.table(page) in (ROOT / "docs" / page).read_text("utf-8")
