@@ -18,7 +18,7 @@ from outplace.source.interpreter import Numbers
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rebinding import Hypothesis
-from outplace.source.values import Class, Function, Tensor, Value, options
+from outplace.source.values import Class, Function, Instance, Tensor, Value, options
 
 _FUNCTION_STEPS = 3_000
 _ALL_STEPS = 100_000
@@ -36,6 +36,7 @@ class Inquiry:
         self._roots = roots
         self._trees = Project(roots, self._texts)
         self._answers: dict[Question, WriteFacts] = {}
+        self._attributes: dict[ast.Module, set[str]] = {}
 
     def ask(self, question: Question) -> WriteFacts:
         """The facts of a write; nothing is known of one that no run comes to."""
@@ -49,7 +50,8 @@ class Inquiry:
     def _ask(self, question: Question) -> WriteFacts:
         home = os.path.abspath(question.file)
         words = _leading_words(self._texts, home, question.line)
-        others = [path for path, text in self._texts.items() if path != home and _mentions(text, words)]
+        words_or_hooks = {*words, "register_forward_hook", "register_module_forward_hook"}
+        others = [path for path, text in self._texts.items() if path != home and _mentions(text, words_or_hooks)]
         runs: list[Hypothesis] = []
         reached: set[ast.AST] = set()
         opened: list[tuple[Project, Module]] = []
@@ -61,81 +63,107 @@ class Inquiry:
             _guarded(run, lambda run=run, module=module: run.run_module(module))
             runs.append(run)
             opened.append((project, module))
-        for run, (_, module) in zip(runs, opened, strict=True):
-            run.end(module.scope.names.items(), _names_read_in(opened, reached) | _attributes_read_in(opened))
+        still_read = _names_read_in(opened, reached)
+        for run, (project, module) in zip(runs, opened, strict=True):
+            globals_ = _globals(project, module)
+            kept = [(name, value) for name, value in globals_ if _outlasts(value, name, still_read)]
+            run.end(kept, self._attributes_read_in(opened) if run.left else ())
         runs.extend(self._alone(opened, question, words, reached))
         return _together([run.facts() for run in runs if run.left or run.unclear])
 
     def _alone(
-        self, opened: list[tuple[Project, Module]], question: Question, words: set[str], reached: set[ast.AST]
+        self,
+        opened: list[tuple[Project, Module]],
+        question: Question,
+        words: set[str],
+        reached: set[ast.AST],
     ) -> Iterator[Hypothesis]:
-        steps, last, read = _ALL_STEPS, [], _names_read_in(opened)
+        """Functions that register hooks go first: what they register is called wherever a module is."""
+        waiting: list[tuple[bool, bool, Project, Module, Function, Class | None, Receivers, Numbers]] = []
         for project, module in opened:
             receivers: Receivers = {}
             numbers: Numbers = {}
             for function, owner in functions_of(module):
-                holds = _holds(function, question)
-                if function.node in reached or not (holds or _mentions(ast.unparse(function.node), words)):
-                    continue
-                run = Hypothesis(project, min(steps, _FUNCTION_STEPS), question, numbers)
-                task = run, module, function, owner, receivers, read
-                if holds:
-                    last.append(task)
-                elif steps > 0:
-                    run.on_call = reached.add
-                    yield _run_alone(*task)
-                    steps -= run.steps
-        for task in last:
-            if task[2].node not in reached:
-                yield _run_alone(*task)
+                text, holds = ast.unparse(function.node), _holds(function, question)
+                if holds or "forward_hook" in text or _mentions(text, words):
+                    order = holds, "forward_hook" not in text
+                    waiting.append((*order, project, module, function, owner, receivers, numbers))
+        steps, hooks = _ALL_STEPS, list[Value]()
+        for holds, _, project, module, function, owner, receivers, numbers in sorted(waiting, key=lambda one: one[:2]):
+            asked = holds and question.for_any_caller
+            if (function.node in reached and not asked) or (steps <= 0 and not holds):
+                continue
+            run = Hypothesis(project, min(max(steps, 0), _FUNCTION_STEPS) or _FUNCTION_STEPS, question, numbers)
+            run.on_call, run.global_hooks = reached.add, list(hooks)
+            outlasting = _run_alone(run, module, function, owner, receivers)
+            if run.left:
+                kept = [(name, value) for one, other in opened for name, value in _globals(one, other)]
+                run.end([*outlasting, *kept], self._attributes_read_in(opened))
+            hooks += [*run.hooks, *run.global_hooks[len(hooks) :]]
+            steps -= run.steps
+            yield run
+
+    def _attributes_read_in(self, opened: list[tuple[Project, Module]]) -> set[str]:
+        trees = {module.path: module.tree for project, own in opened for module in (own, *project.loaded())}
+        for tree in trees.values():
+            if tree not in self._attributes:
+                self._attributes[tree] = _attributes_read(tree)
+        return set().union(*(self._attributes[tree] for tree in trees.values()))
+
+
+def _globals(project: Project, module: Module) -> Iterator[tuple[str, Value]]:
+    for one in (module, *project.loaded()):
+        yield from one.scope.names.items()
+
+
+def _outlasts(value: Value, name: str, read: set[str]) -> bool:
+    """At the end of a program: an object, or a container that somebody reads who has not been run."""
+    return isinstance(value, Instance) or (name in read and not _is_tensor(value))
 
 
 def _run_alone(
-    run: Hypothesis,
-    module: Module,
-    function: Function,
-    owner: Class | None,
-    receivers: Receivers,
-    read: set[str],
-) -> Hypothesis:
+    run: Hypothesis, module: Module, function: Function, owner: Class | None, receivers: Receivers
+) -> list[tuple[str, Value]]:
+    """Runs a function; what it returns and what it was given outlast it."""
     run.frames.append(Frame(module, module.scope, "<module>"))
     args = unknown_arguments(run, function, owner, receivers)
     run.given = {tensor.storage for value in args for tensor in torch_model.tensors_in(value)}
     returned: list[Value] = []
     _guarded(run, lambda: returned.append(run.call_function(function, args, {}, function.node)))
-    outlasting = [("", value) for value in (*returned, *args) if not _is_tensor(value)]
-    run.end([*outlasting, *module.scope.names.items()], read)
-    return run
+    return [("", value) for value in (*returned, *args) if not _is_tensor(value)]
 
 
-def _attributes_read_in(opened: list[tuple[Project, Module]]) -> set[str]:
-    """Attributes that functions read before they set them: objects are there for more than one program."""
-    read: set[str] = set()
-    for _, module in opened:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__init__":
-                parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
-                first: dict[str, int] = {}
-                for part in parts:
-                    if isinstance(part.ctx, ast.Store):
-                        first[part.attr] = min(part.lineno, first.get(part.attr, part.lineno))
-                updated = {part.target for part in ast.walk(node) if isinstance(part, ast.AugAssign)}
-                loads = [part for part in parts if isinstance(part.ctx, ast.Load) or part in updated]
-                read |= {part.attr for part in loads if part.lineno <= first.get(part.attr, part.lineno)}
-    return read
+def _attributes_read(tree: ast.Module) -> set[str]:
+    """Attributes that functions, or the top level, read before they set them."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    top = ast.Module([one for one in tree.body if not isinstance(one, _SCOPES)], [])
+    return set().union(_read_first(top), *(_read_first(one) for one in functions if one.name != "__init__"))
 
 
-def _names_read_in(opened: list[tuple[Project, Module]], reached: Collection[ast.AST] = ()) -> set[str]:
-    """Names and attributes that functions of these files read: what they hold may be looked at again. Functions that a
-    program has reached have done that."""
+_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _read_first(node: ast.AST) -> set[str]:
+    """The attributes that it reads before it sets them, if it does."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
+    updated = {part.target for part in ast.walk(node) if isinstance(part, ast.AugAssign)}
+    first: dict[str, int] = {}
+    for part in parts:
+        if isinstance(part.ctx, ast.Store):
+            first[part.attr] = min(part.lineno, first.get(part.attr, part.lineno))
+    loads = [part for part in parts if isinstance(part.ctx, ast.Load) or part in updated]
+    return {part.attr for part in loads if part.lineno <= first.get(part.attr, part.lineno)}
+
+
+def _names_read_in(opened: list[tuple[Project, Module]], reached: Collection[ast.AST]) -> set[str]:
+    """Names that functions read which no program has run."""
     return {
-        part.id if isinstance(part, ast.Name) else part.attr
+        part.id
         for _, module in opened
         for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and node not in reached
-        if getattr(node, "name", "") != "__init__"
         for part in ast.walk(node)
-        if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
     }
 
 
@@ -166,6 +194,8 @@ def _together(facts: list[WriteFacts]) -> WriteFacts:
         any(one.from_caller for one in facts),
         tuple(dict.fromkeys(holder for one in facts for holder in one.held)),
         tuple(dict.fromkeys(read for one in facts for read in one.reads)),
+        tuple(dict.fromkeys(name for one in facts for name in one.names)),
+        any(one.written for one in facts),
         _agreed([one.parameter for one in reached]),
         _agreed([one.leaf for one in reached]),
         _agreed([one.requires_grad for one in reached]),

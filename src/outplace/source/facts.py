@@ -11,15 +11,26 @@ from typing import Literal
 Answer = Literal["yes", "no", "unknown"]
 
 
+Where = Literal["here", "caller", "elsewhere"]
+
+
 @dataclass(frozen=True)
 class Question:
-    """A statement that writes, and what holds the tensor there: `x`, `self.h`, `d["k"]`."""
+    """What if a tensor were copied at this place, before it is written?
+
+    Either what holds it (`x`, `self.h`, `d["k"]`) is bound to the copy before the statement that begins there, or,
+    without a holder, the value of the expression there is.
+    """
 
     file: str
     line: int
     column: int
     """As `ast` counts columns."""
-    holder: str
+    holder: str = ""
+    end: tuple[int, int] = (0, 0)
+    """Of an expression: the line and column behind it."""
+    for_any_caller: bool = False
+    """Must it hold for callers and paths, too, that are in none of the files?"""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,8 @@ class LaterRead:
     text: str
     sure: bool
     """Else what is read only may lie in that memory: the result of an unknown function that was given the tensor."""
+    where: Where = "elsewhere"
+    """In the function that writes, in one that has called it, or in another one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,10 @@ class WriteFacts:
     held: tuple[str, ...] = ()
     """What holds the old tensor for longer than the function runs: a module, an object, a container, a closure."""
     reads: tuple[LaterRead, ...] = ()
+    names: tuple[str, ...] = ()
+    """The names and attributes of the function that the memory is known by at the statement."""
+    written: bool = False
+    """Is the old tensor written later, through another name?"""
     parameter: Answer = "unknown"
     """Is it a parameter of a module, or a tensor that an optimizer steps?"""
     leaf: Answer = "unknown"

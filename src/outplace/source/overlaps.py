@@ -34,24 +34,26 @@ def overlap(written: Region | None, read: Region | None) -> bool:
     return len(written) != len(read)
 
 
-def apart(one: Region | None, other: Region | None) -> bool:
-    """Have two blocks of one tensor surely nothing in common?"""
+def apart(one: Region | None, other: Region | None, least: int = _SIZES.start) -> bool:
+    """Have two blocks of one tensor surely nothing in common, if it has at least so many of them?"""
     first, second = one or (), other or ()
     if TURNED in first or TURNED in second:
         return False
-    return any(_relations(*pair) == {"apart"} for pair in zip(first, second, strict=False))
+    return any(_relations(*pair, least) == {"apart"} for pair in zip(first, second, strict=False))
 
 
 def lie_apart(one: int | slice, other: int | slice) -> bool:
     """Have two indices of a dimension nothing in common, whatever its size?"""
-    return {_relation(one, other, size) for size in range(1, _SIZES.stop)} - {None} == {"apart"}
+    return _relations(one, other, 1) == {"apart"}
 
 
-def _relations(one: int | slice | str | None, other: int | slice | str | None) -> set[str | None]:
+def _relations(
+    one: int | slice | str | None, other: int | slice | str | None, least: int = _SIZES.start
+) -> set[str | None]:
     """How two indices of a dimension lie, whatever its size; nothing where that cannot be known."""
     if one is None or other is None or isinstance(one, str) or isinstance(other, str):
         return set()
-    return {_relation(one, other, size) for size in _SIZES} - {None}
+    return {_relation(one, other, size) for size in range(least, _SIZES.stop)} - {None}
 
 
 def _relation(one: int | slice, other: int | slice, size: int) -> str | None:

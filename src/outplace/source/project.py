@@ -90,6 +90,10 @@ class Project:
         self.read.append(path)
         return self._modules[path]
 
+    def loaded(self) -> list[Module]:
+        """The imported modules that could be read."""
+        return [module for module in self._modules.values() if module is not None]
+
     def _parse(self, path: str, source: str) -> ast.Module:
         known = self._trees.get(path)
         if known is not None and known[0] == source:
@@ -108,7 +112,7 @@ class Project:
         relative = os.path.join(*name.split("."))
         for folder in dict.fromkeys([top, here, *self._roots]):
             for path in (os.path.join(folder, relative + ".py"), os.path.join(folder, relative, "__init__.py")):
-                if os.path.isfile(path):
+                if path in self._texts or os.path.isfile(path):
                     return path
         return None
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import ast
 import copy
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from outplace.knowledge import ops
 from outplace.source import calls, expressions, statements, torch_model
-from outplace.source.facts import Answer, LaterRead, Question, WriteFacts
+from outplace.source.facts import Answer, LaterRead, Question, Where, WriteFacts
 from outplace.source.interpreter import Interpreter, Numbers
+from outplace.source.machine import Frame
 from outplace.source.overlaps import apart
 from outplace.source.project import Project
+from outplace.source.reaching import reachable, storages_in
 from outplace.source.tape import Path, Storage, compatible
 from outplace.source.torch_model.regions import are_other_parts
 from outplace.source.torch_model.tensors import requires_grad
@@ -26,17 +28,15 @@ from outplace.source.values import (
     UNKNOWN,
     Bound,
     Choice,
+    Const,
     Dictionary,
-    Done,
     Function,
     Instance,
     Items,
     Layer,
-    Optimizer,
     Outside,
     Partial,
     Plain,
-    Scope,
     Tensor,
     Torch,
     Unknown,
@@ -51,6 +51,13 @@ _KEEPERS = {
     "setdefault", "store", "update",
 }  # fmt: skip
 """Methods of unknown objects that may keep what they are given."""
+_HARMLESS = {
+    "staticmethod", "classmethod", "abstractmethod", "override", "property", "overload", "final", "no_grad",
+    "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "custom_fwd", "custom_bwd", "once_differentiable",
+    "compile", "script", "script_method", "ignore", "unused", "export", "jaxtyped", "typechecked", "wraps",
+    "contextmanager", "setter",
+}  # fmt: skip
+"""Decorators that keep no result of their function."""
 _ASKED_ABOUT = {"builtins.len", "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hasattr"}
 """Functions that do not read what they are given."""
 
@@ -61,11 +68,19 @@ class LeftBehind:
 
     tensor: Tensor
     path: Path
+    time: int
+
+    def is_written(self) -> bool:
+        """Has it been written since?"""
+        later = [write for write in self.tensor.storage.writes if write.time > self.time]
+        return any(
+            compatible(write.path, self.path) and not apart(self.tensor.region, write.region, 1) for write in later
+        )
 
     def is_seen_in(self, tensor: Tensor) -> bool:
         """May this tensor show the part?"""
         same = tensor.storage is self.tensor.storage
-        return same and not apart(self.tensor.region, tensor.region) and not are_other_parts(self.tensor, tensor)
+        return same and not (apart(self.tensor.region, tensor.region, 1) or are_other_parts(self.tensor, tensor))
 
 
 class Hypothesis(Interpreter):
@@ -74,7 +89,8 @@ class Hypothesis(Interpreter):
     def __init__(self, project: Project, most_steps: int, question: Question, numbers: Numbers | None = None) -> None:
         super().__init__(project, most_steps, numbers)
         self._file, self._at = os.path.abspath(question.file), (question.line, question.column)
-        self._holder = ast.parse(question.holder, mode="eval").body
+        self._holder = ast.parse(question.holder, mode="eval").body if question.holder else None
+        self._end = question.end
         self.left: list[LeftBehind] = []
         self.reads: dict[LaterRead, None] = {}
         self.unclear = False
@@ -83,12 +99,20 @@ class Hypothesis(Interpreter):
         self.given: set[Storage] = set()
         """Memory that came in with the arguments of an unknown caller."""
         self.from_caller = False
+        self.hooks: list[Value] = []
+        """What modules that are not known call with their results."""
         self.held: dict[str, None] = {}
         self._operands: set[Storage] = set()
         self._depth = 0
         self._tainted: dict[ast.AST, frozenset[Storage]] = {}
         self._asleep = False
+        self._indexed: list[ast.expr | None] = []
+        """Of each expression that is being evaluated: what it takes a part of."""
+        self._whole: Value = UNKNOWN
         self._latest: list[LeftBehind] = []
+        self._frames: list[Frame] = []
+        """The functions that were running then."""
+        self._names: dict[str, None] = {}
         self._ignored: list[LeftBehind] = []
         """What the statement may read: it does so before it writes."""
         self._copies: set[Storage] = set()
@@ -97,10 +121,24 @@ class Hypothesis(Interpreter):
         self._elsewhere: dict[str, None] = {}
         """Containers, objects and callers that had the tensor, too, when it was written."""
 
+        self.tape.backward = self._unheard(self.tape.backward)  # type: ignore[method-assign]
+
+    def _unheard(self, backward: Callable[..., None]) -> Callable[..., None]:
+        """A backward wants what was saved, as it was: its reads ask for no write."""
+
+        def run(*args: object, **keywords: object) -> None:
+            asleep, self._asleep = self._asleep, True
+            backward(*args, **keywords)
+            self._asleep = asleep
+
+        return run
+
     # -- the statement ------------------------------------------------------------------------------------------------
 
     def block(self, statements: list[ast.stmt]) -> int:
         """As before, but for the statement in question."""
+        if self._holder is None:
+            return super().block(statements)
         place = next((place for place, one in enumerate(statements) if self._is_asked(one)), None)
         if place is None:
             return super().block(statements)
@@ -114,53 +152,66 @@ class Hypothesis(Interpreter):
         self._ignored = before
         return ended or super().block(statements[place + 1 :])
 
-    def _is_asked(self, statement: ast.stmt) -> bool:
-        if (statement.lineno, statement.col_offset) != self._at:
+    def _is_asked(self, node: ast.stmt | ast.expr) -> bool:
+        if (node.lineno, node.col_offset) != self._at:
             return False
         return os.path.abspath(self.frame.module.path) == self._file
 
     def _rebind(self) -> None:
+        assert self._holder is not None
         self._asleep = True
         old = self.eval(self._holder)
-        found = [(option, path) for option, path in with_paths(old) if isinstance(option, Tensor)]
-        self.unclear |= not found or len(found) < len(options(old))
-        copies = {id(option): _copied(option) for option, _ in found}
-        if self._is_buffer():
+        if self._is_buffer(self._holder):
             self.held["a module"] = None
-        if found:
-            new = [copies.get(id(option), option) for option in options(old)]
-            made = Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
-            self.bind(self._holder, made, self._holder)
+        new = self._copied(old)
+        if new is not old:
+            self.bind(self._holder, new, self._holder)
         self._asleep = False
-        self._copies.update(made.storage for made in copies.values())
-        self._latest = [
-            LeftBehind(tensor, (*self.tape.path, *(arm for arm in path if arm not in self.tape.path)))
-            for tensor, path in found
-        ]
-        for behind in self._latest:
-            self._leave(behind)
+        self._leave_latest()
 
-    def _is_buffer(self) -> bool:
+    def _copied(self, old: Value) -> Value:
+        """The value with copies of its tensors, which are left behind from now on."""
+        paths = with_paths(old)
+        found = [(option, path) for option, path in paths if isinstance(option, Tensor)]
+        self.unclear |= any(not isinstance(option, Tensor | Const | Plain) for option, _ in paths)
+        copies = {id(tensor): _copied(tensor) for tensor, _ in found}
+        self._copies.update(made.storage for made in copies.values())
+        here, now = self.tape.path, self.tape.tick()
+        self._latest = [
+            LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now) for tensor, path in found
+        ]
+        new = [copies.get(id(option), option) for option, _ in paths]
+        return old if not found else Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
+
+    def _is_buffer(self, holder: ast.expr) -> bool:
         """Is the holder a buffer of a module? Others may look it up there."""
-        holder = self._holder
         owners = options(super().eval(holder.value)) if isinstance(holder, ast.Attribute) else ()
         tables = [owner.names.get("__buffers__") for owner in owners if isinstance(owner, Instance)]
         return any(isinstance(table, Dictionary) and holder.attr in table.items for table in tables)  # type: ignore[attr-defined]
 
-    def _leave(self, behind: LeftBehind) -> None:
+    def _leave_latest(self) -> None:
+        self._frames = list(self.frames)
+        for behind in self._latest:
+            self.left.append(behind)
+            self._note_holders(behind)
+
+    def _note_holders(self, behind: LeftBehind) -> None:
+        """Who has the tensor, beside the holder?"""
         tensor = behind.tensor
-        self.left.append(behind)
         self.from_caller |= tensor.storage in self.given
         if tensor.parameter or tensor.held or (tensor.family.leaf is not None and tensor.family.leaf.parameter):
             self.held["a module or an optimizer"] = None
         if tensor.storage in self.kept:
             self.held["an object that is not known"] = None
-        for frame in self.frames if not self._elsewhere else ():
+        for frame in self.frames:
             for name, value in frame.scope.names.items():
-                if frame is self.frame and isinstance(value, Tensor):
-                    continue  # another name that its own function does not read
-                if any(behind.is_seen_in(other) for _, other in _reachable(name, value)):
-                    self._elsewhere[f"`{name}`"] = None
+                own = frame is self.frame
+                named = own and any(isinstance(one, Tensor) for one in options(value))
+                if any(behind.is_seen_in(other) for _, other in reachable(name, value)):
+                    if not named:  # another name that its own function does not read tells of nobody
+                        self._elsewhere[f"`{name}`"] = None
+                    if own:
+                        self._names.update(dict.fromkeys([name] if named else _attributes(behind, name, value)))
 
     # -- whoever reads it ---------------------------------------------------------------------------------------------
 
@@ -168,17 +219,36 @@ class Hypothesis(Interpreter):
         """As before. The result of what is not known may lie in the memory of all that it was made of."""
         outer, depth = self._operands, self._depth
         self._operands, self._depth = set(), len(self.frames)
+        self._indexed.append(node.value if isinstance(node, ast.Subscript) else None)
         value = super().eval(node)
+        self._indexed.pop()
         own, self._operands, self._depth = self._operands, outer, depth
         if isinstance(value, Unknown) and not own <= value.of and not isinstance(node, ast.Compare):
             value = Unknown(value.of | own)
         if isinstance(value, Unknown) and value.of:
             self._tainted[node] = value.of
         if depth == len(self.frames):
-            outer.update(_storages(value))
+            outer.update(storages_in(value))
+        if self._holder is None and not self._asleep and self._is_asked_value(node):
+            value = self._copied(value)
+            self._leave_latest()
         if self.left and not self._asleep:
-            self._look(value, node)
+            self._look_at(value, node)
         return value
+
+    def _look_at(self, value: Value, node: ast.expr) -> None:
+        """`x[2:]` reads no more of `x` than that part, if it is a view."""
+        if isinstance(node, ast.Subscript):
+            whole = [option.storage for option in options(self._whole) if isinstance(option, Tensor)]
+            if not all(isinstance(option, Tensor) and option.storage in whole for option in options(value)):
+                self._look(self._whole, node.value)
+        if self._indexed and node is self._indexed[-1]:
+            self._whole = value
+        else:
+            self._look(value, node)
+
+    def _is_asked_value(self, node: ast.expr) -> bool:
+        return self._is_asked(node) and (node.end_lineno, node.end_col_offset) == self._end
 
     def _look(self, value: Value, node: ast.AST, deep: bool = False) -> None:
         if self.looking_at:
@@ -201,8 +271,9 @@ class Hypothesis(Interpreter):
 
     def _read(self, node: ast.AST, sure: bool) -> None:
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        frame = self.frame
-        self.reads[LaterRead(frame.module.path, getattr(node, "lineno", 0), frame.name, text[:80], sure)] = None
+        frame, running = self.frame, self._frames
+        where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
+        self.reads[LaterRead(frame.module.path, getattr(node, "lineno", 0), frame.name, text[:80], sure, where)] = None
 
     def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         """As before. A function that is not run here reads all that lies in the containers that it is given."""
@@ -226,7 +297,7 @@ class Hypothesis(Interpreter):
         if not isinstance(result, Tensor):
             return result
         if isinstance(function, Bound) and isinstance(function.function, str) and _is_tensor(function):
-            return result if _is_followed(function.function) else Unknown(frozenset(_storages(function.receiver)))
+            return result if _is_followed(function.function) else Unknown(frozenset(storages_in(function.receiver)))
         if not isinstance(function, Torch | Layer):
             return result
         name = function.kind if isinstance(function, Layer) else function.name.removeprefix("torch.")
@@ -239,24 +310,34 @@ class Hypothesis(Interpreter):
             result.storage, result.certain, result.region, result.parts = first.storage, False, first.region, ()
         return result
 
+    def call_function(self, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+        """As before. A decorator may keep what its function returns, as `lru_cache` does."""
+        result = calls.call_function(self, function, args, keywords, node)
+        decorators = getattr(function.node, "decorator_list", ())
+        if any(ast.unparse(one).split("(")[0].split(".")[-1] not in _HARMLESS for one in decorators):
+            self.kept.update(storages_in(result))
+        return result
+
     def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
         """As before. What is added to a list may be a list."""
         sides = [option for side in (left, right) for option in options(side)]
         if any(isinstance(side, Items | Dictionary) for side in sides) and any(map(_may_hold_items, sides)):
-            return Unknown(frozenset(storage for side in sides for storage in _storages(side)))
+            return Unknown(frozenset(storage for side in sides for storage in storages_in(side)))
         return expressions.binary(self, op, left, right, node)
 
     def _keep(self, function: Value, given: list[Value], node: ast.AST) -> None:
         """Notes what objects that are not known may keep."""
         name = getattr(getattr(node, "func", None), "attr", "")
         receiver = function.receiver if isinstance(function, Bound) else UNKNOWN
+        if name == "register_forward_hook" and not isinstance(receiver, Instance | Layer):
+            self.hooks += given[:1]
         unknown = isinstance(function, Unknown | Bound) and any(map(_may_hold_items, options(receiver)))
         if isinstance(function, Outside) and function.name == "builtins.setattr":
             unknown, name = any(map(_may_hold_items, options(given[0]))) if given else False, "setattr"
-        if unknown and name in _KEEPERS:
-            self.kept.update(storage for value in given for storage in _storages(value))
+        if (unknown and name in _KEEPERS) or name in ("__setattr__", "__setitem__"):
+            self.kept.update(storage for value in given for storage in storages_in(value))
         if isinstance(function, Bound) and function.function == "retain_grad":
-            self.kept.update(_storages(function.receiver))
+            self.kept.update(storages_in(function.receiver))
 
     # -- what it is bound to ------------------------------------------------------------------------------------------
 
@@ -274,9 +355,9 @@ class Hypothesis(Interpreter):
             self._asleep = asleep
             copies = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice | ast.Tuple)
             if any(isinstance(holder, Unknown) for holder in holders) and not copies:
-                self.kept.update(_storages(value))
+                self.kept.update(storages_in(value))
         if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List | ast.Tuple | ast.Set | ast.Dict):
-            self.kept.update(_storages(super().eval(node.value)))  # `kept += [x]`
+            self.kept.update(storages_in(super().eval(node.value)))  # `kept += [x]`
         statements.bind(self, target, value, node)
 
     def _iterated(self, node: ast.AST) -> frozenset[Storage]:
@@ -286,16 +367,20 @@ class Hypothesis(Interpreter):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def end(self, outlasting: Iterable[tuple[str, Value]], read: Collection[str]) -> None:
-        """The run is over: is the old memory held by something that outlasts it, under a name that is `read` then?
+    def end(self, outlasting: Iterable[tuple[str, Value]], attributes: Collection[str]) -> None:
+        """The run is over: is the old memory held by something that outlasts it?
 
+        An attribute that nobody reads (all others are in `attributes`) counts unless it is only there for its parts.
         And was the write meant for somebody else? Nobody writes what nobody reads.
         """
         if not self._used:
             self.held.update(self._elsewhere)
         for what, value in outlasting if self.left else ():
-            for name, tensor in _reachable(what, value):
-                if (not name or name in read) and any(one.is_seen_in(tensor) for one in self.left):
+            for name, tensor in reachable(what, value):
+                seen = [one for one in self.left if one.is_seen_in(tensor)]
+                if name.startswith(".") and name[1:] not in attributes:
+                    seen = [one for one in seen if one.tensor.view is None or tensor.view is not None]
+                if seen:
                     self.held[f"`{name}`" if name else "its caller"] = None
 
     def facts(self) -> WriteFacts:
@@ -307,6 +392,8 @@ class Hypothesis(Interpreter):
             self.from_caller,
             tuple(self.held),
             tuple(self.reads),
+            tuple(self._names),
+            any(behind.is_written() for behind in self.left),
             _answer([tensor.parameter or tensor.held for tensor in tensors]),
             _answer([tensor.leaf and tensor.known for tensor in tensors]),
             _answer([requires_grad(tensor) for tensor in tensors]),
@@ -325,18 +412,15 @@ def _copied(tensor: Tensor) -> Tensor:
     return made
 
 
+def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:
+    """`self.h`, where that is what holds the memory."""
+    owners = [one for one in options(value) if isinstance(one, Instance)]
+    held = [(attribute, one) for owner in owners for attribute, kept in owner.names.items() for one in options(kept)]
+    return [f"{name}.{attribute}" for attribute, one in held if isinstance(one, Tensor) and behind.is_seen_in(one)]
+
+
 def _is_tensor(bound: Bound) -> bool:
     return any(isinstance(option, Tensor) for option in options(bound.receiver))
-
-
-def _storages(value: Value) -> Iterator[Storage]:
-    for option in options(value):
-        if isinstance(option, Unknown):
-            yield from option.of
-        elif isinstance(option, Plain) and option.storage is not None:
-            yield option.storage
-        else:
-            yield from (tensor.storage for tensor in torch_model.tensors_in(option))
 
 
 def _is_followed(method: str) -> bool:
@@ -358,50 +442,3 @@ def _reads_before_it_writes(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     function = call.func if isinstance(call, ast.Call) else None
     return isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Call)
-
-
-def _reachable(name: str, value: Value) -> Iterator[tuple[str, Tensor]]:
-    """All tensors that can be got from a value, each with the last name on the way."""
-    seen: set[int] = set()
-    stack = [(name, value)]
-    while stack:
-        name, one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Tensor):
-            yield name, one
-        elif isinstance(one, Instance):
-            stack += one.names.items()
-        elif isinstance(one, Function):
-            stack += [("", item) for item in (*one.defaults, *one.keyword_defaults.values(), *_closed_over(one))]
-        else:
-            stack += [(name, item) for item in _inside(one)]
-
-
-def _inside(value: Value) -> list[Value]:
-    if isinstance(value, Choice):
-        return list(value.options)
-    if isinstance(value, Items | Dictionary):
-        own = value.items if isinstance(value, Items) else value.items.values()
-        return [*own, *([value.rest] if value.rest is not None else [])]
-    if isinstance(value, Layer):
-        return [*value.state.values(), *value.children.values(), *value.forward_hooks]
-    if isinstance(value, Optimizer):
-        return list(value.parameters)
-    if isinstance(value, Bound):
-        return [value.receiver, *([value.function] if isinstance(value.function, Value) else [])]
-    if isinstance(value, Partial):
-        return [value.function, *value.args, *value.keywords.values()]
-    return [value.result] if isinstance(value, Done) else []
-
-
-def _closed_over(function: Function) -> list[Value]:
-    """What a function inside another one sees of it, by the names that it uses."""
-    scope: Scope | None = function.scope
-    used = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
-    found: list[Value] = []
-    while scope is not None and scope is not function.module.scope:
-        found += [value for name, value in scope.names.items() if name in used]
-        scope = scope.outer
-    return found

@@ -111,8 +111,8 @@ class Tensor(Value):
         """Is it surely such a view, whosever memory it lies in? (One of several views of a copy is one of several.)"""
         self.region: tuple[int | slice | str | None, ...] | None = ()
         """Which part of its family's first tensor it is (see `regions`); None where that is not known."""
-        self.parts: tuple[tuple[object, dict[int, int | slice]], ...] = ()
-        """The parts that it lies in: of which tensor, or of which call of `chunk`, and where (see `regions`)."""
+        self.parts: tuple[tuple[object, Value], ...] = ()
+        """The parts that it lies in: of which tensor, or of which call of `chunk`, and at which key (see `regions`)."""
         self.parameter = False
         self.untracked = False
         """Made by `.data`: writes through it are not seen by autograd."""

@@ -18,9 +18,17 @@ import torch.nn.functional as F
 from torch import nn
 
 a, b = torch.rand(2, 3), torch.rand(2, 3)
+
+
+class Holder:
+    def __init__(self):
+        self.h = a * 3
+
+
 """
 
 
+FUNCTION = "def f(x):\n    x += 1  # here\n    return x"
 MODULE = "class M(nn.Module):\n    def forward(self, y):"
 
 
@@ -38,7 +46,7 @@ def marked(source: str) -> tuple[Files, Code, ast.stmt]:
     ("source", "expected"),
     [
         ("x = a * b\nx += 1  # here\nprint(x)", "yes"),
-        ("x = self.fc(a)\nx += 1  # here\nprint(x)", "yes"),
+        ("x = nn.Linear(3, 3)(a)\nx += 1  # here\nprint(x)", "yes"),
         ("x = torch.cat([a, b])\ny = torch.exp(x)\nx += 1  # here\nprint(x, y)", "yes"),
         ("x = a * b\ny = x\nx += 1  # here\nprint(x, y)", "no"),
         ("x = a * b\ny = x\nx += 1  # here\nprint(x)", "yes"),
@@ -48,24 +56,27 @@ def marked(source: str) -> tuple[Files, Code, ast.stmt]:
         ("x = a * b\nself.h = x\nx += 1  # here", "no"),
         ("x = a * b\nd = {}\nd['k'] = x\nx += 1  # here", "no"),
         ("x = a * b\ntable[:, 0] = x\nx += 1  # here\nprint(x)", "yes"),
-        ("x = self.h\nx += 1  # here\nprint(x)", "no"),
-        ("x = self.h.view(-1)\nx += 1  # here\nprint(x)", "no"),
+        ("o = Holder()\nx = o.h\nx += 1  # here\nprint(x)", "no"),
+        ("o = Holder()\nx = o.h.view(-1)\nx += 1  # here\nprint(x)", "no"),
         ("xs = [a * b]\nx = xs[0]\nx += 1  # here\nprint(xs)", "no"),
         ("b = a * 2\nx = b.T\nx += 1  # here\nprint(b)", "no"),
         ("b = a * 2\nx = b.T\nx += 1  # here\nprint(x)", "yes"),
         ("x, *y = a.chunk(3)\nx += 1  # here\nprint(x, y)", "yes"),
         ("x, *y = a.chunk(3)\nx += 1  # here\nprint(x, a)", "no"),
-        ("for p in net.parameters():\n    p += 1  # here", "no"),
-        ("for p in xs:\n    p *= 2  # here\n    print(p)", "no"),
-        ("x = d.get('k')\nx += 1  # here", "no"),
+        ("for p in nn.Linear(3, 3).parameters():\n    p += 1  # here", "no"),
+        ("xs = [a, b]\nfor p in xs:\n    p *= 2  # here\n    print(p)\nprint(xs[0])", "no"),
+        ("d = {'k': a * 2}\nx = d.get('k')\nx += 1  # here\nprint(d['k'])", "no"),
         ("def f(x):\n    x += 1  # here\n    return x", "unknown"),
         ("def f(x):\n    x += 1  # here\n    return x\ny = f(a * 2)", "yes"),
         ("def f(x):\n    x += 1  # here\n    return x\na = b * 2\ny = f(a)\nprint(y)", "yes"),
         ("def f(x):\n    x += 1  # here\n    return x\na = b * 2\ny = f(a)\nprint(a)", "no"),
         ("def f(x):\n    x += 1  # here\na = b * 2\nf(a)\nprint(a)", "no"),
         ("def f(x):\n    x += 1  # here\n    return x\na = b * 2\na = f(a)\nprint(a)", "yes"),
-        ("def f(x):\n    x += 1  # here\n    return x\nclass A:\n    def g(self):\n        y = f(self.h)", "no"),
-        ("def f(x):\n    x += 1  # here\n    return x\nclass A:\n    def g(self):\n        self.h = f(self.h)", "yes"),
+        (f"{FUNCTION}\nclass A(Holder):\n    def g(self):\n        y = f(self.h)", "no"),
+        (
+            f"{FUNCTION}\nclass A(Holder):\n    def g(self):\n        self.h = f(self.h)",
+            "yes",
+        ),
         ("def f(x):\n    x += 1  # here\n    return x\ny = map(f, xs)", "unknown"),
         ("class M(nn.Module):\n    def forward(self, x):\n        x += 1  # here\n        return x", "unknown"),
         ("x = 1\ndef f():\n    x.add_(1)  # here", "no"),
@@ -174,7 +185,7 @@ def test_ways_to_make_a_new_one(made):
         ("self.h = torch.zeros(3)", "yes"),
         ("self.h = nn.Parameter(torch.zeros(3))", "no"),
         ("self.register_buffer('h', torch.zeros(3))", "no"),
-        ("self.h = given", "no"),
+        ("self.h = given", "unknown"),
         ("pass", "unknown"),
     ],
 )

@@ -232,6 +232,7 @@ class Attend(nn.Module):
 
 def answer(layers: str) -> str:
     model = "from torch import nn\nfrom layers import Attend\n" + MODEL.format(setup="pass", copy="pass")
+    layers = "import torch\nfrom torch import nn\n" + layers
     files = Files({"model.py": model, "layers.py": layers}, may_read=False)
     code = files.code("model.py")
     assert code is not None and files.code("layers.py") is not None

@@ -9,14 +9,11 @@ from outplace.knowledge.by_hand import PASSES_ITS_INPUT
 from outplace.knowledge.traits import has
 from outplace.model import Site
 from outplace.reclaim.observe.recording import Instruction, Operation, Recording
-from outplace.repair.facts.aliases import sole_reader
-from outplace.repair.facts.origins import origins
+from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import bindings
 
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
-_DEEPEST = 3
 _found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
 """What has been looked for in a file: a line runs many times."""
 
@@ -49,14 +46,11 @@ def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
     statement = code.statement(operand)
     if statement is None:
         return False
-    if isinstance(operand, ast.Call):
-        return all(origin.kind == "fresh" for origin in origins(files, code, operand))
-    if not isinstance(operand, ast.Name) or not isinstance(statement, _SIMPLE):
-        return False
-    loads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == operand.id and n is not operand]
-    if any(isinstance(load.ctx, ast.Load) for load in loads):
-        return False  # read once more in the very statement
-    return sole_reader(files, code, statement, operand.id)
+    if isinstance(operand, ast.Name):
+        loads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == operand.id and n is not operand]
+        if not isinstance(statement, _SIMPLE) or any(isinstance(load.ctx, ast.Load) for load in loads):
+            return False  # read once more in the very statement
+    return isinstance(operand, ast.Call | ast.Name) and _is_nobodys(files, code, operand)
 
 
 def made_for_good(files: Files, recording: Recording, maker: Operation, user: Operation) -> bool:
@@ -78,19 +72,9 @@ def made_for_good(files: Files, recording: Recording, maker: Operation, user: Op
 
 def _hands_out_its_own(files: Files, code: Code, function: Function) -> bool:
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and code.function(n) is function]
-    return all(one.value is None or _is_own(files, code, one, one.value, 0) for one in returns)
+    return all(one.value is None or _is_nobodys(files, code, one.value) for one in returns)
 
 
-def _is_own(files: Files, code: Code, statement: ast.stmt, value: ast.expr, depth: int) -> bool:
-    """Is it made in this function? Arguments, attributes and container items are not."""
-    for origin in origins(files, code, value):
-        if origin.kind == "held" or depth > _DEEPEST:
-            return False
-        if origin.kind == "name":
-            for binding in bindings(code, statement, origin.path):
-                bound = getattr(binding, "value", None)
-                if not isinstance(binding, ast.Assign | ast.AnnAssign) or bound is None:
-                    return False
-                if not _is_own(files, code, binding, bound, depth + 1):
-                    return False
-    return True
+def _is_nobodys(files: Files, code: Code, value: ast.expr) -> bool:
+    """Will nobody read the tensor after this, whoever calls the function?"""
+    return facts_of_value(files, code, value, for_any_caller=True).may_rebind == "yes"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from outplace.knowledge.traits import without_graph
-from outplace.repair.facts.aliases import calls_of, holders
+from outplace.repair.facts.aliases import calls_of, shared_names
 from outplace.repair.facts.location import Place
 from outplace.repair.facts.origins import argument_of, class_name, may_share, module_made_at
 from outplace.repair.syntax.code import Code, is_library
@@ -75,7 +75,7 @@ def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
     callers = [one for name in own if None in bindings(code, statement, name) for one in _callers(place, name)]
     if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
         return True
-    names = set().union(*(set().union(*holders(place.files, code, statement, one)) for one in own))
+    names = set().union(*(shared_names(place.files, code, statement, one) for one in own))
     earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
     passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
     before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]

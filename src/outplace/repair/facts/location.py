@@ -10,14 +10,15 @@ from typing import Literal
 
 from outplace.knowledge.traits import having, method_has
 from outplace.model import Safety, Site
-from outplace.repair.facts.aliases import holds_alone, is_parting, may_rebind
-from outplace.repair.facts.attributes import Answer, holds_items, makes_items
+from outplace.repair.facts.aliases import facts_of, is_parting, may_rebind
+from outplace.repair.facts.attributes import holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, may_share
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds, read_later
+from outplace.source.facts import Answer
 
 Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
@@ -125,12 +126,7 @@ class Place:
         if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
             used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # its value, that is
             return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
-        scope = self.code.scope(self.statement)
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Assign) and ast.unparse(node.value) == text:
-                return "no"
-        named = ast.unparse(container) if container is not None else ""
-        return "yes" if holds_alone(self.files, self.code, self.statement, named) else "no"
+        return "yes" if facts_of(self.files, self.code, self.statement, text).may_rebind == "yes" else "no"
 
     def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
         """A candidate that changes this file."""

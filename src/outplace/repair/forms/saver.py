@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.facts.location import target_of
-from outplace.repair.facts.origins import callee_of, class_name, is_inplace_call, module_made_at, origins
+from outplace.repair.facts.origins import callee_of, class_name, is_inplace_call, module_made_at
 from outplace.repair.syntax.code import Code, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -127,7 +128,7 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
                 continue
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
             edits += [_cloned(code, argument) for argument in given if _is_part(argument, path)]
-            sure = sure and not any(one.path == path for one in origins(files, code, call)) and _only_computes(function)
+            sure = sure and path not in facts_of_value(files, code, call).names and _only_computes(function)
     return Given(function.name, tuple(edits), sure) if edits else None
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from outplace.repair.facts.aliases import is_parting, sole_reader
-from outplace.repair.facts.origins import FRESH, origins
+from outplace.repair.facts.aliases import facts_of_value, is_parting, sole_reader
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -46,7 +45,7 @@ def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) ->
         if isinstance(tensor, ast.Name):
             within = any(reads(one, tensor.id) for one in loop.body)
             return not within and sole_reader(files, code, loop, tensor.id)
-        return tensor is not None and origins(files, code, tensor) == {FRESH}
+        return tensor is not None and facts_of_value(files, code, tensor).may_rebind == "yes"
     return False
 
 

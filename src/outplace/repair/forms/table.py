@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outplace.repair.facts.origins import origins
+from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -363,17 +363,9 @@ class _Reader:
 
     def _is_own(self, value: ast.expr) -> None:
         """An entry of a list is the tensor itself, no copy: nobody may write it afterwards."""
-        held = {one.path for one in origins(self.files, self.code, value) if one.kind != "fresh"}
-        for node in ast.walk(self.code.scope(value)):
-            written: ast.expr | None = None
-            if isinstance(node, ast.AugAssign):
-                written = node.target
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                written = node
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-                written = node.func.value
-            if written is not None and ast.unparse(root_of(written)) in held - {self.name}:
-                raise _NoList
+        facts = facts_of_value(self.files, self.code, value)
+        if facts.written or facts.unclear:
+            raise _NoList
 
 
 def _is_number(statement: ast.Assign) -> bool:

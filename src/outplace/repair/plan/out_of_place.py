@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from outplace.model import Safety
-from outplace.repair.facts.aliases import may_rebind
+from outplace.repair.facts.aliases import facts_of_value, may_rebind
 from outplace.repair.facts.bug import Candidate
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import has_flag, origins
+from outplace.repair.facts.origins import has_flag
 from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import read_later, used_later
@@ -112,8 +112,9 @@ def rebinding(place: Place) -> str:
     if isinstance(call, ast.Call) and has_flag(call):
         return _argument(place, call)
     if place.holder is None:  # `f(x).mul_(2)`: nobody has it but the expression itself, or somebody who is to see it
-        found = origins(place.files, place.code, place.target) if place.target is not None else None
-        return "yes" if found and all(one.kind == "fresh" for one in found) else "no"
+        if place.target is None:
+            return "no"
+        return "yes" if facts_of_value(place.files, place.code, place.target).may_rebind == "yes" else "no"
     return place.rebinding
 
 

@@ -141,7 +141,7 @@ def method(
             args = [Items(rows, rest=None if is_exact(args[0]) else join(rows))]
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
-        found = _dict_method(receiver, name, args)
+        found = _dict_method(receiver, name, args, keywords)
         if receiver.stale and name in ("items", "values"):
             holders.check_whole(interpreter, receiver)
         elif receiver.stale:
@@ -188,7 +188,7 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
     return PLAIN if name in ("index", "count", "sort", "reverse") else UNKNOWN
 
 
-def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
+def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
     everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
     if name == "items":
         pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
@@ -211,8 +211,8 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value]) -> Value:
                 holder.items[key.value] = default
             return default if holder.rest is None else join([holder.rest, default])
         return join([*everything, default])
-    if name == "update" and args and isinstance(args[0], Dictionary):
-        holder.items.update(args[0].items)
+    if name == "update" and (not args or isinstance(args[0], Dictionary)):
+        holder.items.update({**(args[0].items if args and isinstance(args[0], Dictionary) else {}), **keywords})
         return NONE
     if name == "clear":
         holder.items.clear()

@@ -29,7 +29,7 @@ def get_item(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST
         return _index_copy(interpreter, tensor, key, node)
     view = run_op(interpreter, "narrow", [tensor, Const(0), Const(0), Const(1)], {}, node)
     if isinstance(view, Tensor):
-        view.region, view.parts = regions.part(tensor, key), (*tensor.parts, (tensor, regions.places(key)))
+        view.region, view.parts = regions.part(tensor, key), (*tensor.parts, (tensor, key))
         view.shape = shapes.item_shape(tensor.shape, key)
         view.packed = layouts.of_item(tensor, key, view.region is not None)
         view.expanded = tensor.expanded and _takes_what_is_repeated(tensor, key)

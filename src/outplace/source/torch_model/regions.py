@@ -50,7 +50,7 @@ def turned(tensor: Tensor) -> Region | None:
     return None if tensor.region is None or TURNED in tensor.region else (TURNED, *tensor.region)
 
 
-def places(key: Value) -> dict[int, int | slice]:
+def _places(key: Value) -> dict[int, int | slice]:
     """The indices of `x[key]` that are known, by their dimension; behind an ellipsis counted from the last one."""
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
     if any(
@@ -70,13 +70,17 @@ def number_parts(parts: Sequence[Value]) -> None:
     call = object()
     for place, part in enumerate(parts):
         if isinstance(part, Tensor) and part.view is not None:
-            part.parts = (*part.parts, (call, {0: place}))
+            part.parts = (*part.parts, (call, Const(place)))
 
 
 def are_other_parts(one: Tensor, other: Tensor) -> bool:
     """Do they surely lie in two parts of one tensor that have nothing in common?"""
     return any(
-        first is second and any(lie_apart(here[place], there[place]) for place in here.keys() & there.keys())
+        first is second and _name_other_places(_places(here), _places(there))
         for first, here in one.parts
         for second, there in other.parts
     )
+
+
+def _name_other_places(one: dict[int, int | slice], other: dict[int, int | slice]) -> bool:
+    return any(lie_apart(one[place], other[place]) for place in one.keys() & other.keys())

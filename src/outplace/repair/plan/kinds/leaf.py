@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outplace.model import Safety
-from outplace.repair.facts.aliases import calls_of, only_name, read_by_another_name
+from outplace.repair.facts.aliases import calls_of, facts_of, only_name
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import intent_of
 from outplace.repair.facts.location import Place, place_at, target_of
@@ -70,15 +70,15 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
         return False
     for home, call, bound in calls_of(place.files, place.code, function) or ():
         argument, own = argument_of(function, call, name, bound), home.statement(call)
-        if argument is None or own is None:
-            continue
-        if is_whole(own, call):
+        if argument is not None and own is not None and is_whole(own, call):
             return True
-        if isinstance(argument, ast.Name) and (
-            read_later(home, own, argument.id) or read_by_another_name(place.files, home, own, argument.id)
-        ):
-            return True
-    return False
+    reads = facts_of(place.files, place.code, place.statement, name).reads
+    return any(read.where == "caller" and not _is_attribute(read.text) for read in reads)
+
+
+def _is_attribute(text: str) -> bool:
+    """`model.prompt`: where the parameter itself lives."""
+    return "." in text and text.replace(".", "").isidentifier()
 
 
 def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
