@@ -46,7 +46,8 @@ def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None)
     """Does a list still hold it, or an entry of a list?"""
     holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
     holders = [one for one in holders if any(item is tensor for item in items_of(one))]
-    if any(map(_is_list, holders)) or any(_is_list(outer) for one in holders for outer in _holders_of(one)):
+    outer = [one for holder in holders for one in _holders_of(holder) if one is not holders]
+    if any(map(_is_list, (*holders, *outer))):
         _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since], name)
 
 
