@@ -50,7 +50,7 @@ def _large_on_cuda(x: Tensor, mask: Tensor, value: Any) -> Tensor | None:
             return autograd.set_mask(_where, x, mask, value.expand(x.shape)) if recorded else None
         if values.fits(value, x.dtype) and cuda_kernels.walks(x, mask):
             return autograd.set_mask(cuda_kernels.set_number, x, mask, value)
-    if is_tensor or mask.shape != x.shape:
+    if is_tensor or mask.shape != x.shape or not mode.eager():
         return None
     if not x.is_contiguous():
         far = x.numel() * x.element_size() >= STRIDED_BYTES and x.stride() != mask.stride()

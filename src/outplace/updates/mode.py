@@ -1,4 +1,4 @@
-"""Under which of torch's machinery are we running? It decides between the quick ways and those that always work."""
+"""Is a compiler, transform, mode or tracer of torch at work? Some fast ways are only for plain eager PyTorch."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
-# these are asked for at every turn
+# looked up once: they are called in every update
 _transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _tracing_state: Callable[[], object] = torch._C._get_tracing_state
 _included: Callable[[object], bool] = torch._C._dispatch_tls_is_dispatch_key_included
 _PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
-"""Of a tracer that sees operations before autograd does, and is no mode."""
+"""The key of a tracer that sees operations before autograd does; it is not a mode."""
 _has_storage: Callable[[Tensor], bool] = torch._C._has_storage
 
 
 def transformed() -> bool:
-    """Inside vmap, grad, jvp and their kin: a write to a clone may be refused there, and values cannot be looked at."""
+    """Inside vmap, grad, jvp and the like: in-place writes may be refused there, and values cannot be read."""
     return _transforms_active()
 
 
 def eager() -> bool:
-    """Plain eager PyTorch: operations run one by one, on tensors whose values can be looked at.
+    """Plain eager PyTorch: operations run one by one, on tensors whose values can be read.
 
-    Not while make_fx or torch.jit.trace record what is done: attempts that fail, too, which breaks them.
+    False under make_fx and torch.jit.trace, too: they would record an operation that is tried and fails.
     """
     return not (
         is_compiling()
@@ -39,14 +39,14 @@ def eager() -> bool:
 
 
 def looks_at_values(*tensors: Tensor) -> bool:
-    """May Python decide by the values of these tensors? Not while a graph is traced, nor on tensors without values."""
+    """May Python read the values of these tensors? Not while a graph is traced, nor of tensors without values."""
     if not eager() or not all(type(tensor) in PLAIN and not tensor.is_meta for tensor in tensors):
         return False
     return not any(tensor.is_cuda for tensor in tensors) or not torch.cuda.is_current_stream_capturing()
 
 
 def only_autograd() -> bool:
-    """No compiler, transform, mode or tracer is watching: a kernel that is no ATen operation may do the work."""
+    """No compiler, transform, mode or tracer is at work: a kernel that is no ATen operation may be used."""
     return not (
         is_compiling()
         or _transforms_active()
@@ -58,7 +58,7 @@ def only_autograd() -> bool:
 
 
 def is_memory(tensor: Tensor) -> bool:
-    """Is what it stands for in its memory, as it is?"""
+    """Does the tensor's memory hold its values as they are?"""
     return (
         type(tensor) in PLAIN
         and _has_storage(tensor)  # the wrappers of `is_grads_batched` have none, nor have dead ones
@@ -67,7 +67,7 @@ def is_memory(tensor: Tensor) -> bool:
 
 
 def seen_only_by_autograd(tensor: Tensor) -> bool:
-    """A kernel that is no ATen operation may do the work, and work on this tensor."""
+    """May a kernel that is no ATen operation read this tensor's memory?"""
     return only_autograd() and is_memory(tensor)
 
 
