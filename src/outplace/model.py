@@ -183,3 +183,5 @@ class Finding:
     order: StepOrder | None = None
     cause: str = ""
     """Which of several causes of its kind; of a silent bug the name of its rule."""
+    hypothesis: str = ""
+    """What has to hold for it to break, where the code does not say: "x requires grad". Then it is a warning."""

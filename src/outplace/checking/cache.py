@@ -125,6 +125,7 @@ def _plain(finding: Finding) -> list[Any]:
         finding.message,
         astuple(saved) if saved else None,
         astuple(fix) if fix else None,
+        finding.hypothesis,
     ]
 
 
@@ -139,7 +140,8 @@ def _outcome(entry: dict[str, Any]) -> Outcome:
     )
 
 
-def _finding(kind: str, code: str, severity: Any, site: Any, message: str, saved: Any, fix: Any) -> Finding:
-    return Finding(
-        kind, code, severity, Site(*site), message, Site(*saved) if saved else None, Fix(*fix) if fix else None
-    )
+def _finding(
+    kind: str, code: str, severity: Any, site: Any, message: str, saved: Any, fix: Any, hypothesis: str
+) -> Finding:
+    saved_by, proposed = Site(*saved) if saved else None, Fix(*fix) if fix else None
+    return Finding(kind, code, severity, Site(*site), message, saved_by, proposed, hypothesis=hypothesis)

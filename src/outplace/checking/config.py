@@ -30,6 +30,7 @@ class Config:
     src: list[str] = field(default_factory=lambda: [".", "src"])
     output_format: str = "text"
     severity: str = "warning"
+    assume_grad: bool = True
     baseline: str | None = None
     cache_dir: str | None = None
 
@@ -157,6 +158,7 @@ _KEYS: dict[str, Callable[[str, Any], Any]] = {
     "src": _strings,
     "output-format": _one_of(*FORMATS),
     "severity": _one_of(*SEVERITIES),
+    "assume-grad": _flag,
     "baseline": _string,
     "cache-dir": _string,
 }

@@ -26,6 +26,7 @@ class Overrides:
     exclude: Sequence[str] = ()
     respect_gitignore: bool | None = None
     severity: str | None = None
+    assume_grad: bool | None = None
     cache_dir: str | None = None
     no_cache: bool = False
     baseline: str | None = None
@@ -39,6 +40,7 @@ class Settings:
     codes: frozenset[str]
     per_file_ignores: tuple[tuple[Patterns, frozenset[str]], ...]
     errors_only: bool
+    assume_grad: bool
     excluded: Excluded
     roots: tuple[str, ...]
     cache_dir: str | None
@@ -50,6 +52,8 @@ class Settings:
 
     def _wanted(self, finding: Finding) -> bool:
         if finding.code not in self.codes or (self.errors_only and finding.severity != "error"):
+            return False
+        if finding.hypothesis and not self.assume_grad:
             return False
         file = split_cell(finding.site.file)[0]
         return not any(finding.code in codes and patterns.verdict(file) for patterns, codes in self.per_file_ignores)
@@ -69,6 +73,7 @@ def resolve(config: Config, given: Overrides) -> Settings:
             for pattern, names in config.per_file_ignores.items()
         ),
         errors_only=(given.severity or config.severity) == "error",
+        assume_grad=config.assume_grad if given.assume_grad is None else given.assume_grad,
         excluded=_excluded(config, given),
         roots=_roots(config),
         cache_dir=None if given.no_cache else os.path.abspath(cache_dir or os.path.join(config.root, FOLDER)),

@@ -31,6 +31,7 @@ class _Options:
     extend_select: tuple[str, ...]
     ignore: tuple[str, ...]
     severity: str | None
+    assume_grad: bool | None
     exclude: tuple[str, ...]
     extend_exclude: tuple[str, ...]
     respect_gitignore: bool | None
@@ -56,6 +57,11 @@ class _Options:
 @many("--extend-select", "RULES", "Rules to check besides those selected.")
 @many("--ignore", "RULES", "Rules not to check.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="The lowest severity to show. `error` hides warnings.")
+@click.option(
+    "--assume-grad/--no-assume-grad",
+    default=None,
+    help="Warn of what breaks if a function's arguments require grad. Default: on.",
+)
 @many("--exclude", "PATTERNS", "More files and folders to leave out, as in .gitignore.")
 @many("--extend-exclude", "PATTERNS", "The same as --exclude.")
 @click.option(
@@ -253,6 +259,7 @@ def _overrides(options: _Options) -> Overrides:
         exclude=flat((*options.exclude, *options.extend_exclude)),
         respect_gitignore=options.respect_gitignore,
         severity=options.severity,
+        assume_grad=options.assume_grad,
         cache_dir=options.cache_dir,
         no_cache=options.no_cache,
         baseline=options.baseline,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.model import Finding
-from outplace.source import torch_model
+from outplace.source import hypotheses, torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
 from outplace.source.heuristics import says_inference_only
@@ -23,11 +23,12 @@ from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rules import finding_for
 from outplace.source.tape import Group, Hit, Storage
-from outplace.source.values import Class, Function, Instance, Plain, Tensor, Unknown, Value
+from outplace.source.trained import Trained
+from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000
 FUNCTION_STEPS = 800
-INIT_STEPS = 400
+INIT_STEPS = 600
 
 
 class Receiver(NamedTuple):
@@ -59,7 +60,7 @@ class Checked:
 
 
 def check_file(path: str, source: str, project: Project) -> Checked:
-    """Finds the in-place bugs of one file."""
+    """Finds the in-place bugs of one file, those as well that depend on what callers hand in (see `hypotheses`)."""
     if "torch" not in source:
         return Checked([], None, ())
     candidates = Candidates(source)
@@ -134,24 +135,47 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     program.on_call = reached.add
     _guarded(lambda: program.run_module(module))
     hits = [*program.tape.hits, *settled(program)]
-    receivers: Receivers = {}
-    numbers: Numbers = {}
-    for function, owner in functions_of(module):
-        if function.node not in reached and _worth_running(candidates, function, owner):
-            alone = Interpreter(project, FUNCTION_STEPS, numbers)
-            alone.frames.append(Frame(module, module.scope, "<module>"))
-            args = unknown_arguments(alone, function, owner, receivers)
-            built = list(alone.tape.hits)
-            _guarded(lambda alone=alone, function=function, args=args: _run_alone(alone, function, args))  # type: ignore[misc]
-            found = [*alone.tape.hits, *settled(alone)]
-            if owner in receivers and function.node in receivers[owner].called:
-                # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
-                found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
-            hits.extend(_with_doubts(found, function, args, numbers))
+    sure, assumed = _Alone(module, project, False), _Alone(module, project, True)
+    functions = functions_of(module)
+    trained = Trained(functions)
+    for function, owner in functions:
+        if not _worth_running(candidates, function, owner):
+            continue
+        judged = trained.holds(function, owner) and not _is_for_inference(function)
+        if function.node in reached:
+            if judged and not program.tape.went_backward:  # the program shows how it is called, not how it is trained
+                hits.extend(hypotheses.only_assumed(assumed.run(function, owner), []))
+        elif not judged:
+            hits.extend(sure.run(function, owner))
+        elif guesses := assumed.run(function, owner):  # with nothing assumed there is less to find
+            found = sure.run(function, owner)
+            hits.extend([*found, *hypotheses.only_assumed(guesses, found)])
     return hits
 
 
-def _guarded(run: Callable[[], None]) -> None:
+class _Alone:
+    """Runs single functions of a module, with or without hypotheses about what they are given."""
+
+    def __init__(self, module: Module, project: Project, assumes: bool) -> None:
+        self._module, self._project, self._assumes = module, project, assumes
+        self._receivers: Receivers = {}
+        self._numbers: Numbers = {}
+
+    def run(self, function: Function, owner: Class | None) -> list[Hit]:
+        """What is wrong with a function, run by itself."""
+        alone = Interpreter(self._project, FUNCTION_STEPS, self._numbers, self._assumes)
+        alone.frames.append(Frame(self._module, self._module.scope, "<module>"))
+        args = unknown_arguments(alone, function, owner, self._receivers)
+        built = list(alone.tape.hits)
+        _guarded(lambda: _run_alone(alone, function, args))
+        found = [*alone.tape.hits, *settled(alone)]
+        if owner in self._receivers and function.node in self._receivers[owner].called:
+            # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
+            found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
+        return _with_doubts(found, function, args, self._numbers)
+
+
+def _guarded(run: Callable[[], object]) -> None:
     """Runs as far as it goes; what is too large or too deep is left where it stands."""
     with contextlib.suppress(OutOfSteps, RecursionError):
         run()
@@ -186,6 +210,11 @@ def functions_of(module: Module) -> list[tuple[Function, Class | None]]:
 
 def _run_alone(interpreter: Interpreter, function: Function, args: list[Value]) -> None:
     """A function with unknown arguments; what it returns is taken to be trained on."""
+    if interpreter.assumes:
+        _guarded(lambda: interpreter.call_function(function, args, {}, function.node))
+        interpreter.tape.path = interpreter.tape.group = ()
+        interpreter.tape.backward(interpreter.recorded)
+        return
     returned = interpreter.call_function(function, args, {}, function.node)
     roots = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
     interpreter.tape.backward(roots)
@@ -199,6 +228,8 @@ def unknown_arguments(
     if owner is not None and function.kind != "staticmethod":
         made = _bare if getattr(function.node, "name", "") == "__init__" else partial(_receiver, receivers=receivers)
         args.append(owner if function.kind == "classmethod" else made(interpreter, owner))
+    if interpreter.assumes:
+        return [*args, *hypotheses.arguments(interpreter, function, len(args))]
     given = [*function.node.args.posonlyargs, *function.node.args.args]
     args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     return args
@@ -244,17 +275,23 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
     init = owner.find("__init__")
     if isinstance(init, Function):
         others, interpreter.on_call = interpreter.on_call, called.add
-        count = len(init.node.args.posonlyargs) + len(init.node.args.args) - 1
-        unknown: list[Value] = [Unknown() for _ in range(count)]
+        unknown = _constructor_arguments(interpreter, init)
         _guarded(
             lambda: interpreter.within(
                 INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)
             )
         )
         interpreter.on_call = others
-    made.names["training"] = Plain()
+    made.names["training"] = Const(True) if interpreter.assumes else Plain()
     receivers[owner] = Receiver(made, dict(made.names), called)
     return made
+
+
+def _constructor_arguments(interpreter: Interpreter, init: Function) -> list[Value]:
+    if interpreter.assumes:
+        return hypotheses.constructor_arguments(init)
+    count = len(init.node.args.posonlyargs) + len(init.node.args.args) - 1
+    return [Unknown() for _ in range(count)]
 
 
 def _bare(interpreter: Interpreter, owner: Class) -> Instance:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import holders, python_model, torch_model
+from outplace.source import holders, hypotheses, python_model, torch_model
 from outplace.source.levels import given_by_level
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.python_model import has_unknown_base
@@ -83,7 +83,10 @@ def call(
             torch_model.forget_state(interpreter, given)  # `reset_net(model)`
             if not (isinstance(function, Outside) and function.name.startswith(("builtins.", "numpy."))):
                 torch_model.forget_array(interpreter, given)  # `camera.read(frame)`
-    return UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
+    made: Value = UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
+    if made is UNKNOWN and interpreter.assumes:
+        return hypotheses.call_unknown(interpreter, function, args, keywords, node)
+    return made
 
 
 def _call_torch(
@@ -235,7 +238,7 @@ def _run(
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
     frame.at_yield, frame.args = at_yield, [*args, *keywords.values()]
-    _bind_arguments(interpreter, function, frame.scope, args, keywords)
+    bind_arguments(interpreter, function, frame.scope, args, keywords)
     mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
     if function.grad is not None:
         interpreter.grad = function.grad
@@ -283,9 +286,10 @@ def _tells_something(value: Value) -> bool:
     return not (isinstance(value, Unknown) or (isinstance(value, Plain) and value.storage is None))
 
 
-def _bind_arguments(
+def bind_arguments(
     interpreter: Interpreter, function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]
 ) -> None:
+    """Gives a scope the names of a function's parameters."""
     spec = function.node.args
     if function.parameters is None:
         by_place = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outplace.source import holders
+from outplace.source.tape import Path
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -21,8 +22,12 @@ from outplace.source.values import (
     Optimizer,
     Plain,
     Torch,
+    Unknown,
     Value,
+    is_none,
     join,
+    join_arms,
+    with_paths,
 )
 
 _KEYS = (str, int, float, bool, bytes, type(None))
@@ -212,7 +217,17 @@ def spread(value: Value) -> list[Value]:
         return list(value.children.values())
     if isinstance(value, Dictionary):
         return [of_key(key) for key in value.items]
+    if isinstance(value, Choice):
+        columns = [(spread(option), path) for option, path in with_paths(value) if not is_none(option)]
+        return [item_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
     return [UNKNOWN]
+
+
+def item_at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
+    """What stands at a place of one of several containers."""
+    there = [(column[place], path) for column, path in columns if place < len(column)]
+    made = join_arms([item for item, _ in there], [path for _, path in there])
+    return Unknown() if made is UNKNOWN else made
 
 
 def is_exact(value: Value) -> bool:

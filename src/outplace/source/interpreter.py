@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from outplace.knowledge.kind import SilentRule
-from outplace.source import attributes, calls, contents, expressions, holders, python_model, statements
+from outplace.source import attributes, calls, contents, expressions, holders, hypotheses, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
@@ -22,8 +23,10 @@ from outplace.source.values import (
     Bound,
     Choice,
     Const,
+    Function,
     Namespace,
     Plain,
+    Scope,
     Tensor,
     Torch,
     Unknown,
@@ -33,6 +36,12 @@ from outplace.source.values import (
     narrowed,
 )
 
+MODULE_STEPS = 10_000
+"""For the top level of a file that is imported."""
+
+_EXPRESSION_STEPS = 100
+"""For a layer that a constructor builds."""
+
 Numbers = dict[tuple[int, str], tuple[Value, int]]
 """The branch that each question about a value decides, and the value, so that it stays alive."""
 
@@ -40,9 +49,14 @@ Numbers = dict[tuple[int, str], tuple[Value, int]]
 class Interpreter:
     """One run over a program, or over one function with unknown arguments."""
 
-    def __init__(self, project: Project, most_steps: int, numbers: Numbers | None = None) -> None:
-        """`numbers`: shared by runs over the same objects."""
+    def __init__(
+        self, project: Project, most_steps: int, numbers: Numbers | None = None, assumes: bool = False
+    ) -> None:
+        """`numbers`: shared by runs over the same objects; `assumes`: go by the hypotheses about what is not known."""
         self.project = project
+        self.assumes = assumes
+        self.recorded: list[Node] = []
+        """All nodes of a run with hypotheses: whatever is computed is taken to be trained through."""
         self._most_steps = most_steps
         self.tape = Tape()
         self.grad: str = "on"
@@ -77,6 +91,13 @@ class Interpreter:
     def place(self, node: ast.AST) -> Place:
         """A place in the running function."""
         return Place(self.frame.module, node, self.frame.name)
+
+    def record(self, operation: str, node: ast.AST) -> Node:
+        """A node that autograd makes here."""
+        made = Node(operation, self.place(node), self.tape.tick(), self.tape.path)
+        if self.assumes:
+            self.recorded.append(made)
+        return made
 
     def lines(self, node: ast.AST) -> list[tuple[Frame, int]]:
         """The running functions, the outermost first, and the line that each of them is at."""
@@ -139,7 +160,8 @@ class Interpreter:
             return {}
         if not module.started:
             module.scope.names["__name__"] = Const(module.name)
-            self._beside(lambda: self.run_module(module))
+            with contextlib.suppress(OutOfSteps):
+                self._beside(lambda: self.within(MODULE_STEPS, lambda: self.run_module(module)))
         return module.scope.names
 
     def _beside(self, run: Callable[[], object]) -> None:
@@ -179,6 +201,16 @@ class Interpreter:
                 if ended:
                     return ended
         return Stop.RAN
+
+    def eval_within(self, function: Function, receiver: Value, node: ast.expr) -> Value:
+        """The value of one expression of a method, its arguments and names as far as they are known by default."""
+        frame = Frame(function.module, Scope(function.scope), function.name, function)
+        given = hypotheses.constructor_arguments(function)
+        calls.bind_arguments(self, function, frame.scope, [receiver, *given], {})
+        found: list[Value] = []
+        with contextlib.suppress(OutOfSteps):
+            self.within(_EXPRESSION_STEPS, lambda: self._in_frame(frame, lambda: found.append(self.eval(node))))
+        return found[0] if found else UNKNOWN
 
     def set_name(self, holder: dict[str, Value], name: str, value: Value) -> None:
         """Sets an attribute so that an undecided branch can take it back."""

@@ -202,7 +202,8 @@ class Node:
     """One operation that autograd recorded."""
 
     __slots__ = (
-        "backward", "block", "inputs", "leaves", "operation", "outputs", "partial", "path", "place", "refused", "saves",
+        "assumed", "backward", "block", "inputs", "leaves", "operation", "outputs", "partial", "path", "place",
+        "refused", "saves",
         "time",
     )  # fmt: skip
 
@@ -215,6 +216,8 @@ class Node:
         self.backward: Callable[[], None] | None = None
         """Runs the backward of a custom Function."""
         self.block: Block | None = None
+        self.assumed = ""
+        """The hypothesis that it stands for (see `hypotheses`)."""
         self.refused = False
         """Is it a write that PyTorch refuses, so that nothing comes through it as the program stands?"""
         self.partial = False
@@ -236,6 +239,8 @@ class Hit:
     """Of the backward, or of what is refused at once; a write has its own."""
     order: StepFacts | None = None
     """Where an update of parameters stands before the backward."""
+    hypothesis: str = ""
+    """What has to hold for it to break, where that is not known."""
 
     @classmethod
     def silent(cls, rule: SilentRule, write: Write | None, place: Place, certain: bool) -> Hit:

@@ -278,8 +278,8 @@ class Function(Value):
     """A function of the project. `grad` is set by decorators such as `@torch.no_grad()`."""
 
     __slots__ = (
-        "brief", "by_level", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node", "owner",
-        "parameters", "results", "scope",
+        "assigned", "brief", "by_level", "defaults", "grad", "keyword_defaults", "kind", "module", "name", "node",
+        "owner", "parameters", "results", "scope",
     )  # fmt: skip
 
     def __init__(self, node: Any, module: Module, scope: Scope, name: str) -> None:
@@ -296,6 +296,8 @@ class Function(Value):
         """Those that can be given by place, and all of them, each unknown; None where nobody has asked yet."""
         self.by_level: set[str] | None = None
         """Those that hold several tensors where nothing is known of them; None where nobody has asked yet."""
+        self.assigned: dict[str, ast.expr] | None = None
+        """Of a constructor: what it assigns to each attribute; None where nobody has asked yet."""
         self.brief: Function | None = None
         """What of it is worth running where it decorates; None where nobody has asked yet."""
 

@@ -7,9 +7,8 @@ import copy
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_WRITING_METHODS
-from outplace.source import holders, records, torch_model
-from outplace.source.contents import as_key, extend, hashable, is_exact, linked, of_key
-from outplace.source.tape import Path
+from outplace.source import holders, hypotheses, records, torch_model
+from outplace.source.contents import as_key, extend, hashable, is_exact, item_at, linked, of_key
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -30,7 +29,6 @@ from outplace.source.values import (
     Value,
     is_none,
     join,
-    join_arms,
     with_paths,
 )
 
@@ -47,9 +45,13 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
         return [value.rest] * count
     if isinstance(value, Instance) and value.cls.fields is not None:
         return [value.names.get(field, UNKNOWN) for field in value.cls.fields]
+    if isinstance(value, Layer) and value.children:
+        return [*value.children.values(), *[UNKNOWN] * (count - len(value.children))]
     if isinstance(value, Tensor) and value.known:
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         return unpacked(interpreter, views, count, node) if isinstance(views, Items) else [views] * count
+    if isinstance(value, Tensor) and interpreter.assumes:
+        return [hypotheses.part_of(interpreter, value) for _ in range(count)]
     if isinstance(value, (Const, Plain)):
         return [PLAIN] * count
     return [UNKNOWN] * count
@@ -73,6 +75,8 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         if value.kind.endswith("Dict"):
             return [Const(name) for name in list(value.children)[:most]]
         return list(value.children.values())[:most]
+    if isinstance(value, Tensor) and interpreter.assumes and not value.known:
+        return [hypotheses.part_of(interpreter, value) for _ in range(least)]
     if isinstance(value, Tensor):
         views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
         rounds = iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
@@ -85,7 +89,7 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
     if isinstance(value, Choice):
         columns = [(iterate(interpreter, option, node, most, least), path)
                    for option, path in with_paths(value) if not is_none(option)]  # fmt: skip
-        return [_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
+        return [item_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
     return [Plain() if isinstance(value, (Plain, Const)) else Unknown() for _ in range(least)]
 
 
@@ -98,13 +102,6 @@ def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, 
         return [interpreter.call_function(following, [value], {}, node) for _ in range(least)]
     children = _module_children(value)
     return children[:most] if children else [UNKNOWN] * least
-
-
-def _at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
-    """What stands at a place of one of several containers."""
-    there = [(column[place], path) for column, path in columns if place < len(column)]
-    made = join_arms([item for item, _ in there], [path for _, path in there])
-    return Unknown() if made is UNKNOWN else made
 
 
 def _another(value: Value) -> Value:

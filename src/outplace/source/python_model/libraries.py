@@ -107,6 +107,8 @@ def call_outside(
         return records.make(interpreter, name, args, keywords)
     if library == "numpy":
         return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)
+    if library == "einops":
+        return torch_model.call_einops(interpreter, function.rpartition(".")[2], args, keywords, node) or UNKNOWN
     return PLAIN if library in _NO_TENSORS else UNKNOWN
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 
 from outplace.knowledge.kinds import BY_NAME
@@ -20,9 +21,10 @@ def finding_for(hit: Hit) -> Finding:
     kind = silent_rule(hit) or BY_NAME[hit.kind]
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
-    site, message = site_of(hit.place), _message(hit)
+    site, message = site_of(hit.place), _message(hit) + (f" (if {hit.hypothesis})" if hit.hypothesis else "")
     order = hit.order.order() if hit.order is not None else None
-    return Finding(hit.kind, kind.code, severity, site, message, saved_by, None, order, _cause(hit))  # type: ignore[arg-type]
+    found = Finding(hit.kind, kind.code, severity, site, message, saved_by, None, order, _cause(hit))  # type: ignore[arg-type]
+    return replace(found, hypothesis=hit.hypothesis) if hit.hypothesis else found
 
 
 def _cause(hit: Hit) -> str:

@@ -2,6 +2,7 @@
 
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.dispatch import attribute, method, set_attribute
+from outplace.source.torch_model.einops import call as call_einops
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
 from outplace.source.torch_model.items import check_kept, get_item, set_item
 from outplace.source.torch_model.layers import run_layer
@@ -31,6 +32,7 @@ __all__ = [
     "augmented",
     "binary",
     "call",
+    "call_einops",
     "check_appended",
     "check_appended_array",
     "check_index",

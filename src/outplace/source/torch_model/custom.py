@@ -61,9 +61,7 @@ def _apply_function(
     grad = False if mode in ("off", "inference") else any_grad(inputs)
     recorded = None
     if grad:
-        recorded = Node(
-            f"{cls.node.name}Backward", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path
-        )
+        recorded = interpreter.record(f"{cls.node.name}Backward", node)
         recorded.inputs = [before for tensor in inputs if (before := node_of(tensor)) is not None]
         recorded.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
         kept = context.names["saved_tensors"]

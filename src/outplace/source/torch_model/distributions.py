@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from outplace.source.tape import Node
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in
 from outplace.source.values import UNKNOWN, Distribution, Tensor, Unknown, Value, options
 
@@ -86,7 +85,7 @@ def _linked(interpreter: Interpreter, parts: Iterable[Tensor], unknown: bool, na
     grad = any_grad(parts) or (None if unknown else False)
     made = fresh(interpreter, False if interpreter.grad in ("off", "inference") else grad, "float")
     if made.requires_grad:
-        made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+        made.node = interpreter.record(name, node)
         made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
         made.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
     return made

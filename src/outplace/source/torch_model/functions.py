@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import factory_kind, has, is_factory
 from outplace.source import contents
-from outplace.source.tape import Block, Node
+from outplace.source.tape import Block
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
@@ -308,7 +308,7 @@ def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[s
         gradient = fresh(interpreter, False if create is False else None, "float")
         if create and roots:
             gradient.requires_grad = True
-            gradient.node = Node("grad", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            gradient.node = interpreter.record("grad", node)
             gradient.node.inputs = roots
         gradients.append(gradient)
     single = isinstance(wrt, Tensor)
@@ -334,7 +334,7 @@ def _cat(name: str, shaped: bool = False) -> Any:
         made.shape = shapes.joined(name, parts, args, keywords) if shaped else None
         made.packed = layouts.together(parts) or None
         if grad:
-            made.node = Node(name, interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            made.node = interpreter.record(name, node)
             made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
             made.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
         return made

@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
 from outplace.source import contents
-from outplace.source.tape import Node, Save
+from outplace.source.tape import Save
 from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
-from outplace.source.values import UNKNOWN, Bound, Const, Function, Instance, Items, Plain, Tensor, Value, options
+from outplace.source.values import (
+    UNKNOWN,
+    Bound,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Plain,
+    Tensor,
+    Value,
+    is_none,
+    options,
+)
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -69,7 +81,7 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.
         made.requires_grad = False
     before = node_of(tensor)
     if made.requires_grad:
-        made.node = Node("IndexBackward0", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+        made.node = interpreter.record("IndexBackward0", node)
         made.node.inputs = [before] if before is not None else []
         made.node.leaves = [tensor] if tensor.leaf else []
         made.node.saves = [Save(kept.storage, made.node.time, "indices", kept.certain) for kept in tensors_in(key)]
@@ -129,7 +141,7 @@ def set_item(
 ) -> None:
     """`x[key] = value`; `again` for the second half of `x[key] += value`."""
     key = interpreter.eval(target.slice)
-    mixed = not all(isinstance(option, Tensor) for option in options(holder))
+    mixed = not all(isinstance(option, Tensor) or is_none(option) for option in options(holder))
     if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, (int, float, complex))):
         mixed = True  # a text is no index, and None and texts are no values for a tensor
 
@@ -199,7 +211,7 @@ def _set_tensor_item(
         return
     made = None
     if grad:
-        made = Node("CopySlices", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+        made = interpreter.record("CopySlices", node)
         made.inputs = [before for item in (tensor, *values) if (before := node_of(item)) is not None]
         made.leaves = [item for item in values if item.leaf and item.requires_grad]
     rebase(interpreter, tensor, made, grad)

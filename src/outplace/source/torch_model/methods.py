@@ -156,7 +156,7 @@ def _keep_graph(interpreter: Interpreter, root: Node, node: ast.AST) -> None:
         for leaf in reached.leaves:
             leaf.grad = fresh(interpreter, True, leaf.dtype)
             leaf.grad.shape = leaf.shape
-            leaf.grad.node = Node("grad", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+            leaf.grad.node = interpreter.record("grad", node)
             leaf.grad.node.inputs = [root]
 
 

@@ -20,7 +20,7 @@ from outplace.source.torch_model.layers import (
 )
 from outplace.source.torch_model.methods import detached
 from outplace.source.torch_model.optimizers import forget_gradients, make_optimizer
-from outplace.source.torch_model.tensors import fresh, node_of, set_requires_grad
+from outplace.source.torch_model.tensors import fresh, node_of, parameter, set_requires_grad
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -35,6 +35,7 @@ from outplace.source.values import (
     Layer,
     StateDict,
     Tensor,
+    Unknown,
     Value,
     options,
 )
@@ -137,7 +138,33 @@ def object_attribute(interpreter: Interpreter, holder: Instance, base: str, name
     """An attribute of an object whose class is built on a torch class, where the project defines none."""
     if base.startswith("torch.nn.") and base in CONTAINERS and name in holder.names:
         return holder.names[name]
+    if interpreter.assumes and base.startswith("torch.nn.") and name not in _OF_MODULES:
+        return _not_built(interpreter, holder, name)
     return Bound(name, holder)
+
+
+def _not_built(interpreter: Interpreter, holder: Instance, name: str) -> Value:
+    """An attribute that a constructor sets where it was not followed, the same whenever it is read."""
+    made: Value = parameter(interpreter) if name in ("weight", "bias") else Unknown()
+    init = holder.cls.find("__init__")
+    value = _assigned(init, name) if isinstance(init, Function) else None
+    if isinstance(init, Function) and value is not None:
+        built = interpreter.eval_within(init, holder, value)
+        made = Unknown() if built is UNKNOWN else built
+    holder.names[name] = made
+    return made
+
+
+def _assigned(init: Function, name: str) -> ast.expr | None:
+    """What a constructor assigns to `self.name` first."""
+    if init.assigned is None:
+        init.assigned = {}
+        for node in ast.walk(init.node):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                        init.assigned.setdefault(target.attr, node.value)
+    return init.assigned.get(name)
 
 
 def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: str) -> Value:
@@ -401,6 +428,12 @@ def _append(
     return module
 
 
+_OTHER_METHODS = {
+    "cuda", "to", "cpu", "half", "float", "double", "bfloat16", "apply", "share_memory", "type", "zero_grad",
+    "__init__", "reset_parameters", "forward", "__call__", "extra_repr", "get_parameter", "get_submodule", "get_buffer",
+    "xpu",     "register_backward_hook", "named_buffers", "__dict__", "_modules", "_parameters", "_buffers", "compile",
+}  # fmt: skip
+
 _MODULE_METHODS: dict[str, Any] = {
     "parameters": lambda i, m, a, k, n: Items(list(parameters_of(m))),
     "named_parameters": lambda i, m, a, k, n: Items(
@@ -428,3 +461,5 @@ _MODULE_METHODS: dict[str, Any] = {
     "register_forward_hook": _forward_hook,
     "register_forward_pre_hook": _forward_pre_hook,
 }  # fmt: skip
+_OF_MODULES = _MODULE_METHODS.keys() | _OTHER_METHODS
+"""What every module has."""

@@ -181,7 +181,7 @@ def _record(
     """The node that autograd makes, with the inputs it saves; None where nothing is recorded."""
     if not grad:
         return None  # also where it is not known: nothing can be concluded from a graph that may not be there
-    made = Node(_node_name(op, label), interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+    made = interpreter.record(_node_name(op, label), node)
     made.partial = not all(map(_is_followed, (*args, *keywords.values())))
     for tensor in inputs:
         before = node_of(tensor)
@@ -189,7 +189,8 @@ def _record(
             made.inputs.append(before)
         if tensor.leaf and requires_grad(tensor):
             made.leaves.append(tensor)
-    for key, sure in effect.saved.items():
+    saved = {} if _is_mean(op, args, keywords, layer) else effect.saved
+    for key, sure in saved.items():
         if key == effect.writes and op.copies is not None:
             continue  # it keeps a copy of its target; another operand in the same memory (`h *= h`) is kept as it is
         value = _pick(key, args, keywords, layer)
@@ -199,6 +200,8 @@ def _record(
             if op.name == "einsum" and any_grad(other for other in inputs if other is not tensor) is False:
                 continue
             sure = sure or (op.name == "matmul" and _is_plain_product(inputs))
+            if sure is None and interpreter.assumes and not any(when.some for when in op.saves.values()):
+                continue  # a hypothesis is no reason to guess further
             surely = bool(sure) and (op.name not in _FOLDING or _folds_without_copy(tensor, inputs))
             parameter_like = tensor.leaf and tensor.requires_grad is True
             certain, anchor = surely and tensor.certain, tensor.anchor if surely else None
@@ -216,6 +219,21 @@ def _is_followed(value: Value) -> bool:
     if isinstance(value, Items):
         return all(map(_is_followed, (*value.items, *([value.rest] if value.rest is not None else []))))
     return not isinstance(value, Unknown | Choice)
+
+
+_ADAPTIVE = {"nn.AdaptiveAvgPool2d", "nn.AdaptiveAvgPool3d"}
+_ADAPTIVE |= {"nn.functional.adaptive_avg_pool2d", "nn.functional.adaptive_avg_pool3d"}
+
+
+def _is_mean(op: ops.Op, args: list[Value], keywords: dict[str, Value], layer: Layer | None) -> bool:
+    """A pooling to one element is computed as a mean, which keeps nothing."""
+    if op.name not in _ADAPTIVE:
+        return False
+    if layer is not None:
+        return layer.sizes[0] == 1 or layer.options.get("output_size") == 1
+    size = args[1] if len(args) > 1 else keywords.get("output_size", UNKNOWN)
+    sizes = size.items if isinstance(size, Items) else [size]
+    return all(isinstance(one, Const) and one.value == 1 for one in sizes)
 
 
 def _node_name(op: ops.Op, label: str) -> str:

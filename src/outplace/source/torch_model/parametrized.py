@@ -83,7 +83,7 @@ def computed_weight(interpreter: Interpreter, layer: Layer, made: Value, node: a
 
 def _node(interpreter: Interpreter, layer: Layer, node: ast.AST) -> Node:
     kept = [tensor for name, tensor in layer.state.items() if "bias" not in name and requires_grad(tensor)]
-    weight = Node("parametrization", interpreter.place(node), interpreter.tape.tick(), interpreter.tape.path)
+    weight = interpreter.record("parametrization", node)
     weight.leaves = list(kept)
     weight.saves = [Save(tensor.storage, weight.time, "weight", tensor.certain, True) for tensor in kept]
     return weight

@@ -1,0 +1,290 @@
+"""What is assumed of code that is analysed without its callers: arguments require grad, unknown layers are typical.
+
+A run with `Interpreter.assumes` set goes by these hypotheses. What breaks in it is a warning that names the hypothesis;
+an error is what breaks without one. The hypotheses:
+
+- a tensor that a function is given requires grad and is no leaf, unless its name says that it holds numbers nobody
+  differentiates (masks, indices, labels);
+- a module that is not known has parameters, keeps its input for backward as most layers do, and returns a new tensor;
+- another function that is not known returns new tensors that depend on its arguments;
+- `weight` and `bias` of a module that is not known are parameters;
+- a constructor is given the classes, functions and modules that its parameters have as defaults.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from outplace.source.annotations import says_tensor
+from outplace.source.levels import given_by_level
+from outplace.source.tape import Hit, Node, Save, Storage
+from outplace.source.values import (
+    NONE,
+    UNKNOWN,
+    Class,
+    Const,
+    Dictionary,
+    Function,
+    Instance,
+    Items,
+    Layer,
+    Outside,
+    Partial,
+    Plain,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+    options,
+)
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+_NO_GRADIENT = re.compile(
+    r"(?:^|_)(?:mask|masks|ids?|idx|idxs|index|indices|labels?|targets?|gt|lengths?|lens?|sizes?|shapes?|steps?|timesteps?"
+    r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens)$"
+)
+"""Parameters whose names say that nobody differentiates by them."""
+
+_KEEPS_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
+"""Layers whose names say that they do not keep their input."""
+
+ARGUMENT = "argument"
+_ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
+"""Layers whose names say that they are activations."""
+
+KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nograd-view", "custom-view"}
+"""The kinds of bugs that can depend on a hypothesis."""
+
+
+# Arguments -----------------------------------------------------------------------------------------------------------
+
+
+def arguments(interpreter: Interpreter, function: Function, skipped: int) -> list[Value]:
+    """The assumed arguments of a function, but for the first ones."""
+    spec = function.node.args
+    places = [*spec.posonlyargs, *spec.args]
+    defaults = [None] * (len(places) - len(spec.defaults)) + list(spec.defaults)
+    uses = _Uses(function.node)
+    if function.by_level is None:
+        function.by_level = given_by_level(function.node, function.owner.node if function.owner is not None else None)
+    uses.sequences |= function.by_level
+    uses.tensors -= function.by_level
+    is_forward = getattr(function.node, "name", "").startswith("forward")
+    return [
+        _argument(interpreter, place, default, uses, is_forward)
+        for place, default in list(zip(places, defaults, strict=True))[skipped:]
+    ]
+
+
+def _argument(
+    interpreter: Interpreter, argument: ast.arg, default: ast.expr | None, uses: _Uses, is_forward: bool
+) -> Value:
+    says, name = says_tensor(argument.annotation), argument.arg
+    if _OPTION.search(name):
+        return Const(False) if default is None or not _is_none(default) else NONE
+    if says is False and argument.annotation is not None:
+        return _not_a_tensor(interpreter, name, ast.unparse(argument.annotation))
+    numbers = default is not None and not _is_none(default)
+    if says is None and (numbers or _is_other(argument.annotation)):
+        return Unknown()
+    if says is None and name in uses.sequences and name not in uses.tensors:
+        return Items([], "list", rest=_tensor(interpreter, name, True))
+    known = says is True or name in uses.tensors or (is_forward and default is None)
+    return _tensor(interpreter, name, known)
+
+
+_OPTION = re.compile(r"^(?:in_?place|out|dest|destination|buffer)$")
+"""Parameters by which a caller asks for writes: who trains does not."""
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _not_a_tensor(interpreter: Interpreter, name: str, annotation: str) -> Value:
+    """An argument that is annotated as something else: tensors in a list, or numbers."""
+    if "Tensor" in annotation and not _MAPPING.search(annotation):
+        return Items([], "list", rest=_tensor(interpreter, name, True))
+    return Plain() if _NUMBERS.fullmatch(annotation) else Unknown()
+
+
+_MAPPING = re.compile("(?i)dict|mapping|callable")
+_NUMBERS = re.compile(r"(?:int|float|bool|str|[Tt]uple|[Ll]ist|Optional|None|[\[\]|,. ])+")
+
+
+def _is_other(annotation: ast.expr | None) -> bool:
+    """Is it annotated as something of the program's own? (A string or a name that is no tensor.)"""
+    return isinstance(annotation, (ast.Name, ast.Attribute)) and not ast.unparse(annotation).endswith(("Any", "T"))
+
+
+def _tensor(interpreter: Interpreter, name: str, known: bool) -> Tensor:
+    made = Tensor(Storage(), None, known=known)
+    made.since = interpreter.tape.tick()
+    if not _NO_GRADIENT.search(name.lower()):
+        made.requires_grad, made.family.grad = True, True
+        made.node = Node(ARGUMENT, interpreter.place(ast.Pass()), made.since, ())
+        made.node.assumed = f"{name} requires grad"
+    return made
+
+
+class _Uses:
+    """How a function uses its names: as tensors, as sequences."""
+
+    def __init__(self, function: ast.AST) -> None:
+        self.tensors: set[str] = set()
+        self.sequences: set[str] = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if node.attr in _OF_TENSORS:
+                    self.tensors.add(node.value.id)
+            elif isinstance(node, ast.BinOp):
+                self.tensors.update(side.id for side in (node.left, node.right) if isinstance(side, ast.Name))
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                self.sequences.update(_gone_through(node.iter))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+                self.sequences.update([node.value.id] if isinstance(node.value, ast.Name) else [])
+            elif isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
+                self.sequences.add(node.value.id)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+                self.sequences.update(_gone_through(node))
+
+
+def _gone_through(iterable: ast.expr) -> Iterator[str]:
+    if isinstance(iterable, ast.Name):
+        yield iterable.id
+    elif isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):
+        yield from (argument.id for argument in iterable.args if isinstance(argument, ast.Name))
+
+
+_OF_TENSORS = {
+    "shape", "size", "dim", "ndim", "device", "dtype", "view", "reshape", "permute", "transpose", "flatten", "mean",
+    "sum", "pow", "sqrt", "exp", "log", "norm", "abs", "clamp", "unsqueeze", "squeeze", "contiguous", "float", "to",
+    "chunk", "split", "unbind", "detach", "softmax", "sigmoid", "tanh", "relu", "matmul", "expand", "repeat", "clone",
+    "new_zeros", "new_ones", "type_as", "masked_fill", "mul", "add", "sub", "div", "T", "mT", "requires_grad",
+}  # fmt: skip
+"""Whoever asks an argument for these takes it for a tensor."""
+
+
+def constructor_arguments(init: Function) -> list[Value]:
+    """What a constructor is assumed to be given: classes, functions and modules by default, else anything."""
+    spec = init.node.args
+    count = len(spec.posonlyargs) + len(spec.args) - 1
+    given: list[Value] = [Unknown() for _ in range(count)]
+    for place, default in enumerate(reversed(init.defaults)):
+        if place < count and isinstance(default, (Class, Function, Torch, Layer, Instance, Partial, Outside)):
+            given[count - 1 - place] = default
+    return given
+
+
+# What is not known ---------------------------------------------------------------------------------------------------
+
+
+def call_unknown(
+    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """A call of something that is not known: with tensors, a typical layer or a function of them."""
+    if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
+        return UNKNOWN
+    given = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
+    if not given or not isinstance(node, ast.Call):
+        return UNKNOWN
+    made = Tensor(Storage(), None, known=False, dtype="float")
+    made.since = interpreter.tape.tick()
+    layer = _layer_name(node.func) if isinstance(function, Unknown) else None
+    grads = [tensor.requires_grad for tensor in given]
+    if interpreter.grad != "on" or not (layer or True in grads):
+        made.requires_grad = False if interpreter.grad in ("off", "inference") else None
+        return made
+    made.requires_grad = made.family.grad = True
+    made.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
+    made.node.inputs = [before for tensor in given if (before := _node_of(tensor)) is not None]
+    made.node.leaves = [tensor for tensor in given if tensor.leaf and tensor.requires_grad]
+    made.node.outputs.append(made.storage)
+    if layer is not None and _ACTIVATION.search(layer.lower()):
+        made.node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"
+        made.node.saves = [Save(made.storage, interpreter.tape.tick(), "result", True)]
+    elif layer is not None and not _KEEPS_NOTHING.search(layer.lower()):
+        made.node.assumed = f"`{layer}` keeps its input for backward, as most layers do"
+        made.node.saves = [
+            Save(value.storage, made.since, "input", value.certain, anchor=value.anchor)
+            for value in args
+            if isinstance(value, Tensor) and value.requires_grad
+        ]
+    return made
+
+
+def _layer_name(function: ast.expr) -> str | None:
+    """The text of a call that runs a module: `self.conv`, `self.blocks[i]`, `layer`; None for functions."""
+    if isinstance(function, ast.Subscript):
+        return _layer_name(function.value)
+    if isinstance(function, ast.Attribute) and isinstance(function.value, (ast.Name, ast.Attribute, ast.Subscript)):
+        root: ast.expr = function
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        own = isinstance(root, ast.Name) and root.id == "self"
+        return ast.unparse(function) if own and not function.attr.startswith("_") else None
+    if isinstance(function, ast.Name) and _LAYERS.search(function.id):
+        return function.id
+    return None
+
+
+_LAYERS = re.compile(
+    r"(?:^|_)(?:layer|block|blk|module|mod|net|conv|linear|norm|attn|ff|fn|mlp|stage|head|proj|fc|model|encoder"
+    r"|decoder)\d*$"
+)
+"""Names that are given to modules."""
+
+
+def _tensors(value: Value) -> Iterator[Tensor]:
+    for option in options(value):
+        if isinstance(option, Tensor):
+            yield option
+        elif isinstance(option, Items):
+            for item in (*option.items, *([option.rest] if option.rest is not None else [])):
+                yield from (inner for inner in options(item) if isinstance(inner, Tensor))
+        elif isinstance(option, Dictionary):
+            for item in option.items.values():
+                yield from (inner for inner in options(item) if isinstance(inner, Tensor))
+
+
+def _node_of(tensor: Tensor) -> Node | None:
+    newer = tensor.family.since > tensor.since and tensor.family.node is not None
+    return tensor.family.node if newer else tensor.node
+
+
+def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:
+    """One of several tensors that something unknown has returned together."""
+    made = Tensor(Storage(), whole.requires_grad, whole.node, known=False, dtype=whole.dtype)
+    made.since, made.family.grad = interpreter.tape.tick(), whole.requires_grad
+    return made
+
+
+# What is told --------------------------------------------------------------------------------------------------------
+
+
+def only_assumed(hits: list[Hit], sure: list[Hit]) -> list[Hit]:
+    """The hits that need a hypothesis, as warnings that name it."""
+    known = {(hit.kind, id(hit.place.node)) for hit in sure}
+    return [
+        replace(hit, certain=False, hypothesis=_hypothesis(hit))
+        for hit in hits
+        if hit.kind in KINDS and (hit.kind, id(hit.place.node)) not in known
+    ]
+
+
+def _hypothesis(hit: Hit) -> str:
+    """The nearest hypothesis that the node depends on."""
+    waiting, seen = [hit.node] if hit.node is not None else [], set[int]()
+    for node in waiting:
+        if node.assumed and (node is hit.node or node.operation == ARGUMENT):
+            return node.assumed
+        waiting.extend(before for before in node.inputs if id(before) not in seen)
+        seen.update(map(id, node.inputs))
+    return "this is trained through"
