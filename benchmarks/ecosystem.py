@@ -9,8 +9,8 @@ the JSON file of an earlier run, and shows which findings are new and which are 
 
 A file of mutants is a JSON list. Each entry names a `package`, a `file` in it, an edit (`line`, `column`, `end_line`,
 `end_column`, `after`; columns count bytes), its `operator`, the `truth` ("raises" or "passes", by PyTorch) and the
-lines that write (`writes`: pairs of file and line). A raising mutant is found where a finding stands on a line that writes. A
-passing one must bring no new error. With `--packages FOLDER` the packages are those of that folder.
+lines that write (`writes`: pairs of file and line). A raising mutant is found where a finding stands on a line that
+writes. A passing one must bring no new error. With `--packages FOLDER` the packages are those of that folder.
 """
 
 from __future__ import annotations
