@@ -1,9 +1,10 @@
-"""The exact but dearer way to know where nodes were made: each node carries its place.
+"""Tags: the exact but slower way to know where nodes were made. Each node carries its own site.
 
-Used where marks cannot serve: code that was loaded before outplace came (`outplace.watch()` in a running program, a
-child process's main script), and graphs that several threads build, since each thread numbers its nodes from zero.
-Anomaly mode calls `torch.fx.traceback.format_stack` for each node and keeps what it returns; in its place stands a
-function that only looks up the user's line: about 5 microseconds a node instead of 100.
+Tags are used where marks cannot be: in code that was loaded before outplace was attached (`outplace.watch()` in a
+running program, the main script of a child process), and in graphs that several threads build, because each thread
+numbers its nodes from zero. Anomaly mode calls `torch.fx.traceback.format_stack` for each node and stores the result.
+outplace replaces that function by one that only looks up the user's line. This takes about 5 microseconds a node
+instead of 100.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _cache: dict[tuple[int, int], Tag] = {}
 
 
 class Tag(list[str]):
-    """What a node carries: the lines that anomaly mode would print, and the place itself."""
+    """The tag of a node: the lines that anomaly mode would print, and the instruction."""
 
     place: Instruction | None = None
 
@@ -51,7 +52,7 @@ def _tag() -> list[str]:
     if tag is None:
         code = frame.f_code
         tag = _cache[key] = Tag([f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n'])
-        tag.place = (code, frame.f_lasti)  # keeps the code object, so that its id stays its own
+        tag.place = (code, frame.f_lasti)  # keeps the code object alive, so that its id is not reused
     return tag
 
 
@@ -61,14 +62,14 @@ def enabled() -> bool:
 
 
 _QUIET = ("ignore", re.compile("Error detected in ", re.IGNORECASE), UserWarning, None, 0)
-"""The filter against anomaly mode's own report of a failed backward, which would come on top of the diagnosis."""
+"""The warning filter against anomaly mode's own report of a failed backward. The diagnosis replaces that report."""
 
 _filters: Any = warnings.filters
 _enabled_by_us = False
 
 
 def patches() -> Iterator[Patch]:
-    """What makes each node carry its place, in all threads."""
+    """The patches that tag each node with its site, in all threads."""
     why = "In anomaly mode torch asks it for the stack of each node; ours only looks up the user's line."
     yield replaced(fx_traceback, "format_stack", lambda _: _tag, why)
     why = "The diagnosis takes the place of anomaly mode's own report."
@@ -118,7 +119,7 @@ _USUAL_HINT = (
 
 
 def hint_as_usual(error: BaseException) -> None:
-    """Gives PyTorch's message the words it has without anomaly mode: here nobody has printed a backtrace above."""
+    """Restores the hint that PyTorch's message has without anomaly mode, because no backtrace was printed above."""
     if _enabled_by_us and error.args:
         message, *rest = error.args
         if isinstance(message, str) and _HINT in message:

@@ -1,7 +1,7 @@
-"""The hook inside torch's backward: it notes each backward pass, and diagnoses one that fails before anybody sees it.
+"""The hook inside torch's backward. It records each backward, and diagnoses one that fails before the error gets out.
 
-The hook is compiled into torch's own `_engine_run_backward`, the one function that every backward and grad goes
-through, so the traceback keeps exactly the frames and lines it always had.
+The hook is compiled into torch's `_engine_run_backward`, the one function that every backward and grad calls. So the
+traceback keeps exactly the frames and lines that it had.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STARTED, FAILED, FINISHED = "__outplace_backward__", "__outplace_failed__", "__o
 
 
 noticed: list[Sized] = []
-"""While all of these are empty, nobody wants to look at a backward that starts."""
+"""While all of these are empty, the start of a backward calls nothing."""
 unfinished: list[Sized] = []
-"""While all of these are empty, nobody waits for the end of a backward."""
+"""While all of these are empty, the end of a backward calls nothing."""
 
 
 def _nobody(frame: FrameType) -> None:
@@ -56,7 +56,7 @@ def connect(
 
 
 def begin(frame: FrameType) -> None:
-    """A backward pass begins, in this frame of torch's own."""
+    """A backward begins, in this frame of torch."""
     log.state.backwards += 1
     _note(frame)
     if any(noticed):
@@ -64,12 +64,12 @@ def begin(frame: FrameType) -> None:
 
 
 def started() -> None:
-    """The same (called from inside torch's function)."""
+    """A backward begins (called from inside torch's function)."""
     begin(sys._getframe(1))
 
 
 def finished() -> None:
-    """A backward pass is over, well or not (called from inside torch's function)."""
+    """A backward has ended, with or without an error (called from inside torch's function)."""
     if any(unfinished):
         _finish(sys._getframe(1))
 
@@ -92,14 +92,14 @@ if native.compiled is not None:
 
 
 def patches(on_failure: Callable[[FrameType], None]) -> Iterator[Patch]:
-    """The hooks; `on_failure` gets the frame of torch's function while the exception is being handled."""
+    """The hooks. `on_failure` gets the frame of torch's function while the exception is handled."""
     hooks = {STARTED: started, FINISHED: finished, FAILED: lambda: on_failure(sys._getframe(1))}
     why = "Every backward and grad goes through it: it is noted, and diagnosed if it fails."
     yield rewritten(torch.autograd.graph._engine_run_backward, _add_hooks, hooks, why)
 
 
 def _add_hooks(definition: ast.FunctionDef) -> None:
-    """A call at its beginning, one where an exception passes through, and one at its end."""
+    """Adds three calls: at the beginning, where an exception passes through, and at the end."""
     inner = next((node for node in definition.body if isinstance(node, ast.Try)), definition.body[0])
     begin = ast.copy_location(ast.parse(f"{STARTED}()").body[0], inner)
     handler = ast.parse(f"try: pass\nexcept Exception:\n    {FAILED}()\n    raise").body[0]

@@ -1,8 +1,7 @@
-"""Calls in another frame's name: a warning tells its line by the frame it comes from, which must not be one of ours.
+"""Calls a function in the name of another frame. A warning takes its line from a frame, which must not be outplace's.
 
-torch's own warnings name the innermost frame of Python, those with a `stacklevel` one of those around it. Where a
-function of ours stands before one of torch's, that is called by a frame which has the file, the line and the globals of
-our caller.
+torch's warnings name the innermost Python frame; those with a `stacklevel` name a frame further out. Where a function
+of outplace runs before one of torch's, the latter is called from a frame with the file, line and globals of our caller.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _NAME = "<outplace>"
 
 
 def call(frame: FrameType | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls the function as if the line that `frame` is at did; None where a thread of torch's has called us."""
+    """Calls the function as if the current line of `frame` called it. `frame` is None in a thread of torch."""
     if frame is None:
         return FunctionType(_code_at(*_NOWHERE), vars(sys))(function, args, kwargs)
     line = frame.f_lineno or frame.f_code.co_firstlineno  # some instructions belong to no line
@@ -28,21 +27,21 @@ def call(frame: FrameType | None, function: Callable[..., Any], args: tuple[Any,
 
 
 def call_from_nowhere(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls the function as if there were no frame below it, as for a program that Python starts."""
+    """Calls the function as if there were no frame below it, like a program that Python starts."""
     below = FunctionType(_in_place_of(_deep, *_NOWHERE), vars(sys))
     return below(below, function, args, _DEPTH)
 
 
 def is_one(code: CodeType) -> bool:
-    """Does a frame of this code only stand for another?"""
+    """Does this code belong to a frame that was made by `call`?"""
     return code.co_name == _NAME
 
 
 _NOWHERE = ("<sys>", 0) if sys.version_info >= (3, 13) else ("sys", 1)
-"""What Python's warnings name where there is no frame to name."""
+"""The file that Python's warnings name if there is no frame."""
 
 _DEPTH = 4
-"""No warning looks farther below the program than this."""
+"""No warning looks further below the program than this."""
 
 _flat = lambda function, args, kwargs: function(*args, **kwargs)  # noqa: E731
 _deep = lambda itself, function, args, more: itself(itself, function, args, more - 1) if more else function(*args)  # noqa: E731
@@ -54,18 +53,18 @@ def _code_at(filename: str, line: int) -> CodeType:
 
 
 def _in_place_of(function: Any, filename: str, line: int) -> CodeType:
-    """The code of a function of one line, as if it stood there."""
+    """The code of a one-line function that seems to be at this line of this file."""
     code: CodeType = function.__code__
     return code.replace(co_name=_NAME, co_filename=filename, co_firstlineno=line)
 
 
-# -- our own frames in tracebacks -------------------------------------------------------------------------------------
+# -- frames of outplace in tracebacks ----------------------------------------------------------------------------------
 
 _OWN_FOLDER = OUTPLACE_FOLDER + os.sep
 
 
 def trim(error: BaseException) -> None:
-    """Takes outplace's own frames out of the traceback."""
+    """Removes outplace's frames from the traceback."""
     first: TracebackType | None = error.__traceback__
     while first is not None and _is_ours(first):
         first = first.tb_next
@@ -82,11 +81,11 @@ def trim(error: BaseException) -> None:
 
 def _is_ours(traceback: TracebackType) -> bool:
     frame = traceback.tb_frame
-    if frame.f_code.co_name == "handle_torch_function":  # called by one of our functions
+    if frame.f_code.co_name == "handle_torch_function":  # called by one of outplace's functions
         return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
     if is_one(frame.f_code):
         return True
-    # One function of ours says that it is of the import system (see `instrument.loading`): it is known by its module.
+    # One function of outplace names the import system as its file (see `instrument.loading`): its module identifies it.
     return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING
 
 

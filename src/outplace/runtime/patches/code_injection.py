@@ -1,7 +1,7 @@
-"""Calls put into library functions, inside their own code: each stays the object it is.
+"""Puts calls into library functions, inside their own code, so that each function stays the same object.
 
-So Dynamo, TorchScript and `__torch_function__`, which know functions by their identity, see no difference, and there is
-no frame of ours in a traceback. The hooks are names in `builtins`, which every function can see.
+Dynamo, TorchScript and `__torch_function__` identify functions by their identity, so they see no difference. No frame
+of outplace appears in a traceback. The hooks are names in `builtins`, which every function can see.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Rewrite = Callable[[ast.FunctionDef], None]
 
 
 def injected(function: Any, name: str, arguments: str, hook: Callable[..., None], why: str) -> Patch:
-    """Has the function call `hook` with these arguments (written in its own names) before all else.
+    """Makes the function call `hook` first, with these arguments (expressions in its own names).
 
-    `name` is one word; functions that have the same hook may share it.
+    `name` is one word. Functions with the same hook may share it.
     """
     call = f"__outplace_{name}__"
     return rewritten(function, _CallingFirst(f"{call}({arguments})"), {call: hook}, why)
 
 
 def rewritten(function: Any, rewrite: Rewrite, hooks: Mapping[str, Callable[..., Any]], why: str) -> Patch:
-    """Changes the code of a function, which may call these hooks by their names.
+    """Changes the code of a function. The new code may call these hooks by their names.
 
-    What has been compiled is used again for an equal `rewrite`: a function that is watched attaches at every call.
+    The compiled code is cached for an equal `rewrite`, because a watched function attaches at every call.
     """
     function = inspect.unwrap(function)
     return Patch(
@@ -58,7 +58,7 @@ def _inject(function: Any, code: CodeType, hooks: Mapping[str, Callable[..., Any
             if name in before:
                 known[name] = before[name]
             elif _is_running(code):
-                known[name] = _nothing  # the call that is running still needs the name
+                known[name] = _nothing  # the running call still needs the name
             else:
                 known.pop(name, None)
 
@@ -82,7 +82,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class _CallingFirst:
-    """Puts a call before all else."""
+    """Inserts a call at the beginning of a function."""
 
     call: str
 
@@ -98,11 +98,11 @@ _known: dict[tuple[int, Rewrite], tuple[CodeType, CodeType]] = {}
 
 
 def _compiled(function: Any, rewrite: Rewrite) -> CodeType:
-    """The function's code after that change, with the lines that it has."""
+    """The function's code after the change, with the same line numbers."""
     original = function.__code__
     key = (id(original), rewrite)
     if key not in _known:
-        _known[key] = (original, _compile(function, rewrite))  # keeps the code object, so that its id stays its own
+        _known[key] = (original, _compile(function, rewrite))  # keeps the code object alive: its id is not reused
     return _known[key][1]
 
 

@@ -1,4 +1,4 @@
-"""`z.real = v` writes a complex tensor without calling anything that could be seen: marked code tells of it."""
+"""`z.real = v` writes a complex tensor without a call that could be patched, so marked code reports it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _next_number = torch._C._autograd._get_sequence_nr
 def note_part(owner: Any, name: str, augmented: bool) -> Any:
     """Called by marked code around `z` in `z.real = v`.
 
-    `z.real += v` is two writes: the operator's own, which is seen as ever, and the assignment of what it returns.
+    `z.real += v` is two writes: that of the operator, which is recorded as usual, and the assignment of its result.
     """
     if not tensor_writes.is_traced() and isinstance(owner, torch.Tensor):
-        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+        with torch._C.DisableTorchFunction():  # no mode or subclass of the user may see this
             plain = unwrapped(owner)
             if plain.is_complex() and not plain.is_inference():
                 _note(plain, f".{name} =", augmented, _get_frame(1))

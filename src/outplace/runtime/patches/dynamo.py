@@ -1,7 +1,7 @@
-"""When Dynamo compiles: it reads the code that calls our hooks, and must find nothing there that it cannot compile.
+"""Dynamo traces the code that calls outplace's hooks, and must find nothing there that it cannot compile.
 
-Looking at every mark whether Dynamo is reading it costs a part of the mark in all the programs that never compile, so
-it begins when a program first asks for a compilation. Importing Dynamo means nothing: making an optimizer imports it.
+If every mark tested for Dynamo, it would be slower in all the programs that never compile. So the test starts when a
+program first asks for a compilation. Importing Dynamo is no sign of that: making an optimizer imports it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MODULE = "torch._dynamo.eval_frame"
 
 
 def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
-    """What has our hooks look for Dynamo from its first use on; once that module is imported.
+    """Makes the hooks test for Dynamo from its first use on. The rows are put in place when Dynamo is imported.
 
-    `keep` is what marked code calls then on what is kept in a list or a context.
+    `keep` is the function that marked code then calls on values that are put into a list or a context.
     """
     context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
-    if context is None:  # a torch that begins in another way: the marks look from the start
+    if context is None:  # a torch that starts Dynamo in another way: test from the beginning
         why = "Dynamo may read the code that calls our hooks."
         yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _heed(keep), _STAYS)
     else:
@@ -40,7 +40,7 @@ def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
 
     @functools.wraps(original)
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
-        if callback is not None and callback is not False:  # those switch Dynamo off
+        if callback is not None and callback is not False:  # these values switch Dynamo off
             undo()
             _heed(keep)
         original(self, callback, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Does something right after a module is imported, whoever imports it, and leaves no trace on the module."""
+"""Calls a function right after a module is imported, by whatever import, and leaves no trace on the module."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _awaited: dict[str, _Awaited] = {}
 
 
 def then(name: str, act: Callable[[], None]) -> Callable[[], None]:
-    """Calls `act` when the module has been imported; returns what stops waiting.
+    """Calls `act` when the module has been imported. Returns a function that stops waiting.
 
-    A mere look (`importlib.util.find_spec`) is no import.
+    Looking a module up (`importlib.util.find_spec`) is not an import.
     """
     if name not in _awaited:
         _awaited[name] = _Awaited(name)
@@ -35,7 +35,7 @@ def then(name: str, act: Callable[[], None]) -> Callable[[], None]:
 
 
 def _forget(name: str) -> None:
-    """Waits for this module no longer."""
+    """Stops waiting for this module."""
     finder = _awaited.pop(name, None)
     if finder in sys.meta_path:
         sys.meta_path.remove(finder)

@@ -1,4 +1,4 @@
-"""Notes each optimizer step with the versions of its parameters before and after: a step writes all of them."""
+"""Records each optimizer step with the versions of its parameters before and after it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _mode_active = torch._C._is_torch_function_mode_enabled
 _state = log.state
 
 on_fused_step: Callable[[Any, FrameType], None] = lambda optimizer, frame: None  # noqa: E731
-"""Gets the steps of fused optimizers, before they are made."""
+"""Called before each step of a fused optimizer."""
 
 
 class _Known(NamedTuple):
-    """What is known of an optimizer (`_native.c` reads it in this order)."""
+    """The facts about an optimizer (`_native.c` reads them in this order)."""
 
     optimizer: weakref.ref[Any]
     own: bool
-    """Is its class the user's own?"""
+    """Is its class defined in the user's code?"""
     plain: bool
     """Are all its parameters plain tensors?"""
     name: str
@@ -57,12 +57,12 @@ if native.compiled is not None:
 
 
 def _read_versions_unseen(groups: list[dict[str, Any]]) -> bytes:
-    with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+    with torch._C.DisableTorchFunction():  # no mode or subclass of the user may see this
         return _read_versions(groups)
 
 
 class _Hooks:
-    """What is called before and after each step. The plain ones are noted by `_native.c`, where that was compiled."""
+    """The hooks before and after each step. `_native.c` records plain steps, if it is compiled."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -70,7 +70,7 @@ class _Hooks:
         self._own_class: dict[type, bool] = {}
 
     def fastest(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """What to call before and after a step: the compiled ones, in a program that Dynamo does not read."""
+        """The hooks to use: the compiled ones, unless Dynamo traces this program."""
         if native.compiled is None or tensor_writes.is_traced is not bool:
             return self.before, self.after
         native.compiled.connect_steps(_mode_active, self._known, self._before, self.before, self.after)
@@ -82,7 +82,7 @@ class _Hooks:
         known = self._known.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             known = self._meet(optimizer)
-        while self._before and self._before[-1][0].optimizer() is optimizer:  # left behind by a step that raised
+        while self._before and self._before[-1][0].optimizer() is optimizer:  # left over from a step that raised
             self._drop_last()
         for group in optimizer.param_groups:
             if group.get("fused"):
@@ -134,7 +134,7 @@ class _Hooks:
         return known
 
     def _is_own(self, kind: type) -> bool:
-        """Is the optimizer's step written in the user's own code? Then its lines are what counts."""
+        """Is the optimizer's step written in the user's code? Then its own lines are recorded."""
         if kind not in self._own_class:
             step: Any = kind.step  # type: ignore[attr-defined]
             while hasattr(step, "__wrapped__"):
@@ -144,7 +144,7 @@ class _Hooks:
 
 
 _registered: list[tuple[dict[int, Any], int, Callable[..., None]]] = []
-"""Where the hooks of optimizers are registered, and what stands in for the compiled ones."""
+"""The dicts in which optimizer hooks are registered, and the Python versions of the compiled hooks."""
 
 
 def patches() -> Iterator[Patch]:
@@ -163,7 +163,7 @@ def _register_before(hooks: _Hooks) -> Undo:
     def undo() -> None:
         handle.remove()
         _registered.clear()
-        _state.steps = _state.stepping_thread = 0  # a step may be running, and its end is not seen
+        _state.steps = _state.stepping_thread = 0  # a step may be running, and its end will not be seen
 
     return undo
 
@@ -175,7 +175,7 @@ def _register_after(hooks: _Hooks) -> Any:
 
 
 def heed_dynamo() -> None:
-    """From now on everything here looks whether Dynamo is reading it."""
+    """From now on every hook in this module tests whether Dynamo is tracing it."""
     for hooks, key, hook in _registered:
         if key in hooks:
             hooks[key] = hook

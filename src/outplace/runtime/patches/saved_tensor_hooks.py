@@ -1,6 +1,6 @@
-"""Which hooks have packed what a node saved: before torch 2.10 a saved tensor does not tell.
+"""Which saved-tensor hooks packed what a node saved. Before torch 2.10 a saved tensor cannot tell.
 
-Then the times are noted at which such hooks were in force, in numbers of nodes.
+So the hooks that are active are recorded, together with the node numbers at which they start and end.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
 
 TELLS = hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
-"""Does a saved tensor know its hook, and hand out its memory?"""
+"""Does a saved tensor expose its hook and its memory?"""
 _next_number = torch._C._autograd._get_sequence_nr
 
 
 @dataclass
 class _Span:
-    """Hooks in force: the first node, the first one after it, and those that were in force around them."""
+    """A time in which hooks are active: its first node, the first node after it, and the hooks active around it."""
 
     start: int
     unpack: Callable[[], Any]
@@ -34,14 +34,14 @@ class _Span:
 
 
 _spans: list[_Span] = []
-"""In the order of their starts, as far as one thread makes the graph."""
+"""In the order of their starts, if one thread makes the graph."""
 _open = threading.local()
 _most = 1000
-"""If there are more, those are left out whose graph is gone."""
+"""If there are more, those whose graph is gone are dropped."""
 
 
 def patches() -> Iterator[Patch]:
-    """What notes the times, where they are needed."""
+    """The patches that record active hooks, where torch needs them."""
     if not TELLS:
         why = "Before torch 2.10 a saved tensor does not know its hooks: the time when they begin is noted."
         yield injected(saved_tensors_hooks.__enter__, "packing", "self", _begin, why).clearing(_spans)
@@ -49,7 +49,7 @@ def patches() -> Iterator[Patch]:
 
 
 def hook_of(node: Any, raw: Any) -> Any:
-    """The hook that unpacks this saved tensor of a node; None where it is kept as it is."""
+    """The hook that unpacks this saved tensor of a node; None if no hook packed it."""
     if TELLS:
         return getattr(raw, "unpack_hook", None)
     number = node._sequence_nr()
@@ -76,7 +76,7 @@ def _end() -> None:
 
 
 def _weakly(hook: Any) -> Callable[[], Any]:
-    """The hook, which holds on to what it has packed, for as long as the graph holds on to it."""
+    """A weak reference to the hook. The hook keeps what it packed alive, so only the graph may keep the hook alive."""
     try:
         return weakref.ref(hook)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What is changed in Python so that the user's own files are loaded with marks, and marks find what they call."""
+"""Patches of Python that load the user's files with marks, and that define the names which marks call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outplace.runtime.patches.table import Patch, Undo, replaced
 
 
 def names() -> Iterator[Patch]:
-    """The names that code with marks calls."""
+    """The names that marked code calls."""
     why = "Code with marks calls these names, which no module of the program has to import."
     yield Patch("builtins.__outplace_*__", "name in builtins", why, _publish, _DELETED)
 
@@ -27,7 +27,7 @@ def _publish() -> Undo:
 
 
 def loaders() -> Iterator[Patch]:
-    """What loads the user's own files with marks, whoever loads them."""
+    """The loaders that add marks to the user's files, for every way of loading them."""
     why = "Modules of the program's own are compiled with marks."
     yield replaced(SourceFileLoader, "get_code", lambda _: loading.get_code_with_marks, why)
     why = "`runpy.run_path` compiles scripts of the program's own with marks."
@@ -36,7 +36,7 @@ def loaders() -> Iterator[Patch]:
 
 
 def bound(name: str, function: Callable[..., Any], why: str) -> Patch:
-    """A name that code with marks calls, bound to what needs torch."""
+    """A name that marked code calls, bound to a function that needs torch."""
     target = f"builtins.{getattr(marks, name)}"
     return Patch(
         target,

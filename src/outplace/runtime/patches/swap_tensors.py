@@ -1,6 +1,7 @@
-"""`torch.utils.swap_tensors` refuses a tensor that has weak references: ours must not count.
+"""`torch.utils.swap_tensors` refuses a tensor that has weak references. outplace's references must not count.
 
-A program that swaps tensors (`torch.__future__.set_swap_module_params_on_conversion`) must not fail because we look on.
+A program that swaps tensors (`torch.__future__.set_swap_module_params_on_conversion`) must not fail because of
+outplace.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from outplace.runtime.record.untracked_aliases import Weak
 
 
 class _Weakrefs:
-    """Stands for the module `weakref` inside `torch.utils`: it does not see our references."""
+    """Replaces the module `weakref` inside `torch.utils`. It does not list outplace's references."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(weakref, name)
 
     @staticmethod
     def getweakrefs(tensor: Any) -> list[Any]:
-        """Those of the user's."""
+        """The weak references of the user's program."""
         return [one for one in weakref.getweakrefs(tensor) if type(one) is not Weak and not _is_noted(one)]
 
 
 def _is_noted(reference: Any) -> bool:
-    """Is it the one that the records of leaves and steps hold?"""
+    """Is it the reference that the records of leaves and steps hold?"""
     if any(leaf is reference for leaf, _ in tensor_writes._leaves):
         return True
     steps = (step for thread in log.all_threads() for step in thread.steps)
@@ -39,7 +40,7 @@ def _is_noted(reference: Any) -> bool:
 
 
 def patches() -> Iterator[Patch]:
-    """What lets tensors be swapped that we know."""
+    """The patch that allows swapping tensors which outplace refers to."""
     if hasattr(torch.utils, "swap_tensors") and hasattr(torch.utils, "weakref"):
         why = "`swap_tensors` refuses a tensor that has weak references, and ours must not count."
         yield replaced(torch.utils, "weakref", lambda _: _Weakrefs(), why)

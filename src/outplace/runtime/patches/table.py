@@ -44,7 +44,7 @@ UNDONE: dict[How, str] = {
     "callback slot": "The slot gets its old function back.",
     "name in builtins": "The name is deleted.",
 }
-"""What undoes each kind of change."""
+"""How each kind of change is undone."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Patch:
     why: str
     """One plain sentence."""
     put: Callable[[], Undo] = field(repr=False)
-    """Makes the change, and returns what undoes it."""
+    """Makes the change, and returns a function that undoes it."""
     undone: str = ""
-    """How it is undone, where that is not what `UNDONE` says."""
+    """How the change is undone, if not as `UNDONE` says."""
 
     @property
     def undoing(self) -> str:
-        """How it is undone, in words."""
+        """How the change is undone, in words."""
         return self.undone or UNDONE[self.how]
 
     def clearing(self, *containers: Any) -> Patch:
-        """The same row; when it is undone, these lists, dicts and sets are emptied: they are about this life alone."""
+        """The same row. Undoing it also empties these lists, dicts and sets: they belong to one attachment."""
 
         def put() -> Undo:
             undo = self.put()
@@ -78,7 +78,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Wait:
-    """What a section waits for. `until` takes what to call then, and makes the row that calls it."""
+    """What a section waits for. `until` takes the function to call then, and makes the row that calls it."""
 
     is_over: Callable[[], bool]
     until: Callable[[Callable[[], None]], Patch]
@@ -86,17 +86,17 @@ class Wait:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """Rows that are put in place together; with `wait`, as soon as that is over."""
+    """Rows that are put in place together. With `wait`, they are put in place as soon as the wait is over."""
 
     name: str
     rows: Callable[[], Iterable[Patch]]
     wait: Wait | None = None
     inner: Callable[[], Iterable[Section]] = tuple
-    """The sections that are opened right after its own rows."""
+    """The sections to open right after the rows of this one."""
 
 
 class Table:
-    """The rows that are in place, with one stack of what undoes them."""
+    """The rows that are in place, with one stack of the functions that undo them."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[Section, Undo]] = []
@@ -104,7 +104,7 @@ class Table:
         self._waiting: list[Section] = []
 
     def open(self, *sections: Section) -> None:
-        """Puts the rows of each section in place, or waits for the moment when that is possible."""
+        """Puts the rows of each section in place, now or as soon as that is possible."""
         for section in sections:
             if section in self._open or section in self._waiting:
                 continue
@@ -133,7 +133,7 @@ class Table:
         return section in self._open
 
     def close(self, section: Section | None = None) -> None:
-        """Undoes the rows of a section, or of all sections: the last row that was put in place goes first."""
+        """Undoes the rows of a section, or of all sections, last row first."""
         kept = [entry for entry in self._stack if section is not None and entry[0] is not section]
         undone = [undo for where, undo in self._stack if section is None or where is section]
         self._stack[:] = kept
@@ -144,7 +144,7 @@ class Table:
 
 
 def listed(sections: Iterable[Section]) -> Iterator[tuple[Section, Patch]]:
-    """All rows of these sections, in place or not. What a section waits for is a row too."""
+    """All rows of these sections, in place or not. The wait of a section is a row too."""
     for section in sections:
         if section.wait is not None:
             yield section, section.wait.until(_nothing)
@@ -162,7 +162,7 @@ _MISSING = object()
 
 
 def swap(owner: Any, name: str, value: Any) -> Undo:
-    """Puts a value in the place of an attribute. Undone, it stays where somebody else has replaced it since."""
+    """Replaces an attribute. Undoing it leaves the attribute alone if other code has replaced it since."""
     old = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
 
@@ -188,21 +188,22 @@ def full_name(owner: Any, name: str) -> str:
 
 
 def replaced(owner: Any, name: str, make: Callable[[Any], Any], why: str, how: How = "replaced") -> Patch:
-    """An attribute that `make(original)` takes the place of."""
+    """An attribute that `make(original)` replaces."""
     return Patch(full_name(owner, name), how, why, lambda: swap(owner, name, make(getattr(owner, name))))
 
 
 def descriptor(owner: type, name: str, make: Callable[[Any], Any], why: str) -> Patch:
-    """An attribute of a class whose look-up is seen: `make(original)` returns the descriptor."""
+    """An attribute of a class whose look-ups are recorded. `make(original)` returns the descriptor."""
     return replaced(owner, name, make, why, "descriptor")
 
 
 def replaced_all(
     target: str, values: Callable[[], Iterable[tuple[Any, str, Any]]], why: str, how: How = "replaced"
 ) -> Patch:
-    """Many attributes that are replaced for the same reason: `values` returns owner, name and value of each.
+    """Many attributes that are replaced for the same reason. `values` returns the owner, name and value of each.
 
-    All are read before any is replaced: Python 3.13 stops caching a class that is changed and read a thousand times.
+    All are read before any is replaced, because Python 3.13 stops caching a class that is changed and read a thousand
+    times.
     """
 
     def put() -> Undo:
@@ -224,7 +225,7 @@ def registered(target: str, register: Callable[[], Any], why: str, undone: str =
 
 
 def slot(owner: ModuleType, name: str, value: Callable[..., Any], why: str) -> Patch:
-    """A callback slot of ours, filled from a higher module."""
+    """A callback slot of outplace that a higher module fills."""
     return Patch(full_name(owner, name), "callback slot", why, lambda: swap(owner, name, value))
 
 
@@ -232,7 +233,7 @@ def slot(owner: ModuleType, name: str, value: Callable[..., Any], why: str) -> P
 
 
 def after_import(module: str, attribute: str = "__name__") -> Wait:
-    """Until a module is imported; `attribute` is one that it has only when that is done."""
+    """Waits until a module is imported. `attribute` is one that the module has only after its import is complete."""
 
     def until(act: Callable[[], None]) -> Patch:
         why = f"Rows that change `{module}` wait until it is imported."

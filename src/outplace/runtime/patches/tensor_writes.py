@@ -1,10 +1,10 @@
-"""Sees every in-place operation that Python code calls, and notes it in the record.
+"""Records every in-place operation that Python code calls.
 
-Methods and augmented operators are seen by a descriptor on `torch.Tensor`: looking up `x.add_` notes the write and
-hands out torch's own bound method. So no frame of ours stands in the user's traceback, and `torch.Tensor.add_` itself
-stays the very object it was (Dynamo, TorchScript and `__torch_function__` see no difference). Item assignment and
-functions (`torch.relu_`, `_foreach_add_` ...) are wrapped, because there the arguments matter. Only writing operations
-are touched: a program has few of them a step, and nothing else is slowed.
+A descriptor on `torch.Tensor` sees methods and augmented operators: looking up `x.add_` records the write and returns
+torch's own bound method. So the user's traceback has no frame of outplace, and `torch.Tensor.add_` stays the same
+object (Dynamo, TorchScript and `__torch_function__` see no difference). Item assignment and functions (`torch.relu_`,
+`_foreach_add_` ...) are wrapped, because their arguments are needed. Only writing operations are patched. A program
+calls few of them in a step, and nothing else becomes slower.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frame
 from outplace.runtime.record.untracked_aliases import Weak, is_untracked
 from outplace.runtime.record.user_files import own_files
 
-# In-place in name only: they change no value that a graph could need.
+# In-place by name only: they change no value that a graph could need.
 _NOT_WRITES = {"requires_grad_", "share_memory_", "retain_grad_", "rename_", "_coalesced_"}
 _AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 
@@ -42,16 +42,16 @@ _state = log.state
 
 
 is_traced: Callable[[], bool] = log.is_traced
-"""Is Dynamo reading this call instead of running it? It must then see nothing of what we do."""
+"""Is Dynamo tracing this call? Then it must see none of outplace's work."""
 
 
 def _is_wrapper(kind: type) -> bool:
-    """Is it a tensor that only stands for others (fake, functional, distributed)? Then what it wraps is written."""
+    """Is it a class of tensors that wrap others (fake, functional, distributed)? Then the wrapped tensor is written."""
     return getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
 
 
 def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
-    """The storage and version of a tensor that lacks one, or hides them inside a transform of `torch.func`."""
+    """The storage and version of a tensor that has none, or that a transform of `torch.func` wraps."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     try:
@@ -59,7 +59,7 @@ def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
     except (RuntimeError, NotImplementedError):
         if tensor.layout is torch.strided:
             return None
-        storage = -tensor._cdata  # sparse: no storage of its own, the tensor itself stands for it
+        storage = -tensor._cdata  # sparse: it has no storage, so the tensor itself identifies it
     try:
         return storage, tensor._version
     except RuntimeError:  # inference tensors have no version
@@ -67,14 +67,14 @@ def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
 
 
 def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> None:
-    """Notes that `operation`, called from `frame`, is about to write `tensor`, or the part that `index` names."""
+    """Records that `operation`, called from `frame`, is about to write `tensor`, or the part at `index`."""
     frames = _frames(frame)
     if frames is not None:
         _note(tensor, operation, frames, index)
 
 
 def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
-    """From the frame that writes out to the user's own code; None where the write is part of an optimizer's step."""
+    """The frames from the write out to the user's code; None if the write is part of an optimizer step."""
     code = frame.f_code
     if own_files[code.co_filename]:
         return ((code, frame.f_lasti),)
@@ -86,7 +86,7 @@ def _note(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: A
     if not plain and (not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor))):
         return
     if not plain or _mode_active():
-        with torch._C.DisableTorchFunction():  # a mode or a subclass of the user's must not see us
+        with torch._C.DisableTorchFunction():  # no mode or subclass of the user may see this
             _add_write(tensor, operation, frames, index)
     else:
         _add_write(tensor, operation, frames, index)
@@ -110,14 +110,14 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     else:
         log.add_write(write)
     if operation == "set_":
-        untracked_aliases.remember(tensor)  # it writes the memory of others from now on, with a version of its own
+        untracked_aliases.remember(tensor)  # from now on it writes the memory of others, with its own version counter
     elif special and storage in special:
         for listener in events.special_write:
             listener(write, tensor)
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
-    """As `_note` for each whole tensor: clipping gradients writes all of them, at every step of many a program."""
+    """Like `_note`, for several whole tensors. Clipping gradients writes all of them at every step of many programs."""
     plain = not (_mode_active() or operation in _MOVE_NO_VERSION)
     moment, grad_enabled = _next_number(), _grad_enabled()
     for tensor in tensors:
@@ -149,25 +149,25 @@ _MOVE_NO_VERSION = {
 }
 
 on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: log.add_write(write)  # noqa: E731
-"""Gets the writes that autograd cannot see, before they happen."""
+"""Called before each write that autograd cannot see."""
 
 special: dict[int, Callable[[], Any]] = {}
-"""Storages whose every write is an event; each with a weak reference to a tensor that lies there."""
+"""Storages whose every write is an event, each with a weak reference to a tensor in it."""
 
 
 def watch_storage(tensor: torch.Tensor) -> None:
-    """From now on each write to the memory of this tensor is an event, while the tensor lives."""
+    """Makes each write to this tensor's memory an event, while the tensor is alive."""
     storage = tensor.untyped_storage()._cdata
     special[storage] = Weak(tensor, lambda _: special.pop(storage, None))
 
 
 def leave_step() -> None:
-    """The user's own code runs again: whatever step there was is over, or goes on by the longer way."""
+    """Code of the user runs again. So the current step has ended, or continues on the slower path."""
     _state.stepping_thread = 0
 
 
 class WritingMethod:
-    """Stands in `torch.Tensor` for a writing method: notes the write, then hands out torch's own method."""
+    """Replaces a writing method of `torch.Tensor`: records the write, then returns torch's own method."""
 
     __slots__ = ("bind", "method", "name", "taken")
 
@@ -178,7 +178,7 @@ class WritingMethod:
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
             return self.method
-        # An optimizer that goes from parameter to parameter comes here hundreds of times a step: that way is short.
+        # An optimizer that loops over its parameters comes here hundreds of times a step, so this path is short.
         if _state.stepping_thread and _state.stepping_thread == _get_ident():
             return self.bind(tensor, owner)
         if not is_traced() and not (_state.steps and not own_files[_get_frame(1).f_code.co_filename]):
@@ -190,14 +190,14 @@ class WritingMethod:
 
 
 def with_short_way(method: Any) -> Any:
-    """The same, with what is done while an optimizer steps compiled: that is hundreds of look-ups a step."""
+    """The same descriptor, with the path for optimizer steps compiled. A step has hundreds of look-ups."""
     if native.compiled is None or not isinstance(method, WritingMethod):
         return method
     return native.compiled.Lookup(method.method, method.__get__)
 
 
 def _make_taken(name: str, method: Any) -> Callable[..., Any]:
-    """For a method that is taken first (`add = x.add_`) and called later, perhaps again and again."""
+    """For a method that is looked up first (`add = x.add_`) and called later, perhaps many times."""
 
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
         frame = _get_frame(1)
@@ -212,7 +212,7 @@ _taken: dict[tuple[int, int], tuple[CodeType, bool]] = {}
 
 
 def _only_taken(frame: FrameType) -> bool:
-    """Is the attribute only loaded here, not called at once?"""
+    """Is the attribute only loaded here, not called immediately?"""
     code, offset = frame.f_code, frame.f_lasti
     known = _taken.get((id(code), offset))
     if known is None:
@@ -220,7 +220,7 @@ def _only_taken(frame: FrameType) -> bool:
         is_call = (
             load is None or load.opname != "LOAD_ATTR" or (sys.version_info >= (3, 12) and bool((load.arg or 0) & 1))
         )
-        known = _taken[id(code), offset] = (code, not is_call)  # keeps the code object, so that its id stays its own
+        known = _taken[id(code), offset] = (code, not is_call)  # keeps the code object: its id is not reused
     return known[1]
 
 
@@ -228,7 +228,7 @@ _ENDS = (int, type(None))
 
 
 def _simple_index(index: Any) -> Any:
-    """The index as a tuple, where it says by itself which region it means; None where a tensor decides."""
+    """The index as a tuple, if it defines the region alone; None if the region depends on a tensor."""
     parts = index if type(index) is tuple else (index,)
     for part in parts:
         kind = type(part)
@@ -261,18 +261,18 @@ def _make_setitem(original: Any) -> Any:
 
 
 _overridden: list[str] = []
-"""The functions whose calls are in the hands of a `__torch_function__` just now."""
+"""The functions that a `__torch_function__` is handling now."""
 
 
 def _is_plain_list(args: tuple[Any, ...]) -> bool:
-    """Is this a call for a list of tensors in which no mode and no subclass has a say?"""
+    """Is this a call on a list of tensors that no mode and no subclass intercepts?"""
     return bool(args) and type(args[0]) is list and not has_torch_function(args[0])
 
 
 def _make_function(name: str, original: Any) -> Callable[..., Any]:
     def writing_function(*args: Any, **kwargs: Any) -> Any:
         if _state.stepping_thread and _state.stepping_thread == _get_ident() and _is_plain_list(args):
-            return original(*args, **kwargs)  # an optimizer that takes all its parameters at once
+            return original(*args, **kwargs)  # an optimizer that writes all its parameters at once
         if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
             targets = target if isinstance(target, list | tuple) else (target,)
@@ -281,7 +281,7 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
             if frames is not None:
                 _note_each(targets, name, frames)
             if has_torch_function(targets) or has_torch_function(args):
-                # Modes and subclasses must be told of this very function: they compare with `torch.relu_`.
+                # Modes and subclasses must receive this very function: they compare it with `torch.relu_`.
                 _overridden.append(name)
                 try:
                     return handle_torch_function(writing_function, (*targets, *args), *args, **kwargs)
@@ -296,7 +296,7 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
 
 
 def note_out(target: Any) -> Any:
-    """Called by instrumented code around the value of `out=`."""
+    """Called by marked code around the value of `out=`."""
     if not is_traced():
         frame = _get_frame(1)
         for tensor in target if isinstance(target, list | tuple) else (target,):
@@ -311,7 +311,7 @@ _leaves: list[tuple[weakref.ref[torch.Tensor], Instruction]] = []
 
 
 def note_leaf(tensor: Any) -> Any:
-    """Called by instrumented code around `nn.Parameter(...)` and `requires_grad=True`."""
+    """Called by marked code around `nn.Parameter(...)` and `requires_grad=True`."""
     if not is_traced() and isinstance(tensor, torch.Tensor):
         frame = _get_frame(1)
         if len(_leaves) > 20_000:
@@ -321,7 +321,7 @@ def note_leaf(tensor: Any) -> Any:
 
 
 def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
-    """The instruction of the user's own code that made this leaf, if it was seen."""
+    """The instruction of the user's code that made this leaf, if it was recorded."""
     return next((place for leaf, place in reversed(_leaves) if leaf() is tensor), None)
 
 
@@ -329,7 +329,7 @@ def where_leaf_was_made(tensor: torch.Tensor) -> Instruction | None:
 
 
 def patches() -> Iterator[Patch]:
-    """What is changed in torch so that writes are seen."""
+    """The patches of torch that record writes."""
     why = "Looking up an in-place method notes the write; torch's own bound method is handed out."
     yield replaced_all("torch.Tensor.*_", _methods, why, "descriptor")
     why = "`x[i] = v` is noted with its index before torch's own function is called."
@@ -368,14 +368,14 @@ def _writing_functions(module: Any) -> list[str]:
 
 
 def _functions(wrapped: dict[int, Callable[..., Any]]) -> Iterator[tuple[Any, str, Any]]:
-    """Each writing function, wherever torch's own Python code looks it up; `wrapped` gets ours by the original's id."""
+    """Each writing function, wherever torch's Python code looks it up. `wrapped` maps original ids to wrappers."""
     places: list[ModuleType] = [torch, torch._C._nn, torch.nn.functional]
     for module in places:
         for name in _writing_functions(module):
             original = getattr(module, name)
             if id(original) not in wrapped:
                 wrapped[id(original)] = _make_function(name, original)
-                wrapped[id(original)].__module__ = module.__name__  # it is pickled by this name
+                wrapped[id(original)].__module__ = module.__name__  # the name under which it is pickled
             yield module, name, wrapped[id(original)]
     for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
         original = getattr(torch._C._VariableFunctions, name)
@@ -387,7 +387,7 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:
         from torch.jit._builtins import _get_builtin_table
 
         table = _get_builtin_table()
-    except ImportError:  # a torch without TorchScript needs none of this
+    except ImportError:  # a torch without TorchScript does not need this
         return bool
     added = {id(function): table[original] for original, function in wrapped.items() if original in table}
     table.update(added)
@@ -395,6 +395,6 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:
 
 
 def heed_dynamo() -> None:
-    """From now on everything here looks whether Dynamo is reading it."""
+    """From now on every hook in this module tests whether Dynamo is tracing it."""
     global is_traced
     is_traced = log.is_traced

@@ -1,8 +1,8 @@
-"""The ways to write a tensor that autograd cannot see, each noted where it is called.
+"""The ways to write a tensor that autograd cannot see. Each write is recorded where it is called.
 
-What `.data` hands out, arrays over a tensor's memory, storages, batch norm's running statistics, collectives, the calls
-that put a version back: none of them moves a version. Library functions are hooked inside their own code, so that they
-stay the objects they are, and Dynamo, TorchScript and `__torch_function__` see no difference.
+None of these changes a version: writes through `.data`, through arrays over a tensor's memory and through storages,
+batch norm's running statistics, collectives, and calls that restore a version. Hooks are compiled into the library
+functions, which stay the same objects, so Dynamo, TorchScript and `__torch_function__` see no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 
 class DataAttribute:
-    """Stands in `torch.Tensor` for `data`: remembers the alias it hands out, and notes `x.data = y`."""
+    """Replaces `data` of `torch.Tensor`: remembers the alias that it returns, and records `x.data = y`."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
@@ -75,9 +75,9 @@ class DataAttribute:
 
 
 def note_array(value: Any, stored: Any = None) -> Any:
-    """Called by marked code on what is about to be written: numpy arrays may lie over a tensor.
+    """Called by marked code on what is about to be written. A numpy array may share memory with a tensor.
 
-    `stored` is what is written there, where that has a name.
+    `stored` is the value that is written there, if it has a name.
     """
     kind = type(value)
     if kind in _NO_ARRAYS:
@@ -91,12 +91,12 @@ def note_array(value: Any, stored: Any = None) -> Any:
     return value
 
 
-# A tuple, with the most frequent first: older Dynamos, which read this, cannot look into a frozenset of types.
+# A tuple, the most frequent types first: older Dynamos, which trace this, cannot test a frozenset of types.
 _NO_ARRAYS = (torch.Tensor, dict, list, torch.nn.Parameter, int, float, complex, str, bytes, bool)
 
 
 def note_attribute(owner: Any, name: str) -> None:
-    """The same for `owner.name += v`, where that is a plain attribute."""
+    """The same for `owner.name += v`, if `name` is a plain attribute."""
     if not tensor_writes.is_traced():
         array = untracked_aliases.array_in_tensor(fields_of(owner).get(name))
         if array is not None:
@@ -113,11 +113,11 @@ def _note_array(array: Any, frame: FrameType) -> None:
 
 
 def _tensor_over(array: Any) -> torch.Tensor | None:
-    """A tensor of our own over an array's memory, to copy it and to know its place."""
+    """A tensor over an array's memory, for copying the contents and comparing addresses."""
     try:
         with unobserved():
             return _FROM_NUMPY(array)
-    except (TypeError, ValueError):  # an array that runs backwards, or holds what torch does not know
+    except (TypeError, ValueError):  # an array with negative strides, or with a dtype that torch lacks
         return None
 
 
@@ -125,7 +125,7 @@ _FROM_NUMPY: Any = torch.from_numpy
 
 
 def _make_taker(original: Any) -> Any:
-    """For functions that make a tensor over memory that exists already."""
+    """For functions that make a tensor over existing memory."""
 
     @functools.wraps(original)
     def taker(*args: Any, **kwargs: Any) -> Any:
@@ -153,17 +153,17 @@ def _remember(source: Any, tensor: torch.Tensor) -> None:
 
 
 def note_fused_step(optimizer: Any, frame: FrameType) -> None:
-    """Fused optimizers write their parameters without moving a version."""
+    """Fused optimizers write their parameters without changing a version."""
     parameters = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
     hidden_writes.note_call(parameters, f"{type(optimizer).__name__}.step", frame)
 
 
 _evaluated: dict[int, Weak] = {}
-"""Running means that a batch norm has used, in evaluation, for a graph."""
+"""The running means that a batch norm in evaluation mode has used in a graph."""
 
 
 def note_batch_norm(mean: Any, variance: Any, training: bool) -> None:
-    """In training, batch norm writes the statistics that it uses, and keeps, in evaluation."""
+    """In training, batch norm writes the statistics that it uses, and saves for backward, in evaluation."""
     if mean is None or tensor_writes.is_traced():
         return
     if not training:
@@ -181,7 +181,7 @@ def note_collective(target: Any) -> None:
         frame = _get_frame(1)
         hidden_writes.note_call(tensors, frame.f_code.co_name, frame)
         for tensor in tensors:
-            tensor_writes.note(tensor, frame.f_code.co_name, frame)  # some backends do move the version of some results
+            tensor_writes.note(tensor, frame.f_code.co_name, frame)  # some backends do change the version
 
 
 _COLLECTIVES = (
@@ -199,7 +199,7 @@ _COLLECTIVES = (
     "all_to_all",
     "all_to_all_single",
 )
-"""All of them write their first argument; `gather` its second."""
+"""All of them write their first argument, except `gather`, which writes its second."""
 
 
 def process_group_began() -> bool:
@@ -208,13 +208,13 @@ def process_group_began() -> bool:
 
 
 def until_process_group(act: Callable[[], None]) -> Patch:
-    """The row that has `act` called when the program begins a process group."""
+    """The row that calls `act` when the program starts a process group."""
     why = "Collectives are hooked when a process group begins: reading their source takes time."
     return injected(torch.distributed.init_process_group, "process_group", "", act, why)
 
 
 def collectives() -> Iterator[Patch]:
-    """What notes the writes of torch.distributed."""
+    """The patches that record the writes of torch.distributed."""
     why = "A collective writes its argument without moving a version."
     for name in _COLLECTIVES:
         function = inspect.unwrap(getattr(torch.distributed, name))
@@ -228,16 +228,16 @@ def collectives() -> Iterator[Patch]:
 
 
 def _note_buffers(tensors: Iterable[Any]) -> None:
-    """DDP is about to send its buffers; in an older torch, which does not put their versions back."""
+    """DDP is about to broadcast its buffers, in an older torch that does not restore their versions."""
     frame: FrameType | None = _get_frame(1)
-    while frame is not None and not own_files[frame.f_code.co_filename]:  # its own functions say nothing more
+    while frame is not None and not own_files[frame.f_code.co_filename]:  # frames of libraries add nothing
         frame = frame.f_back
     if frame is not None:
         for tensor in tensors:
             tensor_writes.note(tensor, SENT, frame)
 
 
-# -- versions that are put back ---------------------------------------------------------------------------------------
+# -- versions that are restored ----------------------------------------------------------------------------------------
 
 
 def _make_preserve(original: Any) -> Any:
@@ -245,7 +245,7 @@ def _make_preserve(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if not tensor_writes.is_traced():
-            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # an older torch has one
+            tensors = self.tensors if hasattr(self, "tensors") else (self.tensor,)  # in older torch: a single one
             hidden_writes.note_call(tensors, hidden_writes.PRESERVED, _get_frame(1))
 
     return __init__
@@ -255,7 +255,7 @@ def _make_set_versions(original: Any) -> Any:
     @functools.wraps(original)
     def set_versions(tensors: Any, versions: Any) -> Any:
         frame = _get_frame(1)
-        if not tensor_writes.is_traced() and frame.f_code.co_name != "__exit__":  # that one was noted when it began
+        if not tensor_writes.is_traced() and frame.f_code.co_name != "__exit__":  # recorded when the block began
             pairs = [(tensors, versions)] if isinstance(tensors, torch.Tensor) else zip(tensors, versions, strict=False)
             for tensor, version in pairs:
                 storage = storage_of(tensor)
@@ -292,7 +292,7 @@ def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
 
 
 def patches() -> Iterator[Patch]:
-    """What sees the writes that autograd cannot."""
+    """The patches that record the writes which autograd cannot see."""
     yield slot(tensor_writes, "on_hidden", _on_hidden, "Gets the writes that move no version.")
     yield slot(optimizer_steps, "on_fused_step", note_fused_step, "A fused optimizer moves no version.")
     why = "`.data` hands out an alias that autograd does not know, and `x.data = y` changes the tensor unseen."

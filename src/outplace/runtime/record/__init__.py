@@ -1,1 +1,1 @@
-"""What is remembered of a running program: nodes, writes, snapshots of memory."""
+"""The record of a running program: marks, writes, optimizer steps, backwards, and snapshots of memory."""

@@ -1,7 +1,7 @@
-"""What happens in a program that detectors of silent bugs want to know of.
+"""The events of a running program that the detectors of silent bugs can subscribe to.
 
-Each event is a list of the functions that are called for it. The list is empty while nobody listens, so an event that
-nobody wants costs the look at an empty list. A detector listens to an event `x` by having a method `on_x`.
+Each event is a list of the functions to call. The list is empty while no detector subscribes, so an event without
+subscribers costs one test of an empty list. A detector subscribes to an event `x` by having a method `on_x`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ Listeners = list[Callable[..., None]]
 
 
 class Events:
-    """Who is called for each event."""
+    """The functions to call for each event."""
 
     def __init__(self) -> None:
-        # What marked code shows. `frame` is the user's.
+        # Events from marks in the user's code. `frame` is the user's frame.
         self.appended: Listeners = []
         """(tensor, frame): a tensor that has been written before is about to be appended to a list."""
         self.memory_appended: Listeners = []
-        """(value, frame): an array, or a tensor over other memory, is about to be appended."""
+        """(value, frame): a numpy array, or a tensor over memory of another owner, is about to be appended."""
         self.stored: Listeners = []
         """(tensor, holder, frame): `holder[key] = tensor`, where the holder is a list or a dict."""
         self.repeated: Listeners = []
@@ -31,35 +31,35 @@ class Events:
         self.copy_target: Listeners = []
         """(value, frame): the `value` of `value.copy_(source)`."""
         self.copy_source: Listeners = []
-        """(value, frame): the source of the same call, in the same frame."""
+        """(value, frame): the `source` of the same call, in the same frame."""
         self.first_network: Listeners = []
         """(network, frame): `for a, b in zip(network.parameters(), other.parameters())`, where the loop writes."""
         self.second_network: Listeners = []
-        """(network, frame): the other one."""
+        """(network, frame): the second network of the same loop."""
         self.indexed: Listeners = []
-        """(parts, place): the index of `y[index] += v`, if tensors are among its parts."""
+        """(parts, place): the parts of the index in `y[index] += v`, if at least one of them is a tensor."""
         self.owner: Listeners = []
         """(module, name, place): a statement writes into `module.name`."""
         self.array_written: Listeners = []
-        """(array, place): an array that may lie over a tensor is about to be written."""
-        # What patches of torch show.
+        """(array, place): a numpy array that may share memory with a tensor is about to be written."""
+        # Events from patches of torch.
         self.untracked_write: Listeners = []
-        """(write, alias): a write through an alias that autograd does not know."""
+        """(write, alias): a write through an untracked alias."""
         self.special_write: Listeners = []
-        """(write, tensor): a write to one of `tensor_writes.special`."""
+        """(write, tensor): a write to a tensor in `tensor_writes.special`."""
         self.data_assigned: Listeners = []
-        """(tensor, value, frame, sampled): `tensor.data = value` is about to be done."""
+        """(tensor, value, frame, sampled): `tensor.data = value` is about to run."""
         self.state_dict: Listeners = []
-        """(module): its `state_dict()` was taken."""
+        """(module): `module.state_dict()` was called."""
         self.load_state_dict: Listeners = []
-        """(module): it is about to load a state."""
+        """(module): the module is about to load a state."""
         self.own_state_loaded: Listeners = []
-        """(loaded): the same, where the state holds the parameters of a module (see `state_dicts`)."""
+        """(loaded): a module is about to load a state that holds the parameters of a module (see `state_dicts`)."""
         self.optimizer_step: Listeners = []
-        """(known, frame): an optimizer has made one of its first steps, or one after a replacement."""
+        """(known, frame): an optimizer has made one of its first steps, or one after a parameter was replaced."""
 
     def subscribe(self, detectors: Iterable[object]) -> Callable[[], None]:
-        """Has detectors called for the events that they have a method for; the answer undoes it."""
+        """Subscribes each detector to the events that it has a method for. Returns a function that undoes this."""
         added = [
             (listeners, method)
             for detector in detectors

@@ -1,4 +1,4 @@
-"""The writes that autograd cannot see, each with a copy of what it overwrote, and how often each line is looked at."""
+"""The writes that autograd cannot see, each with a copy of what it overwrote, and how often each line is sampled."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from outplace.runtime.record.log import Instruction, Write, frames_to_own_code
 from outplace.runtime.record.snapshots import Contents, copyable, extent, unobserved
 
 _ALWAYS = 3
-"""Turns in which a line is looked at, before that becomes rarer and rarer."""
+"""A line is sampled in this many backwards at first, then less and less often."""
 _BACKWARDS = 4
-"""A write is held against so many backwards after it: the first may be of another graph."""
+"""A write is compared with this many backwards after it. The first of them may belong to another graph."""
 _MOST_WRITES = 2_000
 _MOST_BYTES = 1 << 26
-"""Of what was overwritten so much is copied at most; beyond it the figure is missing, not the finding."""
+"""At most this many bytes of overwritten memory are copied. Larger writes are still found, without a figure."""
 
 ARRAY, PRESERVED = "numpy", "_unsafe_preserve_version_counter"
-"""The operations of writes that numpy made, and of those in a block that puts the version back at its end."""
+"""The names of two operations: a write by numpy, and a write in a block that restores the version at its end."""
 
 _next_number = torch._C._autograd._get_sequence_nr
 
 
 class Hidden(NamedTuple):
-    """A write that autograd cannot see: `extent` are the addresses it reached, `before` is what stood there.
+    """A write that autograd cannot see: `extent` is the range of addresses, `before` is a copy of the old contents.
 
-    `expires` is the backward after which it is too old to be held against a graph.
+    The write is not compared with a graph after the backward number `expires`.
     """
 
     write: Write
@@ -38,12 +38,12 @@ class Hidden(NamedTuple):
 
 
 class _Line:
-    """When a line of the user's was last seen to write, and in how many turns."""
+    """For one line of the user's code: the last backward before which it wrote, and the number of such backwards."""
 
     __slots__ = ("code", "sampled", "since", "turns")
 
     def __init__(self, code: Any) -> None:
-        self.code = code  # keeps the code object, so that its id stays its own
+        self.code = code  # keeps the code object alive, so that its id is not reused
         self.since, self.turns, self.sampled = -1, 0, False
 
 
@@ -53,7 +53,7 @@ _copied = 0
 
 
 def worth_a_look(place: Instruction) -> bool:
-    """Between the first few backwards, then between the 4th, 8th, 16th ... that the line comes by."""
+    """Is this line to be sampled now? It is in its first few backwards, then in the 4th, 8th, 16th and so on."""
     key = (id(place[0]), place[1])
     line = _lines.get(key)
     if line is None:
@@ -66,7 +66,7 @@ def worth_a_look(place: Instruction) -> bool:
 
 
 def note(write: Write, tensor: Any, before: Contents | None = None, copied: bool = True) -> None:
-    """Notes a write that autograd cannot see: before it happens, or with what it overwrote, or (not `copied`) later."""
+    """Records a write that autograd cannot see. Copies what it overwrites, unless `before` has it or not `copied`."""
     if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
         with unobserved():
             if copyable(tensor):
@@ -78,7 +78,7 @@ def note(write: Write, tensor: Any, before: Contents | None = None, copied: bool
 
 
 def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
-    """Notes that a call is about to write these tensors unseen."""
+    """Records that a call is about to write these tensors without changing their versions."""
     frames = frames_to_own_code(frame)
     if frames and worth_a_look(frames[-1]):
         for tensor in tensors:
@@ -86,12 +86,12 @@ def note_call(tensors: Any, operation: str, frame: FrameType | None) -> None:
 
 
 def count() -> int:
-    """How many hidden writes are noted just now."""
+    """How many hidden writes are recorded now."""
     return len(hidden)
 
 
 def since(number: int, tensor: torch.Tensor) -> list[Write]:
-    """The writes to this tensor's memory that came after the first `number` of them."""
+    """The hidden writes to this tensor's memory after the first `number` of all hidden writes."""
     if not copyable(tensor):
         return []
     start, stop = extent(tensor)
@@ -99,10 +99,10 @@ def since(number: int, tensor: torch.Tensor) -> list[Write]:
 
 
 def affords(tensor: torch.Tensor) -> bool:
-    """May the contents of this tensor be kept?"""
+    """Is there room to copy the contents of this tensor?"""
     global _copied
     with unobserved():
-        if not copyable(tensor):  # such as a parameter of a lazy module, which must not be asked for its size
+        if not copyable(tensor):  # for example a parameter of a lazy module, whose size must not be read
             return False
         size = tensor.numel() * tensor.element_size()
     if _copied + size > _MOST_BYTES:
@@ -112,7 +112,7 @@ def affords(tensor: torch.Tensor) -> bool:
 
 
 def forget_old() -> None:
-    """Forgets the writes that are too old to be held against a graph."""
+    """Drops the writes that are too old to be compared with a graph."""
     global _copied
     hidden[:] = [entry for entry in hidden if entry.expires > log.state.backwards]
     if not hidden:
@@ -120,7 +120,7 @@ def forget_old() -> None:
 
 
 def start_afresh() -> None:
-    """Forgets all writes, and looks at every line anew."""
+    """Drops all writes and starts to sample every line from the beginning."""
     global _copied
     hidden.clear()
     _lines.clear()

@@ -1,10 +1,10 @@
-"""What is recorded while a program runs: which statement made which autograd nodes, and who wrote which storage.
+"""The record: which statement made which autograd nodes, and which line wrote which storage.
 
-Autograd numbers the nodes of a thread in the order they are made. A *mark* before each statement of the user's own code
-notes the number that comes next, so the statement that made a node is found by bisection: a fraction of a microsecond
-a statement (the marks are compiled, see `_native.c`), nothing inside library code. A *write* is noted when an in-place
-operation is called, with the storage, the version before it, and the frames from the operation out to the user's line.
-Nothing here keeps a tensor alive, and both lists are bounded.
+Autograd numbers the nodes of a thread in the order in which they are made. A *mark* before each statement of the user's
+code records the next number, so bisection finds the statement that made a node. A mark costs a fraction of a
+microsecond (it is compiled, see `_native.c`); library code has none. A *write* is recorded when an in-place operation
+is called: the storage, the version before it, and the frames from the operation out to the user's line. The record
+keeps no tensor alive, and both lists are bounded.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ WRITES_KEPT = 50_000
 STEPS_KEPT = 1_000
 
 Instruction = tuple[CodeType, int]
-"""A place in running code: the code object and the offset of the instruction (`f_lasti`)."""
+"""An instruction in running code: the code object and the offset of the instruction (`f_lasti`)."""
 
 Place = int | Instruction | None
-"""Where nodes were made: a statement (its number in `instrument.STATEMENTS`), an instruction, or nobody's own code."""
+"""Where nodes were made: a statement (its number in `instrument.STATEMENTS`), an instruction, or None (a library)."""
 
 
 WHOLE = ()
@@ -38,7 +38,7 @@ SENT = "DDP sends its buffers"
 
 
 class Region(NamedTuple):
-    """The part of a storage that a write reached: a tensor's geometry, and the index into it."""
+    """The region of a storage that a write covered: a tensor's geometry and the index into it."""
 
     key: tuple[Any, ...]
     offset: int
@@ -47,7 +47,7 @@ class Region(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One in-place operation that was called: `frames` go from the innermost frame out to the user's own."""
+    """One in-place operation that was called. `frames` run from the innermost frame out to the user's frame."""
 
     storage: int
     before: int | None
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     after: bytes
 
     def versions(self) -> Iterable[tuple[Callable[[], Any], int, int]]:
-        """Each parameter with its versions before and after."""
+        """Each parameter with its versions before and after the step."""
         before, after = memoryview(self.before).cast("Q"), memoryview(self.after).cast("Q")
         return zip(self.parameters, before, after, strict=True)
 
@@ -82,7 +82,7 @@ class Backward(NamedTuple):
 
 
 class ThreadRecord:
-    """The record of one thread. `moment` of an entry is the thread's autograd number when it was made."""
+    """The record of one thread. The `moment` of an entry is the thread's next node number when the entry was made."""
 
     def __init__(self) -> None:
         self.starts: list[int] = [-1]
@@ -91,10 +91,10 @@ class ThreadRecord:
         self.steps: list[Step] = []
         self.backwards: list[Backward] = []
         self.forgotten = -1
-        """Nodes numbered below this were made before the oldest mark that is kept."""
+        """Nodes with a number below this were made before the oldest remaining mark."""
 
     def place_of(self, number: int) -> Place:
-        """Where the node with this number was made; None where no own code made it or the mark is gone."""
+        """Where the node with this number was made; None if no code of the user made it, or if the mark is gone."""
         if number < self.forgotten:
             return None
         return self.places[bisect_right(self.starts, number) - 1]
@@ -108,7 +108,7 @@ class ThreadRecord:
 
 
 class State:
-    """What is asked and set at every step and backward pass, here and in `_native.c`."""
+    """State that is read and set at every step and every backward, here and in `_native.c`."""
 
     __slots__ = ("backwards", "stepping_thread", "steps")
 
@@ -116,9 +116,9 @@ class State:
         self.backwards = 0
         """How many backward passes have begun."""
         self.steps = 0
-        """How many steps of library optimizers are running, nested: their writes are noted as one step."""
+        """How many steps of library optimizers are running, nested. All writes of a step are recorded as one step."""
         self.stepping_thread = 0
-        """The thread that is inside a step without a closure: no code of the user's runs there. Else 0."""
+        """The thread that runs a step without a closure, so no code of the user runs inside it. 0 if there is none."""
 
 
 state: Any = State() if native.compiled is None else native.compiled.state
@@ -129,12 +129,12 @@ _main = ThreadRecord()
 _others: dict[int, ThreadRecord] = {}
 _get_ident = threading.get_ident
 
-# Bound by `connect`; before torch is imported there are no nodes and nothing is called.
-_next_number: Callable[[], int] = int  # `int()` is 0
+# Bound by `connect`. Before torch is imported there are no nodes, and nothing is called.
+_next_number: Callable[[], int] = int  # `int()` returns 0
 _on_other_thread: Callable[[], None] = lambda: None  # noqa: E731
 
 is_traced: Callable[[], bool] = bool
-"""Is Dynamo reading this call instead of running it? Asked cheaply (`bool()` is False) until it first compiles."""
+"""Is Dynamo tracing this call? Until the first compilation this is `bool`, which is cheap and returns False."""
 
 
 def current() -> ThreadRecord:
@@ -159,28 +159,28 @@ def all_threads() -> list[ThreadRecord]:
 
 
 def reset() -> None:
-    """Forgets everything; a forked child starts with the parent's graphs, but tests want a clean slate."""
+    """Drops the whole record. A forked child keeps the parent's graphs; tests need an empty record."""
     _main.__init__()  # type: ignore[misc]
     connect(_next_number, _on_other_thread)
     _others.clear()
 
 
-# -- what instrumented code calls -----------------------------------------------------------------------------------
+# -- functions that marked code calls -------------------------------------------------------------------------------
 
 
 def mark(statement: int) -> None:
-    """A statement of the user's own code begins."""
+    """A statement of the user's code begins."""
     _note(_next_number(), statement)
 
 
 def back(value: Any = None, _mark: None = None) -> Any:
-    """A function of the user's own code returns or yields: what follows belongs to its caller's line again."""
+    """A function of the user's code returns or yields. The nodes that follow belong to the caller's line again."""
     back_from(sys._getframe(1))
     return value
 
 
 def back_from(function: FrameType) -> None:
-    """As `back`, called from this frame."""
+    """Like `back`, called from this frame."""
     frame = function.f_back
     while frame is not None and not own_files[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -188,7 +188,7 @@ def back_from(function: FrameType) -> None:
 
 
 def at(value: Any, statement: int) -> Any:
-    """Marks in the middle of a statement, after `value` was computed and before it is used."""
+    """A mark inside a statement: after `value` was computed and before it is used."""
     _note(_next_number(), statement)
     return value
 
@@ -208,31 +208,31 @@ def _note(number: int, place: Place) -> None:
 if native.compiled is not None:
     mark, back, at = native.compiled.mark, native.compiled.back, native.compiled.at
 
-# Once Dynamo compiles, it reads these functions too, and must see nothing but their first line.
+# Once the program compiles, Dynamo traces these functions too. It must see nothing after their first line.
 
 
 def mark_unless_traced(statement: int) -> None:
-    """As `mark`, in a program that compiles."""
+    """Like `mark`, in a program that compiles."""
     if not is_traced():
         mark(statement)
 
 
 def back_unless_traced(value: Any = None, _mark: None = None) -> Any:
-    """As `back`, in a program that compiles."""
+    """Like `back`, in a program that compiles."""
     if not is_traced():
         back_from(sys._getframe(1))
     return value
 
 
 def at_unless_traced(value: Any, statement: int) -> Any:
-    """As `at`, in a program that compiles."""
+    """Like `at`, in a program that compiles."""
     if not is_traced():
         mark(statement)
     return value
 
 
 def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None]) -> None:
-    """Ties the record to torch's node counter."""
+    """Connects the record with torch's node counter."""
     global _next_number, _on_other_thread
     _next_number, _on_other_thread = next_number, on_other_thread
     if native.compiled is not None:
@@ -262,7 +262,7 @@ def _mark_elsewhere(number: int, place: Place) -> None:
 
 
 def frames_to_own_code(frame: FrameType | None) -> tuple[Instruction, ...]:
-    """The instructions from this frame out to the first frame of the user's own code; empty where there is none."""
+    """The instructions from this frame out to the user's innermost frame; empty if there is no frame of the user."""
     frames: list[Instruction] = []
     while frame is not None:
         code = frame.f_code
@@ -278,11 +278,11 @@ if native.compiled is not None:
 
 
 _new: Any = tuple.__new__
-"""Makes a named tuple without a call in Python: at every step and backward, it is worth that."""
+"""Makes a named tuple without a Python call. It runs at every step and every backward, so its speed matters."""
 
 
 def add_write(write: Write) -> None:
-    """Notes a write; the older half is dropped when there are too many."""
+    """Records a write. Drops the older half of the writes when there are too many."""
     writes = _main.writes if _get_ident() == _main_thread else current().writes
     writes.append(write)
     if len(writes) > WRITES_KEPT:
@@ -290,7 +290,7 @@ def add_write(write: Write) -> None:
 
 
 def add_step(*fields: Any) -> None:
-    """Notes an optimizer step, given as the fields of a `Step` but for its moment."""
+    """Records an optimizer step. The arguments are the fields of a `Step` without its moment."""
     steps = _main.steps if _get_ident() == _main_thread else current().steps
     steps.append(_new(Step, (_next_number(), *fields)))
     if len(steps) > STEPS_KEPT:
@@ -298,7 +298,7 @@ def add_step(*fields: Any) -> None:
 
 
 def add_backward(frame: FrameType | None) -> None:
-    """Notes that a backward pass starts, called from this frame."""
+    """Records that a backward starts, called from this frame."""
     backwards = _main.backwards if _get_ident() == _main_thread else current().backwards
     backwards.append(_new(Backward, (_next_number(), frames_to_own_code(frame))))
     if len(backwards) > STEPS_KEPT:

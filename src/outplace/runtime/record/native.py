@@ -1,4 +1,4 @@
-"""The compiled part, `_native.c`: None where it was not compiled, or where OUTPLACE_PURE_PYTHON asks to do without."""
+"""The compiled module `_native.c`; None if it was not compiled or if OUTPLACE_PURE_PYTHON is set."""
 
 from __future__ import annotations
 

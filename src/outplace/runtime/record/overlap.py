@@ -1,4 +1,4 @@
-"""Do the memory that was saved and the memory that was written since overlap at all?"""
+"""Do the saved memory and the memory that was written later overlap?"""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _LARGEST_SPAN = 2**26
 
 
 def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tuple[int, Region | None]]) -> bool:
-    """True where it is certain that no write reached what had been saved before it.
+    """Is it certain that no write reached memory that was saved before it?
 
-    Each saved tensor comes with the version it was saved at, each write with the version it left; all in one storage.
+    Each saved tensor comes with the version at which it was saved, each write with the version after it. All lie in one
+    storage.
     """
     if not saved or any(tensor.layout is not torch.strided for _, tensor in saved):
         return False
@@ -28,12 +29,12 @@ def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tu
 
 
 def _view(region: Region) -> torch.Tensor:
-    """A tensor without memory that lies where the write went."""
+    """A tensor without memory, with the geometry of the written region."""
     return torch.empty(0, device="meta").as_strided(region.size, region.stride, region.offset)[region.key]
 
 
 def _any_overlap(saved: Sequence[tuple[int, torch.Tensor]], written: Sequence[tuple[int, torch.Tensor]]) -> bool:
-    """Goes back from the last version, and keeps a map of the elements that were written since."""
+    """Goes back from the last version and keeps a map of the elements that were written after it."""
     bounds = [_bounds(tensor) for _, tensor in (*saved, *written) if tensor.numel()]
     start, end = min(first for first, _ in bounds), max(last for _, last in bounds)
     if end - start > _LARGEST_SPAN:
@@ -42,7 +43,7 @@ def _any_overlap(saved: Sequence[tuple[int, torch.Tensor]], written: Sequence[tu
     later = sorted(written, key=lambda entry: entry[0])
     for version, tensor in sorted(saved, key=lambda entry: entry[0], reverse=True):
         while later and later[-1][0] > version:
-            torch.Tensor.fill_(_in(touched, later.pop()[1], start), True)  # by way of the class: not noted as a write
+            torch.Tensor.fill_(_in(touched, later.pop()[1], start), True)  # on the class: not recorded as a write
         if bool(_in(touched, tensor, start).any()):
             return True
     return False
@@ -54,7 +55,7 @@ def _in(touched: torch.Tensor, tensor: torch.Tensor, start: int) -> torch.Tensor
 
 
 def _bounds(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first element in the storage and one past the last."""
+    """The first element in the storage, and one past the last."""
     first = int(tensor.storage_offset())
     reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     return first, first + reach + 1

@@ -1,4 +1,4 @@
-"""Contents of memory: copies, comparison bit for bit, fingerprints of what is too large to copy."""
+"""The contents of memory: copies, bitwise comparison, and fingerprints of memory that is too large to copy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROW = 1024
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-"""Tensors that are what they seem, no wrappers."""
+"""The plain tensor classes, no wrappers."""
 
 
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
-    """For operations of our own: no graph, and no mode or subclass of the user's that sees them."""
+    """For outplace's own operations: they make no graph, and no mode or subclass of the user sees them."""
     with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch_modes():  # in this order: modes see no_grad
         yield
 
@@ -33,7 +33,7 @@ def _no_dispatch_modes() -> Any:
 
 
 def distinct(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its repetitions: expanded dimensions are cut down to one."""
+    """The tensor without repeated elements: each expanded dimension is reduced to size one."""
     if 0 not in tensor.stride():
         return tensor
     axes = zip(tensor.shape, tensor.stride(), strict=True)
@@ -52,12 +52,12 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copyable(tensor: torch.Tensor) -> bool:
-    """Has it plain memory of its own, whose contents can be read?"""
+    """Does the tensor have plain memory whose contents can be read?"""
     return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
 
 
 def same_piece(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Do both show the same elements, one at least, of the same memory?"""
+    """Do both tensors show the same elements of the same memory, at least one of them?"""
     try:
         with torch._C.DisableTorchFunction():  # not `is_set_to`, which dispatch modes see
             strided = one.layout is torch.strided and other.layout is torch.strided and one.dtype == other.dtype
@@ -68,7 +68,7 @@ def same_piece(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses that a tensor reaches from, and up to."""
+    """The first address that a tensor covers, and the one after its last."""
     if not tensor.numel():
         return 0, 0
     last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -77,7 +77,7 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
-    """A few integers that change with the contents and their order, computed without waiting for a GPU."""
+    """A few integers that depend on the contents and their order. Computing them does not wait for a GPU."""
     flat = bits(tensor).reshape(-1)
     whole = flat.numel() // _ROW * _ROW
     table, rest = flat[:whole].view(-1, _ROW), flat[whole:]
@@ -86,14 +86,14 @@ def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _weighted(values: torch.Tensor) -> torch.Tensor:
-    """A sum that depends on the order; integers wrap around, so nothing is lost to rounding."""
+    """A sum that depends on the order. Integers wrap around, so rounding loses nothing."""
     places = torch.arange(1, values.numel() + 1, device=values.device)
     return (values * (places * 0x9E3779B97F4A7C1 + 0x1234567)).sum()
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents that can be put into a region of memory, or (`variable`) by giving a tensor other memory."""
+    """Contents to put into a region of memory. With `variable`, the tensor gets other memory instead."""
 
     address: int
     size: tuple[int, ...]
@@ -104,14 +104,14 @@ class Contents:
 
     @staticmethod
     def of(tensor: torch.Tensor, contents: torch.Tensor | None = None) -> Contents:
-        """What stands in this tensor's memory now, or what might stand there."""
+        """The present contents of this tensor's memory, or the `contents` given."""
         region = distinct(tensor.detach())
         kept = region.clone() if contents is None else contents
         return Contents(region.data_ptr(), tuple(region.size()), tuple(region.stride()), kept)
 
     @staticmethod
     def shaking(tensor: torch.Tensor) -> Contents:
-        """Other values than those that stand there."""
+        """Contents that differ from the present ones."""
         region = distinct(tensor.detach())
         return Contents.of(region, torch.nan_to_num(1.5 - region, 1.0, 1.0, 1.0)).into(tensor)
 
@@ -121,13 +121,13 @@ class Contents:
         return Contents(0, (), (), before, variable=variable)
 
     def into(self, tensor: torch.Tensor) -> Contents:
-        """The same contents, for the memory that this tensor lies in."""
+        """The same contents, for the memory of this tensor."""
         if self.variable is not None:
             return Contents.other_memory(self.contents, tensor)
         return Contents(self.address, self.size, self.stride, self.contents, tensor.untyped_storage())
 
     def apply(self) -> Contents:
-        """Puts the contents in place, past every version count; returns the patch that undoes it."""
+        """Writes the contents into memory without changing a version. Returns the contents that undo it."""
         if self.variable is not None:
             before = _DATA.__get__(self.variable)
             _DATA.__set__(self.variable, self.contents)
@@ -138,14 +138,14 @@ class Contents:
         return undo
 
     def stands(self) -> bool:
-        """Is this what stands there?"""
+        """Does the memory hold these contents now?"""
         return self.variable is None and torch.equal(bits(self._region()), bits(self.contents))
 
     def _region(self) -> torch.Tensor:
-        """A tensor over this memory, with a version of its own."""
+        """A tensor over this memory, with its own version counter."""
         dtype, width = self.contents.dtype, self.contents.element_size()
         span = sum((length - 1) * stride for length, stride in zip(self.size, self.stride, strict=True)) + 1
-        if self.contents.device.type == "cpu":  # an array may reach further than the storage of a tensor over it
+        if self.contents.device.type == "cpu":  # an array may reach beyond the storage of a tensor over it
             memory = (ctypes.c_char * (span * width)).from_address(self.address)
             return torch.frombuffer(memory, dtype=dtype).as_strided(self.size, self.stride)
         offset = (self.address - self.storage.data_ptr()) // width

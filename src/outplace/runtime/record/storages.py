@@ -10,14 +10,14 @@ is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wr
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, out of the wrappers that `torch.func` puts around it."""
+    """The tensor inside the wrappers that `torch.func` puts around it."""
     while is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """The storage's identity, None where the tensor has none."""
+    """The identity of the tensor's storage; None if it has none."""
     try:
         return int(unwrapped(tensor).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):

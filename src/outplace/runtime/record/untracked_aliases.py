@@ -1,6 +1,7 @@
-"""Aliases that write without moving a version: what `.data` hands out, tensors over the memory of others, numpy arrays.
+"""Untracked aliases: results of `.data`, tensors over memory of other owners, and numpy arrays.
 
-They are remembered weakly, so that a write through one of them can be told from a write that autograd sees.
+A write through one of them does not change the version of the other tensors. They are held by weak references, so that
+such a write can be told apart from a write that autograd sees.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 
 class Weak(weakref.ref):  # type: ignore[type-arg]
-    """A weak reference to a tensor of the user's, known to be ours (see `swaps`)."""
+    """A weak reference of outplace to a tensor of the user (see `swap_tensors`)."""
 
     __slots__ = ("since", "source")
 
@@ -25,9 +26,9 @@ untracked: dict[int, Weak] = {}
 
 
 def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None = None) -> None:
-    """Remembers a tensor that shares memory with others but not their version, for as long as it lives.
+    """Remembers, while it lives, a tensor that shares memory with others but not their version counter.
 
-    `since` says after which backward it was made, and `source` of what, where it is one that `.data` handed out.
+    `since` is the backward after which the alias was made. `source` is the tensor whose `.data` it is, if any.
     """
     key = id(alias)
     untracked[key] = reference = Weak(alias, lambda _: untracked.pop(key, None))
@@ -36,7 +37,7 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
 
 
 def source_of(alias: torch.Tensor) -> torch.Tensor | None:
-    """Whose `.data` it is, or is a view of."""
+    """The tensor whose `.data` this alias is, or is a view of."""
     for one in (alias, alias._base):
         found = None if one is None else untracked.get(id(one))
         if found is not None and found() is one and found.source is not None:
@@ -45,13 +46,13 @@ def source_of(alias: torch.Tensor) -> torch.Tensor | None:
 
 
 def is_older(tensor: Any, backwards: int) -> bool:
-    """Was this handed out by `.data`, and has there been a backward since?"""
+    """Is this a result of `.data`, and did a backward run after it was made?"""
     found = untracked.get(id(tensor))
     return found is not None and found() is tensor and 0 <= found.since < backwards
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:
-    """Is the tensor, or the one it is a view of, such an alias?"""
+    """Is this tensor an untracked alias, or a view of one?"""
     if not untracked:
         return False
     return _is_one(tensor) or (tensor._base is not None and _is_one(tensor._base))
@@ -65,14 +66,14 @@ def _is_one(tensor: torch.Tensor) -> bool:
 # -- numpy ----------------------------------------------------------------------------------------------------------
 
 _given: dict[int, weakref.ref[Any]] = {}
-"""Arrays whose memory torch has taken over (`from_numpy`), by their identity."""
+"""The arrays whose memory a tensor shares (`from_numpy`), by their identity."""
 
 
 def remember_array(array: Any, tensor: torch.Tensor) -> None:
-    """Remembers that a tensor was made over an array's memory. If it is not the first one, none sees the others."""
+    """Remembers that a tensor was made over an array's memory. Two such tensors do not share a version counter."""
     owner = owner_of(array)
     if owner is None or isinstance(owner, torch.Tensor):
-        remember(tensor)  # memory of another tensor, on a way round through numpy
+        remember(tensor)  # memory of another tensor, reached through numpy
         return
     key = id(owner)
     known = _given.get(key)
@@ -82,11 +83,11 @@ def remember_array(array: Any, tensor: torch.Tensor) -> None:
 
 
 def array_in_tensor(value: Any) -> Any:
-    """The numpy array that is written when an item of `value` is, if a tensor may lie over it; None for all else."""
+    """The numpy array that `value[i] = ...` writes, if a tensor may share its memory; else None."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return None
-    kind = type(value)  # `isinstance` would ask an object for its `__class__`, which may be code of the user's
+    kind = type(value)  # `isinstance` would read `__class__` of the object, which may run code of the user
     if not issubclass(kind, numpy.ndarray):
         value = value.base if kind is numpy.flatiter else value.obj if kind is memoryview else None
         if not isinstance(value, numpy.ndarray):
@@ -99,13 +100,13 @@ def array_in_tensor(value: Any) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Is it an array of numpy's?"""
+    """Is it a numpy array?"""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray
 
 
 def owner_of(array: Any) -> Any:
-    """Whose memory an array lies in: another array's, a tensor's."""
+    """The owner of an array's memory: another array, or a tensor."""
     kind = sys.modules["numpy"].ndarray
     while isinstance(array, kind) and array.base is not None:
         array = array.base

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 HANDING_ON = frozenset({"__torch_function__", "__torch_dispatch__"})
-"""Functions of the user's that carry out operations which other code has called: that code's line is what counts."""
+"""Functions of the user that carry out operations for other code. The line of that other code is the one to report."""
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The attributes that an object holds itself. A `__getattr__` of the user's, which may raise, is not asked."""
+    """The attributes in the object's own `__dict__`. This never runs a `__getattr__` of the user, which may raise."""
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -38,7 +38,7 @@ def _library_folders() -> tuple[str, ...]:
 
 
 class _OwnFiles(dict[str, bool]):
-    """File name -> is it the user's own. A dict, because it is asked at every write and every function return."""
+    """File name -> is it a file of the user? A dict, because it is read at every write and every function return."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _OwnFiles(dict[str, bool]):
         return not (installed or path.startswith(self._library))
 
     def claim(self, path: str) -> None:
-        """Counts a file, or a folder, as the user's own wherever it lies (the program that is being run)."""
+        """Counts a file or a folder as the user's, wherever it lies (the program that runs)."""
         if path.startswith("<"):  # `<string>`, a cell of IPython
             self._named.add(path)
             self[path] = True
@@ -71,7 +71,7 @@ class _OwnFiles(dict[str, bool]):
         self.clear()
 
     def know_torch(self, folder: str) -> None:
-        """Counts torch's own folder as library, for a torch that was built in a checkout."""
+        """Counts torch's folder as a library, for a torch that was built in a checkout."""
         self._library += (os.path.realpath(folder) + os.sep,)
         self.clear()
 
@@ -98,7 +98,7 @@ def _put_into_linecache(filename: str) -> None:
 
 @contextlib.contextmanager
 def known_sources() -> Iterator[None]:
-    """While it lasts linecache has that source; at other times the user's tracebacks are what they always are."""
+    """Puts that source into linecache while the block lasts, so the user's tracebacks stay unchanged at other times."""
     missing = [filename for filename in _sources if filename not in linecache.cache]
     for filename in missing:
         _put_into_linecache(filename)
