@@ -108,6 +108,19 @@ def test_what_pytorch_refuses_is_its_own_error():
     assert [one.code for one in watched.diagnoses] == ["OUT201"]
 
 
+def test_detach_inside_transforms():
+    def loss(x):
+        h = x * 2
+        return (h * h.detach()).sum()
+
+    x = torch.ones(2, 3)
+    expected = torch.func.vmap(torch.func.grad(loss))(x)
+    with outplace.watch() as watched:
+        assert torch.equal(torch.func.vmap(torch.func.grad(loss))(x), expected)
+        torch.func.jvp(loss, (x,), (x,))
+    assert watched.diagnoses == []
+
+
 def test_detach_is_put_back():
     original = vars(torch.Tensor)["detach"]
     with outplace.watch():

@@ -19,7 +19,6 @@ from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, descriptor
 from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
-from outplace.runtime.record.snapshots import copyable
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import scan
 from outplace.runtime.silent.result_written import ResultWritten, Watched
@@ -34,7 +33,7 @@ class _Detach:
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
             return self.method
-        if type(tensor) is torch.Tensor and not tensor_writes.is_traced() and tensor.requires_grad:
+        if type(tensor) is torch.Tensor and not tensor.is_leaf and not tensor_writes.is_traced():
             self.note(tensor)
         return self.method.__get__(tensor, owner)
 
@@ -58,9 +57,15 @@ class Detector(ResultWritten):
         """An activation is about to be detached."""
         with torch._C.DisableTorchFunction():
             source = tensor._base if tensor._is_view() else tensor
-            if source is None or source.is_leaf or not copyable(source):
+            if source is None or source.is_leaf or source.layout is not torch.strided:
                 return
-            storage = source.untyped_storage()._cdata
+            try:
+                storage = source.untyped_storage()._cdata
+            except (RuntimeError, NotImplementedError):  # inside a transform of `torch.func`
+                return
+            known = self._sources.get(storage)
+            if known is not None and known() is source:
+                return
             self._sources[storage] = Weak(source, lambda _: self._sources.pop(storage, None))
             tensor_writes.watch_storage(source)
 
