@@ -122,7 +122,7 @@ def test_the_command_line_goes_before_the_configuration(tmp_path):
     assert codes() == twos - {"OUT201"} | {"OUT101"}
     assert codes(select=["saved"]) == {"OUT201"}  # starts afresh: the ignore of the file is gone too
     assert codes(select=["OUT2"], ignore=["stepped"]) == twos - {"OUT202"}
-    assert codes(extend_select=["OUT301"]) == twos - {"OUT201"} | {"OUT101", "OUT301"}
+    assert codes(extend_select=["OUT112"]) == twos - {"OUT201"} | {"OUT101", "OUT112"}
     assert codes(ignore=["leaf"]) == twos - {"OUT201"}
 
 

@@ -88,6 +88,7 @@ def test_json_is_the_contract():
     finding.pop("fix")
     assert finding == {
         "kind": "saved",
+        "rule": "saved",
         "code": "OUT201",
         "severity": "error",
         "file": "model.py",

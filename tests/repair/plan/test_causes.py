@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
-from outplace.model import Cause, Site
+from outplace.model import Site
 from outplace.repair.facts.bug import Bug
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
-from outplace.source.rules import silent_other
 
 SOURCE = "import torch\n\ncounts = torch.zeros(3, dtype=torch.long)\ncounts += torch.rand(3)\n"
 
@@ -32,7 +29,3 @@ def titles(**facts: str) -> list[str]:
 )
 def test_only_a_dtype_is_cast(facts, casts):
     assert ("Cast the update to the dtype of its target" in titles(**facts)) is casts
-
-
-def test_the_source_names_the_causes_that_runs_name():
-    assert set(silent_other._MESSAGES) < set(get_args(Cause))
