@@ -23,6 +23,8 @@ from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import scan
 from outplace.runtime.silent.result_written import ResultWritten, Watched
 
+_mode_active = torch._C._is_torch_function_mode_enabled
+
 
 class _Detach:
     """`Tensor.detach`: looking it up is noted, and torch's own bound method handed out."""
@@ -33,7 +35,7 @@ class _Detach:
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         if tensor is None:
             return self.method
-        if type(tensor) is torch.Tensor and not tensor.is_leaf and not tensor_writes.is_traced():
+        if type(tensor) is torch.Tensor and not tensor_writes.is_traced():
             self.note(tensor)
         return self.method.__get__(tensor, owner)
 
@@ -54,20 +56,28 @@ class Detector(ResultWritten):
         yield descriptor(torch.Tensor, "detach", lambda method: _Detach(method, self._note), why)
 
     def _note(self, tensor: torch.Tensor) -> None:
-        """An activation is about to be detached."""
-        with torch._C.DisableTorchFunction():
-            source = tensor._base if tensor._is_view() else tensor
-            if source is None or source.is_leaf or source.layout is not torch.strided:
-                return
-            try:
-                storage = source.untyped_storage()._cdata
-            except (RuntimeError, NotImplementedError):  # inside a transform of `torch.func`
-                return
-            known = self._sources.get(storage)
-            if known is not None and known() is source:
-                return
-            self._sources[storage] = Weak(source, lambda _: self._sources.pop(storage, None))
-            tensor_writes.watch_storage(source)
+        if _mode_active():
+            with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+                self._remember(tensor)
+        else:
+            self._remember(tensor)
+
+    def _remember(self, tensor: torch.Tensor) -> None:
+        """A tensor is about to be detached: is it an activation?"""
+        if tensor.is_leaf:
+            return
+        source = tensor._base if tensor._is_view() else tensor
+        if source is None or source.is_leaf or source.layout is not torch.strided:
+            return
+        try:
+            storage = source.untyped_storage()._cdata
+        except (RuntimeError, NotImplementedError):  # inside a transform of `torch.func`
+            return
+        known = self._sources.get(storage)
+        if known is not None and known() is source:
+            return
+        self._sources[storage] = Weak(source, lambda _: self._sources.pop(storage, None))
+        tensor_writes.watch_storage(source)
 
     def on_special_write(self, write: Write, alias: torch.Tensor) -> None:
         """The memory of an activation is written: through something that autograd does not know?"""
