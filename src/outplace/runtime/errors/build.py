@@ -1,4 +1,4 @@
-"""The diagnosis of a backward that was refused because of writes that are known."""
+"""The diagnosis of a backward that PyTorch refused because of known writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def diagnosis(
     unknown: str,
     saved_by: SavedTensor | None = None,
 ) -> Diagnosis:
-    """`frame` is torch's own; the tensor gets its name from the writes; `unknown` is said where there are none."""
+    """`frame` is torch's frame. The tensor takes its name from the writes. `unknown` is the text if there are none."""
     located = [(write.operation, sites.at_instruction(write.frames[-1], write.operation)) for write in writes]
     targets = [sites.target_node(where, operation) for operation, where in located]
     name = next((ast.unparse(target) for target in targets if target and sites.plainness(target) is not None), None)

@@ -1,4 +1,4 @@
-"""From an exception to its diagnoses, which then travel on the exception itself."""
+"""From an exception to its diagnoses, which the exception then carries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ found: list[Diagnosis] = []
 """All diagnoses of this process, each bug once, in the order they were made."""
 
 untold: list[Diagnosis] = []
-"""Those of them that have not been shown to anybody yet."""
+"""The diagnoses that have not been shown yet."""
 
 listeners: list[Callable[[], None]] = []
-"""Called after each new diagnosis (the JSON report is kept up to date, whatever becomes of the program)."""
+"""Called after each new diagnosis. This keeps the JSON report up to date even if the program dies."""
 
 _QUOTED = "Traceback (most recent call last)"
-"""An exception that quotes a traceback tells of an error in another process or thread, which was examined there."""
+"""An exception that quotes a traceback reports an error of another process or thread, which was examined there."""
 
 collectors: list[list[Diagnosis]] = []
-"""Lists that want all diagnoses from now on, each once (those of `outplace.watch()`)."""
+"""Lists that collect all new diagnoses, each once (those of `outplace.watch()`)."""
 
 
 def _as_errors(diagnoses: Sequence[Diagnosis]) -> str:
@@ -40,11 +40,12 @@ def _as_errors(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 as_text: Callable[[Sequence[Diagnosis]], str] = _as_errors
-"""Makes the note of an exception: set by `attach` to that of its reporter."""
+"""Makes the note of an exception. `attach` sets it to that of its reporter."""
 
 notes_wait = False
-"""Under `outplace run` an exception gets its note when the program, a logger or a thread's end looks at it. One that
-nobody looks at ends the program, and is shown below the traceback."""
+"""Under `outplace run` an exception gets its note when the program, a logger or a thread's end reads it. An exception
+that is never read ends the program, and the diagnosis is shown below the traceback.
+"""
 
 _NOTE_DUE = "outplace_note_due"
 
@@ -54,7 +55,7 @@ _busy = False
 
 
 def start_afresh() -> None:
-    """Forgets all diagnoses and listeners (in a child process, where they are the parent's)."""
+    """Drops all diagnoses and listeners (in a child process, where they belong to the parent)."""
     global _one_at_a_time, _busy
     found.clear()
     untold.clear()
@@ -71,10 +72,10 @@ def of(error: BaseException | None) -> tuple[Diagnosis, ...]:
 def examine(
     error: BaseException, engine_frame: FrameType | None = None, caught: bool = False, seen: bool = True
 ) -> tuple[Diagnosis, ...]:
-    """Diagnoses an exception once and attaches the result; an unrelated exception is left as it is.
+    """Diagnoses an exception once and attaches the result. An unrelated exception stays unchanged.
 
-    `engine_frame` is torch's own frame, given while a backward is failing: the graph can then still be read. `caught`
-    by the program itself, an exception is not yet one that it dies of. `seen`: somebody is about to look at it.
+    `engine_frame` is torch's frame, given while a backward is failing: the graph can still be read then. `caught`: the
+    program caught the exception itself, so it may survive it. `seen`: the exception is about to be shown.
     """
     if "torch" not in sys.modules or not isinstance(error, Exception):
         return of(error)
@@ -93,7 +94,7 @@ def examine(
         return ()
     if match.raised == "backward":
         engine_frame = engine_frame or _engine_frame(error.__traceback__)
-        if engine_frame is None:  # still on its way out of a Function's backward; the engine's hook will see it
+        if engine_frame is None:  # it is still leaving a Function's backward; the engine's hook will see it
             return ()
     with _one_at_a_time:
         diagnoses = _examine(error, match, engine_frame)
@@ -103,7 +104,7 @@ def examine(
 
 
 def _message(error: BaseException) -> str:
-    """What the exception says, without a call of its own `__str__`, which may be the user's."""
+    """The exception's message, without calling its `__str__`, which may be the user's."""
     return " ".join(argument for argument in error.args if isinstance(argument, str))
 
 
@@ -111,14 +112,14 @@ def _examine(error: Exception, match: Match, engine_frame: FrameType | None) -> 
     global _busy
     if _busy or hasattr(error, ATTRIBUTE):
         return of(error)
-    _busy = True  # reading the graph may run a backward of our own
+    _busy = True  # reading the graph may run another backward
     try:
         trim(error)
-        with known_sources(), sys.modules["torch"]._C.DisableTorchFunction():  # no mode of the user's sees us
+        with known_sources(), sys.modules["torch"]._C.DisableTorchFunction():  # no mode of the user sees this
             diagnoses = tuple(_diagnose(error, match, engine_frame))
             if diagnoses:
                 attach(error, diagnoses)
-    except Exception as trouble:  # a fault of ours must never hide the user's error
+    except Exception as trouble:  # an error in outplace must never hide the user's error
         report_fault(trouble)
         return ()
     finally:
@@ -158,7 +159,7 @@ def _diagnose(error: BaseException, match: Match, engine_frame: FrameType | None
 
 
 def report_fault(trouble: Exception) -> None:
-    """Says that outplace itself has failed, and where."""
+    """Prints that outplace itself has failed, and where."""
     import traceback
 
     where = traceback.extract_tb(trouble.__traceback__)[-1]
@@ -169,7 +170,7 @@ def report_fault(trouble: Exception) -> None:
 
 
 def attach(error: BaseException, diagnoses: tuple[Diagnosis, ...]) -> None:
-    """Has an exception carry diagnoses."""
+    """Makes an exception carry diagnoses."""
     setattr(error, ATTRIBUTE, diagnoses)
     setattr(error, _NOTE_DUE, True)
     if not notes_wait:
@@ -183,12 +184,12 @@ def _add_note(error: BaseException) -> None:
 
 
 def _of_writes(diagnoses: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
-    """Without those that count only where the program dies of them: to come into a freed graph is no wrong write."""
+    """Leaves out diagnoses that matter only if the program dies of them. Entering a freed graph is no wrong write."""
     return tuple(diagnosis for diagnosis in diagnoses if diagnosis.kind != "freed")
 
 
 def add(diagnosis: Diagnosis) -> None:
-    """Keeps a diagnosis that no exception carries: the program goes on, and hears of it at its end."""
+    """Adds a diagnosis that no exception carries. The program goes on, and the diagnosis is shown at its end."""
     _keep((diagnosis,))
 
 
@@ -203,7 +204,7 @@ def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
     for collector in collectors:
         collector += [diagnosis for diagnosis in diagnoses if diagnosis not in collector]
     for listener in listeners if new else ():
-        with contextlib.suppress(Exception):  # a report that cannot be written now may not stop the program
+        with contextlib.suppress(Exception):  # a report that cannot be written must not stop the program
             listener()
 
 
@@ -211,7 +212,7 @@ _APPENDED = (lists.SAME_TENSOR_APPENDED.name, lists.SAME_VIEW_APPENDED.name)
 
 
 def _is_behind(silent: Diagnosis, error: Diagnosis) -> bool:
-    """A list that keeps one state is heard of when the error about the writes of that state is gone."""
+    """Does the error cover this silent bug? A list of one repeated state is reported once the writes are repaired."""
     if silent.cause not in _APPENDED or not error.raised_at:
         return False
     written = {mutation.site for mutation in error.mutations}
@@ -219,14 +220,14 @@ def _is_behind(silent: Diagnosis, error: Diagnosis) -> bool:
 
 
 def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:
-    """What makes two diagnoses the same bug: a loop that fails, and goes on, at every step has one."""
+    """What identifies a bug. A loop that fails at every step, and continues, has one bug."""
     saver = diagnosis.saved_by
     writers = tuple(mutation.site for mutation in diagnosis.mutations)
     return diagnosis.code, diagnosis.tensor.name, writers, diagnosis.raised_at, saver and saver.site
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """The exception, those that led to it, and the members of groups."""
+    """The exception, its causes and contexts, and the members of groups."""
     links: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -239,9 +240,9 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def take_out(error: BaseException) -> list[Diagnosis]:
-    """The diagnoses of an exception and of those that led to it, for a caller who shows them in its own way.
+    """The diagnoses of an exception and its causes, for a caller that shows them itself.
 
-    The exceptions keep no note of them, and no frame of ours.
+    Removes outplace's notes and frames from the exceptions.
     """
     examine(error, seen=False)
     carried: list[Diagnosis] = []
@@ -255,23 +256,23 @@ def take_out(error: BaseException) -> list[Diagnosis]:
 
 
 def told(error: BaseException) -> None:
-    """The diagnoses of this exception have been shown."""
+    """Marks the diagnoses of this exception as shown."""
     shown = set(map(_essence, of(error)))
     untold[:] = [diagnosis for diagnosis in untold if _essence(diagnosis) not in shown]
 
 
 class Note(str):
-    """Our note among an exception's notes."""
+    """outplace's note among an exception's notes."""
 
 
 def as_note(error: BaseException) -> Note:
-    """What an exception carries, set off from its message."""
+    """The text of an exception's diagnoses, separated from its message."""
     with known_sources():
         return Note("\n" + as_text(of(error)))
 
 
 def take_note_off(error: BaseException) -> None:
-    """Removes our note, for a caller that shows the diagnosis in its own way."""
+    """Removes outplace's note, for a caller that shows the diagnosis itself."""
     vars(error).pop(_NOTE_DUE, None)
     notes = getattr(error, "__notes__", None)
     if notes and of(error):

@@ -1,7 +1,7 @@
-"""Writes into expanded memory that PyTorch lets pass (with a warning) and whose backward it then refuses.
+"""Writes into expanded memory that PyTorch allows (with a warning), but whose backward it refuses.
 
-`rows[mask] = v` and `rows.masked_fill_(...)` are such writes where `rows` is `x.expand(...)`: several of its elements
-lie in one place, and the gradient of a place cannot be told for each of them.
+`rows[mask] = v` and `rows.masked_fill_(...)` are such writes if `rows` is `x.expand(...)`. Several of its elements
+share one address, so a gradient for each of them cannot be computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outplace.runtime.record.log import Write
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
-    """The diagnosis of a backward that failed so; `frame` is torch's own, with the roots in its arguments."""
+    """The diagnosis of a backward that failed in this way. `frame` is torch's; its arguments hold the roots."""
     nodes = graph.walk(graph.roots_of(frame.f_locals.get("t_outputs", ())))
     writes = _refused(nodes, str(error))
     tensor = Tensor(None, tuple(writes[0].region.size) if writes and writes[0].region else None)
@@ -27,7 +27,7 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
 
 
 def _refused(nodes: Iterable[Any], message: str) -> list[Write]:
-    """The writes through views whose nodes, run by themselves, fail in the same way; oldest first."""
+    """The writes through views whose nodes fail in the same way when they are run alone, oldest first."""
     found: dict[int, Write] = {}
     for node in opaque_nodes.failing_alone(nodes, message):
         write = opaque_nodes.write_behind(node, graph.number_of(node) or 0)

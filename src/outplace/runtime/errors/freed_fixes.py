@@ -1,6 +1,6 @@
-"""Where to cut what one step leaves to the next out of its graph, as diffs.
+"""Where to detach a tensor that one step passes to the next, as diffs.
 
-A cut changes what is trained: gradients no longer reach into earlier steps. Each of these is for a person to look over.
+Detaching changes what is trained: gradients no longer reach earlier steps. So all of these fixes need a review.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from outplace.runtime.errors.freed_names import Keeper, Kept, base, value_of
 from outplace.runtime.locate import sites
 
 Story = Literal["carried", "once", "cached", "shared", "same"]
-"""How a graph is come into again: state of the step before, what was computed once, or is kept by
-`parametrize.cached()`, two losses, one loss twice."""
+"""How a backward enters a freed graph: through the state of the step before, a value computed once, a weight cached by
+`parametrize.cached()`, two losses of one forward, or one loss twice.
+"""
 
 _KEEP_VALUES = "Take `.detach()` of it where it is kept for the next step, or where the next step takes it up."
 _ANEW = "If it is to be trained: compute {name} anew in every step."
@@ -41,9 +42,9 @@ _FOR_THE_LOG = (
 
 
 def advice(story: Story, name: str | None, cut: Iterable[Fix], stepped: bool, stepped_below: bool) -> tuple[Fix, ...]:
-    """What to do, in words; what is shown as a diff already is not told again.
+    """The advice in words. It leaves out what a diff already shows.
 
-    An optimizer may have `stepped` since, and changed (`stepped_below`) what the tensor was computed with.
+    `stepped`: an optimizer has stepped since. `stepped_below`: it changed what the tensor was computed from.
     """
     told: list[str] = []
     if story == "carried":
@@ -62,7 +63,7 @@ def advice(story: Story, name: str | None, cut: Iterable[Fix], stepped: bool, st
 
 
 def for_kept(kept: Kept) -> tuple[Fix, ...]:
-    """The cut at the line that keeps the tensor, where it can be written down."""
+    """The fix at the line that stores the tensor, if it can be written."""
     keeper = kept.keeper
     if keeper is None:
         return ()
@@ -90,7 +91,7 @@ def _diff(code: Code, changes: Iterable[Edit]) -> str:
 
 
 def _in_loop(code: Code, keeper: Keeper) -> tuple[str, list[Edit]] | None:
-    """A line after the backward, or after the line that keeps it where that comes later."""
+    """The fix goes after the backward, or after the line that stores the tensor if that comes later."""
     assert keeper.frame is not None
     name, value = keeper.name, value_of(base(keeper.target), keeper.frame)
     backward = sites.at_instruction((keeper.frame.f_code, keeper.frame.f_lasti)).statement
@@ -103,7 +104,7 @@ def _in_loop(code: Code, keeper: Keeper) -> tuple[str, list[Edit]] | None:
 
 
 def _detached(name: str, value: Any) -> str | None:
-    """The same value without its graph, as it would be written."""
+    """The source text of the same value without its graph."""
     if isinstance(value, torch.Tensor):
         return f"{name}.detach()"
     parts = value.values() if isinstance(value, dict) else value
@@ -128,11 +129,11 @@ def _line_after(code: Code, statement: ast.stmt, text: str) -> Edit | None:
     return Edit(stop, stop, f"\n{code.indent(statement)}{text}")
 
 
-# -- in the function that keeps it -------------------------------------------------------------------------------------
+# -- in the function that stores it ------------------------------------------------------------------------------------
 
 
 def _in_function(code: Code, keeper: Keeper, kept: Kept) -> tuple[str, list[Edit]] | None:
-    """Where it is read again, if a new tensor takes its name at each step; else where it is put in."""
+    """The fix goes where the tensor is read again if its name gets a new one at each step, else where it is stored."""
     if isinstance(keeper.statement, ast.Assign) and not isinstance(keeper.target, ast.Subscript):
         used = kept.used.statement if kept.used and kept.used.filename == keeper.filename else None
         read = [] if used is None else [node for node in ast.walk(used) if _is_read(node, keeper.name)]
@@ -148,7 +149,7 @@ def _is_read(node: ast.AST, name: str) -> bool:
 
 
 def _put_in(statement: ast.stmt) -> list[ast.expr]:
-    """The values that a statement writes or puts into something."""
+    """The values that a statement writes or stores."""
     if isinstance(statement, ast.Assign | ast.AugAssign):
         value = statement.value
         return list(value.elts) if isinstance(value, ast.Tuple | ast.List) else [value]

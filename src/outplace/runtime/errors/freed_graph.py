@@ -1,11 +1,11 @@
-"""Diagnoses a backward that comes into a part of the graph which an earlier backward has freed.
+"""Diagnoses a backward that enters a part of the graph which an earlier backward has freed.
 
-Nothing is noted for it while the program runs: the failed graph shows which nodes are freed, their numbers say how old
-they are, and the record has the moments of the backwards. The edge from a node of this step to one of an earlier step
-is where something was kept: what lies behind it was freed when that step went backward.
+This needs no extra recording. The failed graph shows which nodes are freed, their numbers show how old they are, and
+the record has the moments of the backwards. A tensor was kept at the edge from a node of this step to a node of an
+earlier step: the backward of that step freed what lies behind the edge.
 
-Backward runs the nodes of a thread from the newest to the oldest and frees each as it goes, so freed nodes may also be
-those that have just run. Freed before are surely the oldest of them, and all that are older than one that is intact.
+Backward runs the nodes of a thread from the newest to the oldest and frees each one after it ran. So some freed nodes
+may have been freed by this backward. Certainly freed earlier are the oldest, and all that are older than an intact one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from outplace.runtime.record.log import Backward
 
 _FREED = "a second time"
 _MOST = 3
-"""So many kept tensors are told apart; a model may keep hundreds of them in one list."""
+"""At most this many kept tensors are reported. A model may keep hundreds of them in one list."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """An edge from this step into what is freed: `user` has used the result of `kept`; `freed` is at or below it."""
+    """An edge from this step into the freed part: `user` used the result of `kept`, and `freed` is at or below it."""
 
     user: Any
     kept: Any
@@ -47,7 +47,7 @@ class Crossing:
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
-    """One diagnosis for each tensor that was kept; `frame` is torch's own, with the roots in its arguments."""
+    """One diagnosis for each tensor that was kept. `frame` is torch's; its arguments hold the roots."""
     outputs, inputs = saved_error.arguments(frame)
     roots = graph.roots_of(outputs)
     needed = graph.needed_for(roots, inputs)
@@ -86,14 +86,14 @@ def _number(node: Any) -> int:
 
 
 def _earlier(raised: tuple[log.Instruction, ...]) -> list[Backward]:
-    """The backwards before the one that has just failed, of this thread; those inside it come after it."""
+    """The backwards of this thread before the failed one. Those inside it come after it."""
     backwards = log.current().backwards
     own = next((index for index in reversed(range(len(backwards))) if backwards[index].frames == raised), None)
     return [backward for backward in backwards[: -1 if own is None else own] if not _says_to_keep(backward)]
 
 
 def _says_to_keep(backward: Backward) -> bool:
-    """Does the call say `retain_graph=True`, or `create_graph=True`, which means the same?"""
+    """Does the call pass `retain_graph=True`, or `create_graph=True`, which implies it?"""
     call = sites.at_instruction(backward.frames[-1]).node if backward.frames else None
     said = call.keywords if isinstance(call, ast.Call) else []
     values = {keyword.arg: keyword.value.value for keyword in said if isinstance(keyword.value, ast.Constant)}
@@ -106,17 +106,17 @@ def _keeps_graph(frame: FrameType) -> bool:
 
 
 def _freed(nodes: list[Any], message: str) -> dict[Any, str]:
-    """The nodes whose saved tensors are gone, each with what one of them was to it."""
+    """The nodes whose saved tensors are freed, each with the name of one of them."""
     found = {node: saved_as for node in nodes for saved_as in graph.freed_slots(node)[:1]}
-    if not found:  # nodes that hide what they save can only be run
+    if not found:  # nodes that do not expose what they save can only be run
         found = dict.fromkeys(opaque_nodes.failing_alone(nodes, message), "")
     return found
 
 
 def _newest_freed_below(nodes: list[Any], freed: dict[Any, str]) -> dict[Any, Any]:
-    """For each node the newest freed one among itself and all that its gradient goes on to."""
+    """For each node, the newest freed node among itself and all nodes below it."""
     below: dict[Any, Any] = {}
-    for node in sorted(nodes, key=_number):  # what a node goes on to is older than it
+    for node in sorted(nodes, key=_number):  # the nodes below a node are older
         ways = [below[following] for following, _ in node.next_functions if following in below]
         if node in freed:
             below[node] = node
@@ -126,7 +126,7 @@ def _newest_freed_below(nodes: list[Any], freed: dict[Any, str]) -> dict[Any, An
 
 
 def _surely_before(nodes: list[Any], freed: dict[Any, str], keeps_graph: bool) -> set[Any]:
-    """The nodes that were freed before this backward, not by it."""
+    """The nodes that an earlier backward freed, not this one."""
     if keeps_graph:
         return set(freed)
     oldest = min(freed, key=_number)
@@ -135,7 +135,7 @@ def _surely_before(nodes: list[Any], freed: dict[Any, str], keeps_graph: bool) -
 
 
 def _crossings(nodes: list[Any], below: dict[Any, Any], moment: int, certain: set[Any]) -> list[tuple[Any, Any]]:
-    """The edges from nodes made since a moment to older ones that lead to what was freed before, newest first."""
+    """The edges from nodes made after a moment to older nodes above freed ones, newest first."""
     found = []
     leads: dict[Any, bool] = {}
     for node in sorted(nodes, key=_number):
@@ -146,12 +146,12 @@ def _crossings(nodes: list[Any], below: dict[Any, Any], moment: int, certain: se
     return found[::-1]
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------
+# -- the diagnosis -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One thing that led into the freed graph: the story, the node whose result was kept, what is freed below it."""
+    """One way into the freed graph: the story, the node whose result was kept, and the freed nodes below it."""
 
     story: Story
     tensor: Tensor
@@ -163,7 +163,7 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Failure:
-    """One failed backward; `raised` are the frames from torch's function to the user's line."""
+    """One failed backward. `raised` are the frames from torch's function to the user's line."""
 
     error: BaseException
     match: Match
@@ -173,7 +173,7 @@ class _Failure:
     nodes: list[Any]
 
     def crossed(self, crossings: list[Crossing], perhaps: list[Crossing]) -> list[Diagnosis]:
-        """What earlier steps have left and this one has used; `perhaps` are edges to what may have been freed now."""
+        """Tensors from earlier steps that this step used. `perhaps` are edges to nodes that may have been freed now."""
         groups = self._groups(crossings)
         others = [members[0][1] for key, members in self._groups(perhaps).items() if key not in groups]
         found = [self._diagnosis(self._case(members)) for members in list(groups.values())[:_MOST]]
@@ -182,7 +182,7 @@ class _Failure:
         return [replace(found[0], notes=(*found[0].notes, note)), *found[1:]] if also else found
 
     def _groups(self, crossings: list[Crossing]) -> dict[Any, list[tuple[Crossing, Kept]]]:
-        """The edges by what was kept; of the many that a loop makes at one pair of lines only the first counts."""
+        """The edges, grouped by the kept tensor. A loop makes many edges between two lines; only the first counts."""
         groups: dict[Any, list[tuple[Crossing, Kept]]] = {}
         pairs = {(writers.place_of(one.kept), writers.place_of(one.user)): one for one in reversed(crossings)}
         for crossing in reversed(pairs.values()):
@@ -204,7 +204,7 @@ class _Failure:
         return _Case(story, kept.tensor, crossing.kept, freed, freed_by, kept)
 
     def _ran_again(self, kept: Kept, moment: int) -> bool:
-        """Has the statement that computed it run again since the first backward that may have freed it?"""
+        """Did the statement that computed it run again after the first backward that may have freed it?"""
         if kept.computed is None or kept.computed.statement is None:
             return False
         places = {writers.place_of(node) for node in self.nodes if _number(node) >= moment}
@@ -214,7 +214,7 @@ class _Failure:
         return any(one is not None and one.statement is kept.computed.statement for one in located)
 
     def from_one_forward(self, roots: list[Any], since: list[Backward], freed: dict[Any, str]) -> list[Diagnosis]:
-        """All of the graph is older than the backward that freed it: two losses of one forward, or one loss twice."""
+        """The whole graph is older than the backward that freed it: two losses of one forward, or one loss twice."""
         freed_by = list({backward.frames: backward for backward in since}.values())
         gone = freed_names.graph_of_earlier(freed_by, self.stack)
         same = any(root in gone for root in roots)
@@ -228,7 +228,7 @@ class _Failure:
         found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges if kept in below]
         if found and not same:
             return self.crossed(found, [])
-        oldest = min(freed, key=_number)  # of the freed ones it is the one that was surely freed before
+        oldest = min(freed, key=_number)  # of the freed nodes only this one was certainly freed earlier
         tensor = Tensor(freed_names.receiver(self.raised), *freed_names.form(roots[0])) if same else Tensor(None)
         return [self._diagnosis(_Case("same" if same else "shared", tensor, oldest, {oldest: freed[oldest]}, freed_by))]
 
@@ -253,7 +253,7 @@ class _Failure:
         )
 
     def unexplained(self) -> Diagnosis:
-        """What the message alone tells."""
+        """The diagnosis from the message alone."""
         kind = BY_NAME[self.match.entry.kind]
         return Diagnosis(
             kind=kind.name,
@@ -308,7 +308,7 @@ def _notes(story: Story, freed_at: list[Site], stepped_below: str | None) -> Ite
 
 
 def _steps_since(node: Any) -> tuple[str | None, str | None]:
-    """The last optimizer step since a node was made, and the last that changed what it was computed with."""
+    """The last optimizer step since a node was made, and the last one that changed its inputs."""
     leaves = {id(leaf.variable) for leaf in graph.walk([node]) if hasattr(leaf, "variable")}
     last: str | None = None
     for step in reversed(log.current().steps):

@@ -1,8 +1,8 @@
-"""What carried a tensor over the end of a step: its name, the line that kept it, and the line that has used it again.
+"""The name of a tensor that is kept between steps, the line that stores it, and the line that uses it again.
 
-A node has no name. The tensor it made may still be alive under one; else the statements tell: `y, h = cell(x, h)` in
-the loop that goes backward, `self.states[i] = (h, c)` beside the line that computed it. What is not told by the values
-that are alive or by the statements of both lines stays without a name.
+A node has no name. Its tensor may still be alive under one. Otherwise the statements tell: `y, h = cell(x, h)` in the
+loop that calls backward, or `self.states[i] = (h, c)` next to the line that computed it. If neither the live values nor
+the statements give a name, the tensor has none.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from outplace.runtime.record.log import Backward, Instruction
 from outplace.runtime.record.user_files import fields_of
 
 _KEEPING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put"}
-"""Methods by which a container keeps what it is given."""
+"""Methods by which a container stores its argument."""
 _HOPS = 3
 
 
 @dataclass(frozen=True)
 class Keeper:
-    """The statement that keeps a tensor, and the expression it is kept under."""
+    """The statement that stores a tensor, and the target expression."""
 
     statement: ast.stmt
     target: ast.expr
     filename: str
     function: str
     frame: FrameType | None = None
-    """The frame whose loop carries it over, where it is a name of its own there."""
+    """The frame whose loop passes it on, if it is a local name there."""
 
     @property
     def name(self) -> str:
@@ -54,23 +54,23 @@ class Kept:
     used_at: Site | None
     keeper: Keeper | None
     cached: bool = False
-    """Has `parametrize.cached()` kept it, a weight that is computed from others?"""
+    """Is it a computed weight that `parametrize.cached()` holds?"""
 
     @property
     def kept_at(self) -> Site | None:
-        """The statement that keeps it."""
+        """The statement that stores it."""
         keeper = self.keeper
         return None if keeper is None else sites.site_of(keeper.filename, keeper.statement, keeper.function)
 
     @property
     def key(self) -> Any:
-        """The same for all parts of one state."""
+        """The same key for all parts of one state."""
         name = self.keeper.name if self.keeper else self.tensor.name
         return name, self.kept_at, self.computed and (self.computed.filename, self.computed.site.line)
 
 
 def find(kept: Any, user: Any, nodes: set[Any], stack: Sequence[FrameType]) -> Kept:
-    """All that can be known about what the node `kept` made and the node `user` has used; `nodes` are all of them."""
+    """All facts about the tensor that the node `kept` made and the node `user` used. `nodes` are those of the graph."""
     computed, used = (sites.at_place(writers.place_of(node)) for node in (kept, user))
     alive = [path for frame in stack for path, tensor in names.tensors(frame) if _node_of(tensor) is kept]
     cached = any(tensor is not None and _node_of(tensor) is kept for tensor in names.cached_weights().values())
@@ -83,7 +83,7 @@ def find(kept: Any, user: Any, nodes: set[Any], stack: Sequence[FrameType]) -> K
 
 
 def form(node: Any) -> tuple[tuple[int, ...] | None, str | None]:
-    """The shape and dtype of what a node made."""
+    """The shape and dtype of a node's result."""
     try:
         made = node._input_metadata[0]
         return tuple(made.shape), str(made.dtype).removeprefix("torch.")
@@ -91,18 +91,18 @@ def form(node: Any) -> tuple[tuple[int, ...] | None, str | None]:
         return None, None
 
 
-# -- what is alive -----------------------------------------------------------------------------------------------------
+# -- live values -------------------------------------------------------------------------------------------------------
 
 
 def _node_of(tensor: torch.Tensor) -> Any:
     try:
         return tensor.grad_fn
-    except RuntimeError:  # a view made under no_grad, whose base was written since: it may not be asked
+    except RuntimeError:  # a view made under no_grad whose base was written since: reading it raises
         return None
 
 
 def value_of(target: ast.expr, frame: FrameType) -> Any:
-    """What a name or an attribute holds in a frame, without running any code of the user's; None where unknown."""
+    """The value of a name or attribute in a frame, without running code of the user; None if unknown."""
     if isinstance(target, ast.Name):
         return frame.f_locals.get(target.id, frame.f_globals.get(target.id))
     if isinstance(target, ast.Attribute):
@@ -114,7 +114,7 @@ def value_of(target: ast.expr, frame: FrameType) -> Any:
 
 
 def _holds(value: Any, kept: Any, nodes: set[Any], any_graph: bool) -> bool:
-    """Does this value lead to the node: by a tensor of the failed graph, or (`any_graph`) by whatever tensor?"""
+    """Does this value lead to the node: through a tensor of the failed graph, or (`any_graph`) through any tensor?"""
     held = [_node_of(tensor) for tensor in _tensors_in(value)]
     return _leads_to([node for node in held if any_graph or node in nodes], kept)
 
@@ -143,7 +143,7 @@ def _leads_to(waiting: list[Any], wanted: Any) -> bool:
 
 
 def targets(statement: ast.AST) -> list[ast.expr]:
-    """The expressions that a statement gives something to: by assigning, by writing in place, by putting it in."""
+    """The targets of a statement: what it assigns to, writes in place, or adds to."""
     found: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         found = [part for target in statement.targets for part in _parts(target)]
@@ -180,7 +180,7 @@ def reads(statement: ast.AST) -> set[str]:
         for node in ast.walk(part)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
     }
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):  # a write in place goes on with what was there
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):  # an in-place write uses the old value
         found |= {ast.unparse(part) for target in targets(statement) for part in (target, base(target))}
     return found
 
@@ -200,7 +200,7 @@ def base(target: ast.expr) -> ast.expr:
 
 
 def _statements(block: ast.AST) -> Iterator[ast.stmt]:
-    """The statements inside a block, not those of the functions defined there."""
+    """The statements inside a block, without those of nested functions."""
     for child in ast.iter_child_nodes(block):
         if isinstance(child, ast.stmt):
             yield child
@@ -222,7 +222,7 @@ def _around(located: Located) -> list[ast.AST]:
 
 
 def _in_both(computed: Located | None, used: Located | None) -> str | None:
-    """The one name that the line which computed it gives and the line which used it reads."""
+    """The one name that the computing line binds and the using line reads."""
     if computed is None or used is None or computed.statement is None or used.statement is None:
         return None
     if computed.filename != used.filename:
@@ -232,7 +232,7 @@ def _in_both(computed: Located | None, used: Located | None) -> str | None:
 
 
 def _in_loop(kept: Any, nodes: set[Any], computed: Located | None, stack: Iterable[FrameType]) -> Keeper | None:
-    """The name that a loop around the failed backward reads before it gives it: what one round leaves to the next."""
+    """The name that a loop around the failed backward reads before it binds it: one iteration passes it to the next."""
     for frame in stack:
         here = sites.at_instruction((frame.f_code, frame.f_lasti))
         for loop in _around(here):
@@ -258,14 +258,14 @@ def _first_reads(loop: ast.AST) -> dict[str, int]:
 
 
 def _carries(statement: ast.stmt, target: ast.expr, first_read: dict[str, int]) -> bool:
-    """Is what this statement of a loop gives read before it, or by itself?"""
+    """Is the target of this statement read earlier in the loop, or by the statement itself?"""
     name = ast.unparse(base(target))
     read_before = first_read.get(name, statement.lineno) < statement.lineno
     return isinstance(target, ast.Subscript) or read_before or name in reads(statement)
 
 
 def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]) -> Keeper | None:
-    """The statement, near the one that computed it, that puts the result where it outlives the call."""
+    """The statement near the computing one that stores the result somewhere that outlives the call."""
     around = _around(computed) if computed is not None else []
     if not around or computed is None or computed.statement is None:
         return None
@@ -278,7 +278,7 @@ def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]
         for statement in waiting:
             for target in targets(statement):
                 name = ast.unparse(base(target))
-                here = statement is computed.statement and isinstance(target, ast.Name)  # it tells nothing new
+                here = statement is computed.statement and isinstance(target, ast.Name)  # it adds nothing new
                 found = name in wanted or name.rpartition(".")[2] in ends
                 if found and not here and _outlives(base(target), function, statements):
                     return Keeper(statement, target, computed.filename, computed.site.function)
@@ -289,7 +289,7 @@ def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]
 
 
 def _read_by(used: Located | None) -> set[str]:
-    """What the using statement reads, and what the names that it reads were taken from."""
+    """What the using statement reads, and where the names in it were taken from."""
     if used is None or used.statement is None:
         return set()
     found = reads(used.statement)
@@ -300,7 +300,7 @@ def _read_by(used: Located | None) -> set[str]:
 
 
 def _handed_on(statement: ast.stmt) -> set[str]:
-    """The expressions whose very value a statement assigns or puts in: alone, or in a tuple, list or dict."""
+    """The expressions whose own value a statement assigns or stores: alone, or in a tuple, list or dict."""
     values: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         values = [statement.value]
@@ -319,7 +319,7 @@ _PLAIN = (
 
 
 def _outlives(target: ast.expr, function: ast.AST, statements: Iterable[ast.stmt]) -> bool:
-    """Does what this names live on when the function has returned?"""
+    """Does the value of this target outlive the function call?"""
     if isinstance(target, ast.Attribute) or isinstance(function, ast.Module):
         return True
     if not isinstance(target, ast.Name) or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -339,7 +339,7 @@ def _is_given(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def receiver(frames: Sequence[Instruction]) -> str | None:
-    """What goes backward in a call: `loss` in `loss.backward()`."""
+    """The tensor that a call differentiates: `loss` in `loss.backward()`."""
     call = sites.at_instruction(frames[-1]).node if frames else None
     root = _root(call)
     return None if root is None else ast.unparse(root)
@@ -355,7 +355,7 @@ def _root(call: ast.AST | None) -> ast.expr | None:
 
 
 def graph_of_earlier(backwards: Iterable[Backward], stack: Sequence[FrameType]) -> set[Any]:
-    """The nodes of the losses that went backward there, as far as they are alive under the same names."""
+    """The nodes of the losses of earlier backwards, if they are still alive under the same names."""
     roots = []
     for backward in backwards:
         call = sites.at_instruction(backward.frames[-1]) if backward.frames else None
@@ -368,7 +368,7 @@ def graph_of_earlier(backwards: Iterable[Backward], stack: Sequence[FrameType]) 
 
 
 def is_given_again(call: Located | None, frame: FrameType) -> bool:
-    """May what goes backward in this call have got another value by now, in the loops around it or below it?"""
+    """May the loss of this call have a new value by now, from the loops around it or the code below it?"""
     root = _root(call.node) if call is not None else None
     if call is None or call.statement is None or root is None:
         return True

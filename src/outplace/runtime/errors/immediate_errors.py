@@ -1,4 +1,4 @@
-"""Diagnoses the errors that are raised where the operation stands: leaves, views, inference tensors, out=, shapes."""
+"""Diagnoses errors that the operation itself raises: leaves, views, inference tensors, out=, shapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FILE_LINE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 
 
 def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
-    """The diagnosis of an operation that PyTorch refused; the traceback leads to it."""
+    """The diagnosis of an operation that PyTorch refused. The traceback leads to it."""
     own = innermost_own(error.__traceback__)
     if own is None:
         return []
@@ -39,7 +39,7 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
     compiled = _in_compiled_code(str(error))
     written = _noted(place)
     if written is not None:
-        log.current().writes.remove(written)  # it did not come to pass
+        log.current().writes.remove(written)  # it did not run
     located = compiled or sites.at_instruction(place, written.operation if written else None)
     if match.raised == "use":
         return [_written_before(error, match, frame, located)]
@@ -60,7 +60,7 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
 
 
 def innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruction, list[Instruction]] | None:
-    """The last frame of the user's own code, its instruction, and the library frames it led into."""
+    """The last frame of the user's code, its instruction, and the library frames below it."""
     found: tuple[FrameType, Instruction] | None = None
     library: list[Instruction] = []
     while traceback is not None:
@@ -74,7 +74,7 @@ def innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instructi
 
 
 def _hands_on(place: Instruction) -> bool:
-    """Does a `__torch_function__` of the user's only carry out here what other code has called?"""
+    """Does a `__torch_function__` of the user only carry out the operation of other code here?"""
     statement = sites.at_instruction(place).statement if place[0].co_name in HANDING_ON else None
     if statement is None:
         return False
@@ -84,7 +84,7 @@ def _hands_on(place: Instruction) -> bool:
 
 
 def by_library(error: BaseException, engine_frame: FrameType) -> bool:
-    """Was it raised by a backward itself, with no code of the user's running inside it?"""
+    """Did a backward itself raise it, with no code of the user running inside it?"""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame is not engine_frame:
         traceback = traceback.tb_next
@@ -96,7 +96,7 @@ def by_library(error: BaseException, engine_frame: FrameType) -> bool:
 
 
 def _noted(place: Instruction) -> Write | None:
-    """The write that was noted just before PyTorch refused it, if it came from this line."""
+    """The write that was recorded just before PyTorch refused it, if it came from this line."""
     noted = log.current().writes[-1:]
     if noted and noted[0].frames and noted[0].frames[-1][0] is place[0]:
         same_line = sites.at_instruction(noted[0].frames[-1]).site.line == sites.at_instruction(place).site.line
@@ -129,7 +129,7 @@ _OPERATORS: dict[type[ast.operator], str] = {
 
 
 def _in_compiled_code(message: str) -> Located | None:
-    """Dynamo quotes the user's line in its message; the traceback only leads to the call of the compiled function."""
+    """Dynamo quotes the user's line in its message. The traceback only leads to the call of the compiled function."""
     block = _USER_CODE.search(message)
     lines = _FILE_LINE.findall(block[1]) if block else []
     if not lines:
@@ -147,7 +147,7 @@ def _value(node: ast.expr, frame: FrameType) -> torch.Tensor | None:
 
 
 def _evaluate(node: ast.expr, frame: FrameType) -> Any:
-    """What a plain expression stands for: names, attributes, items by constants. None where it is more than that."""
+    """The value of a simple expression: names, attributes, items by constants. None if it is anything else."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Constant):
@@ -162,7 +162,7 @@ def _evaluate(node: ast.expr, frame: FrameType) -> Any:
             except (KeyError, IndexError, TypeError):
                 return None
         if isinstance(holder, torch.Tensor):
-            return holder  # a part of it: the whole says as much about leaf and view
+            return holder  # a part: the whole tensor answers the same about leaf and view
     return None
 
 
@@ -177,7 +177,7 @@ def _attribute(holder: Any, name: str) -> Any:
 
 
 def _inference_operand(located: Located, frame: FrameType) -> tuple[ast.expr, torch.Tensor] | None:
-    """The tensor made under inference_mode that an ordinary operation was given."""
+    """The tensor from inference_mode that a normal operation was given."""
     for node in ast.walk(located.node or located.statement or ast.Pass()):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             tensor = _value(node, frame)
@@ -214,7 +214,7 @@ def _diagnosis(
     if tensor is not None:
         of_part = isinstance(target, ast.Subscript) and _value(target.value, frame) is tensor
         described = names.described(tensor, name)
-        if of_part:  # `tensor` is then the whole of it
+        if of_part:  # `tensor` is then the whole tensor
             described = replace(described, shape=None)
     return Diagnosis(
         kind=kind.name,
@@ -231,7 +231,7 @@ def _diagnosis(
 
 
 def _owner_of_parameters(target: ast.expr | None, located: Located, frame: FrameType) -> Any:
-    """The optimizer of `optimizer.step()`, the module of `module.load_state_dict(...)`; None for all else."""
+    """The optimizer of `optimizer.step()`, the module of `module.load_state_dict(...)`; else None."""
     stepped = None if target is None else _evaluate(target, frame)
     if isinstance(stepped, torch.optim.Optimizer):
         return stepped
@@ -246,7 +246,7 @@ _LOAD = "load_state_dict"
 def _expanded_parameter(
     error: BaseException, match: Match, located: Located, owner: Any, frame: FrameType
 ) -> Diagnosis:
-    """A step, or a load, that was refused: which of the parameters is made of an expanded tensor, and where."""
+    """A refused step or load: which parameter is an expanded tensor, and where it was made."""
     kind = BY_NAME[match.entry.kind]
     if isinstance(owner, torch.optim.Optimizer):
         held = [tensor for group in owner.param_groups for tensor in group["params"]]
@@ -273,7 +273,7 @@ def _expanded_parameter(
 
 
 def _parameter_note(tensor: torch.Tensor | None, frame: FrameType, name: str | None) -> tuple[str, ...]:
-    """Says whose parameter it is, where the name at hand hides that."""
+    """Says which module the parameter belongs to, if its name does not."""
     base = tensor if tensor is None or tensor._base is None else tensor._base
     if base is None or not (base.is_leaf and base.requires_grad):
         return ()
@@ -285,7 +285,7 @@ def _parameter_note(tensor: torch.Tensor | None, frame: FrameType, name: str | N
 def _made_at(
     kind: str, tensor: torch.Tensor | None, target: ast.expr | None, located: Located, frame: FrameType
 ) -> Site | None:
-    """Where the leaf or the view was made: by the record, else by the only assignment to its name."""
+    """Where the leaf or the view was made: from the record, else from the only assignment to its name."""
     if tensor is not None and kind in ("leaf", "leaf-view"):
         base = tensor if tensor._base is None else tensor._base
         place = tensor_writes.where_leaf_was_made(base)
@@ -310,7 +310,7 @@ def _view_made_at(tensor: torch.Tensor) -> Site | None:
 
 
 def _only_assignment(target: ast.expr | None, located: Located) -> Site | None:
-    """The statement that bound the name, where the function has just one such statement."""
+    """The statement that bound the name, if the function has only one."""
     while isinstance(target, ast.Subscript):
         target = target.value
     if not isinstance(target, ast.Name) or located.statement is None:
@@ -358,7 +358,7 @@ def _binds(node: ast.stmt, name: str) -> bool:
     )
 
 
-# -- met later: the view is refused at its next use, the culprit wrote before -----------------------------------------
+# -- raised later: the view is refused at its next use, after the wrong write ---------------------------------------
 
 
 _AFTER_STEP = (
@@ -394,7 +394,7 @@ def _written_before(error: BaseException, match: Match, frame: FrameType, locate
 
 
 def _refused_view(located: Located, frame: FrameType, message: str) -> tuple[str | None, torch.Tensor | None]:
-    """The tensor in the failing expression, or in a module that it runs, that raises the very same error by itself."""
+    """The tensor in the failing expression, or in a module that it runs, that alone raises the same error."""
     for node in ast.walk(located.statement or ast.Pass()):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
             value = _evaluate(node, frame)
@@ -418,7 +418,7 @@ def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _last_write(view: torch.Tensor | None, unless_grad_was_off: bool) -> tuple[Write | Step | None, int]:
-    """What was last written to the memory of a view, an optimizer's step among it, and the version that it left."""
+    """The last write to the memory of a view, optimizer steps included, and the version after it."""
     storage = None if view is None else storage_of(view)
     found: list[tuple[int, Write | Step]] = [
         ((write.before or 0) + 1, write)

@@ -1,4 +1,4 @@
-"""What to write instead: a diff where the form is plain, advice where it is not."""
+"""The fixes of a diagnosis: a diff if a rewrite is known, else advice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _VALUE_ADVICE = {
     "leaf-view": "For a value in the graph: write into a copy (`w2 = w.clone()`), or use torch.where / index_put.",
 }
 _UPDATE_ADVICE = "For an update or initialisation: do it under `with torch.no_grad():`."
-"""What is written to a leaf may be meant either way: each advice is given unless a rewrite shows that way."""
+"""A write to a leaf has two possible intentions. Each advice is given unless a rewrite covers its case."""
 
 SENT_ADVICE = "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`."
 
@@ -73,7 +73,7 @@ def fixes_for(
     tensor: str | None = None,
     error: str = "",
 ) -> tuple[Fix, ...]:
-    """The remedies, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
+    """The fixes, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
     bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
     fixes: dict[Any, Fix] = {}
     program = _Program()
@@ -104,7 +104,7 @@ def fixes_for(
 
 
 def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
-    """What `--fix` would try first about a bug that no error tells of, if that is safe."""
+    """The first rewrite that `--fix` would try for a silent bug, if it is safe."""
     writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
     saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
     of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
@@ -123,7 +123,7 @@ def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
 
 
 def _advice(kind: str, has_fixes: bool, rewrites: list[_Rewrite]) -> Iterator[str]:
-    """What no rewrite shows. Of the two ways with a leaf each counts by itself."""
+    """The advice that no rewrite covers. The two intentions of a write to a leaf count separately."""
     if kind in _VALUE_ADVICE:
         ways = {rewrite.candidate.is_update for rewrite in rewrites}
         yield from [_VALUE_ADVICE[kind]] if False not in ways else []
@@ -137,24 +137,24 @@ def _once(writes: Iterable[tuple[str, Located | None]]) -> list[tuple[str, Locat
 
 
 class _Program:
-    """The program's own source, read when the first rewrite asks for it: other files say what a module returns."""
+    """The program's source, read for the first rewrite. Other files show what a module returns."""
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """The files of the modules that are loaded."""
+        """The files of the loaded modules."""
         loaded = [vars(one).get("__file__") for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
         own = {full_path(path) for path in loaded if isinstance(path, str) and own_files[path]}
         paths = sorted(path for path in own if path.endswith(".py"))
         return {path: "".join(linecache.getlines(path)) for path in paths[:_MOST_FILES]}
 
     def files(self, compiled: dict[str, str]) -> Files:
-        """All of them, and some as they were compiled: those of these paths, each with the name that it has there."""
+        """All source files. Those in `compiled` have the text and name under which they were compiled."""
         here = {path: "".join(source_tree(filename).lines) for path, filename in compiled.items()}
         return Files({**self.sources, **here}, may_read=False)
 
 
 class _Rewrite(NamedTuple):
-    """What `--fix` would try, and how a report shows it."""
+    """A rewrite that `--fix` would try, and how a report shows it."""
 
     candidate: Candidate
     fix: Fix
@@ -179,7 +179,7 @@ def _advice_at(bug: Bug, operation: str, located: Located) -> str | None:
 
 
 def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWRITES) -> list[_Rewrite]:
-    """What `--fix` would try first, as diffs."""
+    """The first rewrites that `--fix` would try, as diffs."""
     found: dict[str, _Rewrite] = {}
     try:
         for candidate in islice(propose(files, bug), most):
@@ -188,11 +188,11 @@ def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWR
                 diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
                 safety = "unsafe" if through_view else candidate.safety
                 found[candidate.title] = _Rewrite(candidate, Fix(candidate.title, safety, "".join(diffs)))
-    except Exception:  # the diagnosis counts for more than its remedy
+    except Exception:  # a failed rewrite must not lose the diagnosis
         return []
     return list(found.values())
 
 
 def _has_flag(operation: str) -> bool:
-    """Is it an operation whose function takes `inplace=True`?"""
+    """Does the operation's function take `inplace=True`?"""
     return inplace_position(operation) is not None or operation in FLAGGED_KERNELS

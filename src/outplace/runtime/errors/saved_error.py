@@ -1,4 +1,4 @@
-"""Diagnoses a backward that failed: every stale saved tensor of the graph, who saved it, and who wrote it since."""
+"""Diagnoses a failed backward: every stale saved tensor of the graph, what saved it, and what wrote it since."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from outplace.runtime.record.storages import storage_of
 
 _WITH_SLOPE = ("leaky_relu", "elu", "celu")
 _STEPS_OVER = {"embedding_renorm_"}
-"""Writes to a parameter that are part of a forward, not an update of it."""
+"""Writes to a parameter that belong to a forward and do not update it."""
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
-    """All diagnoses of a failed backward; `frame` is torch's own, with the roots and inputs in its arguments."""
+    """All diagnoses of a failed backward. `frame` is torch's; its arguments hold the roots and inputs."""
     outputs, inputs = arguments(frame)
     roots = graph.roots_of(outputs)
     needed = graph.needed_for(roots, inputs)
@@ -76,7 +76,7 @@ def _by_storage(slots: list[Slot]) -> list[list[Slot]]:
 
 
 def _ends_of_checkpoints(slots: list[Slot]) -> list[Slot]:
-    """Every node of a checkpointed block leads to the argument that the block is to be run with: two will do."""
+    """Every node of a checkpointed block leads to the argument that the block is run with. Two of them are enough."""
     inside = sorted((s for s in slots if s.saved_as == graph.CHECKPOINTED), key=lambda s: graph.number_of(s.node) or 0)
     ends = {id(slot) for slot in (*inside[:1], *inside[-1:])}
     return [slot for slot in slots if slot.saved_as != graph.CHECKPOINTED or id(slot) in ends]
@@ -86,7 +86,7 @@ def _ends_of_checkpoints(slots: list[Slot]) -> list[Slot]:
 
 
 def _by_cause(hurts: list[Hurt]) -> list[list[Hurt]]:
-    """One bug each: storages that were written by the same lines belong together."""
+    """One group for each bug: storages that the same lines wrote belong together."""
     groups: dict[Any, list[Hurt]] = {}
     for hurt in hurts:
         sites_of = [mutation.site for mutation in _mutations([hurt]) if mutation.site]
@@ -107,7 +107,7 @@ def _kind(hurt: Hurt) -> str:
 
 
 def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
-    """Each writing line once, in the order of the versions: how often it wrote, and when it last wrote the first."""
+    """Each writing line once, in the order of versions: how often it wrote, and when it last wrote the first one."""
     found: dict[Any, Mutation] = {}
     for hurt in hurts:
         seen_here: dict[Any, int] = {}
@@ -126,7 +126,7 @@ def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
 def _mutation(write: AnyWrite, version: int) -> Mutation:
     operation, own = _located(write)
     moment = None if isinstance(write, NodeWrite) else write.moment
-    after = None if operation == "detach_" else version  # it leaves the values, and so the version, alone
+    after = None if operation == "detach_" else version  # it changes no values, so no version
     if own is None:
         return Mutation(operation, None, after, moment=moment)
     if isinstance(write, NodeWrite):
@@ -184,9 +184,9 @@ def _located(write: AnyWrite) -> tuple[str, Located | None]:
 
 
 def _through_view(hurt: Hurt, stack: list[FrameType]) -> bool:
-    """Was it written through a view of a tensor that the program knows too?
+    """Was it written through a view of a tensor that the program also names?
 
-    What a linear layer returns is often a view as well: of all of a tensor that has no name.
+    The result of a linear layer is often a view too: of a whole tensor without a name.
     """
     views = [write for write, _ in hurt.writes if isinstance(write, Write) and write.region is not None]
     regions = [write.region for write in views if write.operation != "__setitem__" and write.region is not None]
@@ -215,7 +215,7 @@ def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
 
 
 def _name_where_written(hurt: Hurt) -> str | None:
-    """What the lines that wrote it call it: the last of the plainest names."""
+    """What the writing lines call it: the last of the simplest names."""
     found = []
     for write, _ in reversed(hurt.writes):
         operation, located = _located(write)
@@ -227,14 +227,14 @@ def _name_where_written(hurt: Hurt) -> str | None:
 
 
 def _apart(hurt: Hurt) -> bool:
-    """Did no write reach the memory that was saved? Then only the version counter, one for all of it, complains."""
+    """Did no write reach the saved memory? Then only the version counter, which the whole storage shares, complains."""
     saved = [(slot.error.expected, slot.alias) for slot in hurt.slots if slot.error and slot.alias is not None]
     writes = [(left, write.region) for write, left in hurt.writes if isinstance(write, Write)]
     if hurt.unseen or len(saved) < len(hurt.slots) or len(writes) < len(hurt.writes):
         return False
     base = hurt.base
     if base is None or base.is_complex() or any(alias.dtype != base.dtype for _, alias in saved):
-        return False  # `z.real` counts its elements otherwise than `z`
+        return False  # `z.real` counts its elements differently from `z`
     return written_apart(saved, writes)
 
 
@@ -286,7 +286,7 @@ def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Muta
 
 
 def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes: list[Any]) -> Diagnosis:
-    """The activations whose in-place form backward cannot undo, and the calls that chose it."""
+    """The activations whose in-place form has no backward, and the calls that chose it."""
     slopes = ("_saved_negative_slope", "_saved_alpha")
     refused = [node for node in nodes if any(getattr(node, name, 1) < 0 for name in slopes)]
     results = [result for node in refused if (result := getattr(node, "_saved_result", None)) is not None]
@@ -297,7 +297,7 @@ def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes:
 
 
 def _without_slots(error: BaseException, match: Match, raised_at: Site | None) -> Diagnosis:
-    """The graph gave nothing away: say so, rather than guess a line."""
+    """The graph shows no stale tensor. Says so, and does not guess a line."""
     version = parse_version_error(str(error))
     kind = BY_NAME[match.entry.kind]
     notes = (

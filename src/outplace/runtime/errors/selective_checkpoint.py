@@ -1,4 +1,4 @@
-"""Selective checkpointing keeps some results of its block to use them again; backward finds those written since."""
+"""Selective checkpointing keeps some results of its block for reuse. Backward finds that they were written since."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from outplace.runtime.record.storages import storage_of
 
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
-    """The diagnosis of a backward that met such a result; `frame` is torch's own.
+    """The diagnosis of a backward that found such a result. `frame` is torch's.
 
-    The block is being run again, up to the very operation whose result was kept: the traceback leads to it.
+    The block is running again, up to the operation whose result was kept. The traceback leads to it.
     """
     kept, version = _kept(error.__traceback__)
     own = immediate_errors.innermost_own(error.__traceback__)
@@ -28,7 +28,7 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
 
 
 def _kept(traceback: TracebackType | None) -> tuple[torch.Tensor | None, int]:
-    """The result that was kept, and the version it then had: both are in the frame that found it changed."""
+    """The kept result and the version it had. Both are in the frame that found the change."""
     wrapper: Any = None
     while traceback is not None:
         wrapper = traceback.tb_frame.f_locals.get("self")

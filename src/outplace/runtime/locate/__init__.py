@@ -1,1 +1,1 @@
-"""From the record to places and names: which line made a node, which line wrote, what a tensor is called."""
+"""From the record to sites and names: which line made a node, which line wrote, what the user calls a tensor."""

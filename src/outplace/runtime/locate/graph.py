@@ -1,4 +1,4 @@
-"""Reads a graph after a failed backward: which saved tensors are stale, and the very memory each of them stands for."""
+"""Reads a graph after a failed backward: which saved tensors are stale, and which memory each of them has."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from outplace.runtime.record.snapshots import unobserved
 from outplace.runtime.record.storages import is_wrapped, unwrapped
 
 _FIRST_LEAF_NUMBER = 2**63
-"""AccumulateGrad nodes carry the largest number there is; they save nothing."""
+"""AccumulateGrad nodes have the largest possible number. They save nothing."""
 
 
 CHECKPOINTED = "checkpoint"
-"""What a tensor is saved as that a checkpoint keeps to run its block again."""
+"""The name of a saved tensor that a checkpoint keeps in order to run its block again."""
 
 
 _DETACHED = "detached in-place"
@@ -30,7 +30,7 @@ _DETACHED = "detached in-place"
 
 @dataclass(frozen=True)
 class Slot:
-    """A saved tensor that is not what it was: `alias` shares its memory (None where torch does not hand it out)."""
+    """A saved tensor that was written after it was saved. `alias` shares its memory (None if torch hides it)."""
 
     node: Any
     saved_as: str
@@ -41,7 +41,7 @@ class Slot:
 
     @property
     def storage(self) -> int | None:
-        """The storage it lies in, as `writes` identifies it."""
+        """The storage of the saved tensor, identified as in the record's writes."""
         if self.known_storage is not None or self.alias is None:
             return self.known_storage
         tensor = unwrapped(self.alias)
@@ -52,13 +52,13 @@ class Slot:
 
 
 def roots_of(outputs: Iterable[Any]) -> list[Any]:
-    """The nodes a backward starts from."""
+    """The nodes that a backward starts from."""
     nodes = [output.node if isinstance(output, GradientEdge) else output.grad_fn for output in outputs]
     return [node for node in nodes if node is not None]
 
 
 def walk(roots: Iterable[Any]) -> Iterator[Any]:
-    """All nodes reachable from the roots, once each, without recursion."""
+    """All nodes that the roots reach, each once, without recursion."""
     seen: set[Any] = set()
     stack = list(roots)
     while stack:
@@ -71,7 +71,7 @@ def walk(roots: Iterable[Any]) -> Iterator[Any]:
 
 
 def needed_for(roots: list[Any], inputs: Iterable[Any]) -> set[Any] | None:
-    """The nodes that a backward restricted to `inputs` runs; None where all of them do."""
+    """The nodes that a backward restricted to `inputs` runs; None if it runs all of them."""
     wanted = set()
     for tensor in inputs:
         if isinstance(tensor, GradientEdge):
@@ -105,7 +105,7 @@ def _accumulator(leaf: torch.Tensor) -> Any:
 
 
 def number_of(node: Any) -> int | None:
-    """The node's place in the order its thread made nodes; None for leaves."""
+    """The node's number in the order in which its thread made nodes; None for leaves."""
     number = int(node._sequence_nr())
     return None if number >= _FIRST_LEAF_NUMBER else number
 
@@ -114,7 +114,7 @@ _names: dict[Any, tuple[str, ...]] = {}
 
 
 def _saved_names(node: Any) -> tuple[str, ...]:
-    """The getters of its saved tensors, the same for all nodes of a kind."""
+    """The getters of its saved tensors. They are the same for all nodes of a class."""
     kind = type(node)
     if kind not in _names:
         _names[kind] = tuple(name for name in dir(kind) if name.startswith("_saved_"))
@@ -122,7 +122,7 @@ def _saved_names(node: Any) -> tuple[str, ...]:
 
 
 def stale_slots(node: Any) -> list[Slot]:
-    """The saved tensors of this node that were modified since it saved them."""
+    """The saved tensors of this node that were written after it saved them."""
     slots: list[Slot] = []
     for name in _saved_names(node):
         raw = _raw(node, "_raw" + name)
@@ -134,7 +134,7 @@ def stale_slots(node: Any) -> list[Slot]:
 
 
 def freed_slots(node: Any) -> list[str]:
-    """What this node has saved and an earlier run of it has freed, by what it was to the node."""
+    """The saved tensors of this node that an earlier backward has freed, by their saved names."""
     found = []
     for name in _saved_names(node):
         raw = _raw(node, "_raw" + name)
@@ -150,15 +150,15 @@ def _is_freed(unpack: Any) -> bool:
         unpack()
     except RuntimeError as error:
         return "a second time" in str(error)
-    except Exception:  # a hook of an older torch, which cannot be asked
+    except Exception:  # a hook of an older torch, which cannot be tested
         return False
     return False
 
 
 def detached_slots(node: Any) -> list[Slot]:
-    """The inputs this node saved that `detach_()` may have cut off since; its getters do not tell, unpacking does.
+    """The inputs this node saved that `detach_()` may have detached since. Only unpacking shows this, not the getters.
 
-    Its own results always answer so, detached or not: they are left out.
+    The node's own results look the same whether detached or not, so they are left out.
     """
     slots: list[Slot] = []
     for name in _saved_names(node):
@@ -173,14 +173,14 @@ def detached_slots(node: Any) -> list[Slot]:
 
 
 def raw_saved(node: Any) -> Iterator[Any]:
-    """What this node has saved, as torch keeps it: with the hooks that have packed it."""
+    """The saved tensors of this node in torch's raw form, with the hooks that packed them."""
     for name in (*_saved_names(node), "_saved_tensors"):
         raw = _raw(node, "_raw" + name)
         yield from raw if isinstance(raw, list | tuple) else () if raw is None else (raw,)
 
 
 def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """What this node has saved, without running a hook: (what it is to the node, a tensor over its memory)."""
+    """The saved tensors of this node, without running a hook: (saved name, a tensor over its memory)."""
     for name in (*_saved_names(node), "_saved_tensors"):
         raw = _raw(node, "_raw" + name)
         label = "saved_tensors" if name == "_saved_tensors" else name[len("_saved_") :]
@@ -190,7 +190,7 @@ def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
-    """Tensors over the memory of what is saved there and no hook has packed, and None for the others."""
+    """Tensors over the memory of each saved tensor that no hook has packed; None for the others."""
     parts = raw if isinstance(raw, list | tuple) else (raw,)
     if saved_tensor_hooks.TELLS:
         return [
@@ -198,7 +198,7 @@ def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
         ]
     if raw is None or saved_tensor_hooks.hook_of(node, raw) is not None:
         return ()
-    # Without hooks to unpack it changes nothing. What was written or freed is PyTorch's own to refuse.
+    # Without hooks, unpacking changes nothing. PyTorch itself refuses what was written or freed.
     with unobserved():
         value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
     values = value if isinstance(value, list | tuple) else (value,)
@@ -208,20 +208,20 @@ def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
 def _raw(node: Any, name: str) -> Any:
     try:
         return getattr(node, name, None)
-    except RuntimeError:  # freed, most often: it ran before the failure
+    except RuntimeError:  # usually freed: the node ran before the failure
         return None
 
 
 def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
     parts = raw if isinstance(raw, list | tuple) else (raw,)
     hooks = [hook for part in parts if (hook := saved_tensor_hooks.hook_of(node, part)) is not None]
-    if hooks:  # unpacking would run the hook (and recompute a whole checkpointed block): look, don't touch
+    if hooks:  # unpacking would run the hook, and could recompute a whole checkpointed block
         return _checkpointed(node, hooks[0])
     try:
         unpack()
     except RuntimeError as error:
         message = str(error)
-    except Exception:  # a hook of an older torch, which cannot be asked: it failed by itself
+    except Exception:  # a hook of an older torch, which cannot be tested: it failed by itself
         return []
     else:
         return []
@@ -232,7 +232,7 @@ def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
     found = []
     for index, part in enumerate(parts):
         own = _message_of(part)
-        if _DETACHED in own and _DETACHED not in message:  # its own results always answer so, stale or not
+        if _DETACHED in own and _DETACHED not in message:  # its own results look the same, stale or not
             found.extend(_stale_in_list(node, saved_as, message, {index: part}))
         else:
             found.extend(_stale(node, f"{saved_as}[{index}]", own, part))
@@ -240,9 +240,10 @@ def _read(node: Any, saved_as: str, unpack: Any, raw: Any) -> list[Slot]:
 
 
 def _stale_in_list(node: Any, saved_as: str, message: str, parts: Mapping[int, Any]) -> list[Slot]:
-    """Those that cannot be asked one by one (torch before 2.13, a Function's own results), by their places in the list.
+    """The stale ones among saved tensors that cannot be tested one by one, by their positions in the list.
 
-    Stale is the one that fits the message of the whole list, and any that was written.
+    These are lists before torch 2.13, and a Function's own results. The stale tensor is the one that fits the message
+    of the whole list, or any that was written.
     """
     error = parse_version_error(message)
     found: list[Slot] = []
@@ -259,7 +260,7 @@ def _stale_in_list(node: Any, saved_as: str, message: str, parts: Mapping[int, A
 
 
 def _first_write_since(node: Any, alias: torch.Tensor) -> int | None:
-    """The version that the first write after this node found; None where nobody wrote."""
+    """The version that the first write after this node found; None if there was no write."""
     number, storage = number_of(node), alias.untyped_storage()._cdata
     later = (write for write in log.current().writes if number is not None and write.moment > number)
     return next((write.before for write in later if write.storage == storage), None)
@@ -268,7 +269,7 @@ def _first_write_since(node: Any, alias: torch.Tensor) -> int | None:
 def _stale(node: Any, saved_as: str, message: str, raw: Any) -> list[Slot]:
     error = parse_version_error(message)
     if error is None and _DETACHED not in message:
-        return []  # freed: it ran before the failure
+        return []  # freed: the node ran before the failure
     return [Slot(node, saved_as, error, message, _alias(raw))]
 
 
@@ -281,7 +282,7 @@ def _message_of(raw: Any) -> str:
 
 
 def _alias(raw: Any) -> torch.Tensor | None:
-    """A tensor over the same memory. `data` has no side effect; before 2.10 only a hook hands it over."""
+    """A tensor over the same memory. `data` has no side effect; before torch 2.10 only a hook exposes it."""
     if hasattr(raw, "data"):
         return raw.data if isinstance(raw.data, torch.Tensor) else None
     handed: list[torch.Tensor] = []
@@ -293,13 +294,13 @@ def _alias(raw: Any) -> torch.Tensor | None:
 
 
 def _checkpointed(node: Any, hook: Any) -> list[Slot]:
-    """The arguments of a non-reentrant checkpoint, to which this hook belongs, that were modified."""
+    """The arguments that were written, of the non-reentrant checkpoint to which this hook belongs."""
     slots: list[Slot] = []
     for cell in getattr(hook, "__closure__", None) or ():
         block = cell.cell_contents
         saver = _keeper_of_arguments(block)
         if saver is not None:
-            if block not in _stale_arguments:  # what is handed over by a hook is so only once
+            if block not in _stale_arguments:  # a hook exposes it only once
                 _stale_arguments[block] = stale_slots(saver)
             slots.extend(replace(slot, node=node, saved_as=CHECKPOINTED) for slot in _stale_arguments[block])
         for argument in getattr(block, "saved_args", None) or ():
@@ -312,7 +313,7 @@ _stale_arguments: weakref.WeakKeyDictionary[Any, list[Slot]] = weakref.WeakKeyDi
 
 
 def arguments_of(block: Any) -> Iterator[torch.Tensor]:
-    """The tensors that such a block was called with."""
+    """The tensors that this checkpointed block was called with."""
     saver = _keeper_of_arguments(block)
     if saver is not None:
         yield from (tensor for _, tensor in held(saver))
@@ -321,6 +322,6 @@ def arguments_of(block: Any) -> Iterator[torch.Tensor]:
 
 
 def _keeper_of_arguments(block: Any) -> Any:
-    """The node in which a block of torch before 2.13 keeps its arguments; later ones have them themselves."""
+    """The node in which torch before 2.13 keeps the arguments of a block. Later versions keep them in the block."""
     saver = getattr(block, "input_saver", None)
     return getattr(saver, "grad_fn", saver)

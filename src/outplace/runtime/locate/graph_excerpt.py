@@ -1,4 +1,4 @@
-"""The part of an autograd graph that a bug is about, to be drawn: a few nodes, whatever the size of the graph."""
+"""The part of the autograd graph that explains a bug, for drawing: a few nodes, however large the graph is."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from outplace.runtime.locate.writers import place_of
 _SAVERS = 3
 _WRITES = 3
 _FIRST, _LAST = 2, 4
-"""How many nodes of a long way are kept at its beginning, where backward starts, and at its end."""
+"""How many nodes of a long path are kept at its beginning, where backward starts, and at its end."""
 _INPUTS = 4
 _LOOKED_AT = 20_000
 _NODES_OF_A_WRITE = 4
-"""An item assignment makes up to so many nodes; the tensor's history keeps one of them."""
+"""An item assignment makes up to this many nodes. The tensor's history keeps one of them."""
 
 
 class Surroundings:
-    """The graph below some roots; read when the first bug asks for it, once for all."""
+    """The graph below some roots. It is read once, when the first bug needs it."""
 
     def __init__(self, roots: Sequence[Any], stack: Sequence[FrameType]) -> None:
         self._roots, self._stack = roots, stack
         self._nearer: dict[Any, Any] = {}
-        """Each node with the one before it on the shortest way from a root."""
+        """Each node with the node before it on the shortest path from a root."""
 
     def of(self, savers: Iterable[Any], mutations: Sequence[Mutation]) -> Graph | None:
-        """The ways from a root to the nodes that saved the tensor, and to those that its writes have made."""
+        """The paths from a root to the nodes that saved the tensor, and to the nodes that its writes made."""
         if not self._nearer:
             self._nearer = _shortest_ways(self._roots)
         kept_by = list({place_of(node): node for node in reversed(list(savers)) if node in self._nearer}.values())
-        kept_by = kept_by[::-1][:_SAVERS]  # the newest of each line: a loop saves at every turn
+        kept_by = kept_by[::-1][:_SAVERS]  # the newest of each line: a loop saves in every iteration
         if not kept_by:
             return None
         saver, written_by = kept_by[0], list(self._made_by(mutations[-_WRITES:]))
@@ -50,7 +50,7 @@ class Surroundings:
         return Graph(tuple(self._drawn(list(shown), ways)), len(self._nearer))
 
     def _made_by(self, mutations: Sequence[Mutation]) -> Iterator[Any]:
-        """The nodes that in-place operations have left in the graph."""
+        """The nodes that in-place operations left in the graph."""
         for mutation in mutations:
             if mutation.moment is None or mutation.site is None:
                 continue
@@ -78,7 +78,7 @@ class Surroundings:
             yield GraphNode(name, graph.number_of(node), _site(node), inputs, self._leaf(node))
 
     def _leaf(self, node: Any) -> str | None:
-        """What the user calls the tensor whose gradient is collected here."""
+        """What the user calls the leaf whose gradient this node accumulates."""
         return names.name_in_frames(node.variable, self._stack) if _is_leaf(node) else None
 
 
@@ -95,7 +95,7 @@ def _shortest_ways(roots: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _way_between(start: Any, is_end: Callable[[Any], bool], oldest: int = -1) -> list[list[Any]]:
-    """The shortest way from a node on to an older one; none where there is no way, or the graph is very large."""
+    """The shortest path from a node to an older one; empty if there is none, or if the graph is very large."""
     nearer: dict[Any, Any] = {start: None}
     waiting = deque([start])
     while waiting and len(nearer) < _LOOKED_AT:
@@ -110,7 +110,7 @@ def _way_between(start: Any, is_end: Callable[[Any], bool], oldest: int = -1) ->
 
 
 def _back(nearer: dict[Any, Any], node: Any) -> list[Any]:
-    """The way that has led to a node, from its beginning."""
+    """The path that led to a node, from its beginning."""
     way = [node]
     while nearer[way[-1]] is not None:
         way.append(nearer[way[-1]])

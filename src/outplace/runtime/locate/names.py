@@ -1,7 +1,7 @@
 """What the user calls a tensor: `net.fc2.weight`, `self.queue`, `outs[3]`.
 
-Looks through the local names of the user's own frames, and from there into modules, containers and attributes; it never
-runs the user's code (no properties, no `__getattr__`).
+Searches the local names of the user's frames, and from there modules, containers and attributes. It never runs the
+user's code (no properties, no `__getattr__`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEPTH = 4
 
 
 def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list[FrameType]:
-    """The user's own frames, innermost first: those the exception passed through, then those still running."""
+    """The user's frames, innermost first: those that the exception passed through, then those still running."""
     passed = []
     while traceback is not None:
         passed.append(traceback.tb_frame)
@@ -37,25 +37,26 @@ def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The `.grad` of a leaf; None where it has none."""
+    """The `.grad` of a leaf; None if it has none."""
     try:
         return tensor.grad if tensor.is_leaf else None
-    except RuntimeError:  # a view made under no_grad, whose base was written since: it may not be asked
+    except RuntimeError:  # a view made under no_grad whose base was written since: reading `.grad` raises
         return None
 
 
 def described(tensor: torch.Tensor, name: str | None) -> Tensor:
-    """A tensor as the model has it."""
+    """A tensor in the form that a diagnosis uses."""
     try:
         shape = tuple(tensor.shape)
-    except RuntimeError:  # a nested one
+    except RuntimeError:  # a nested tensor
         shape = None
     return Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
 
 
 def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:
-    """The shortest path from a name in these frames to the tensor itself, else (unless `itself`) to one that shares
-    its storage."""
+    """The shortest path from a name in these frames to the tensor, else (unless `itself`) to one that shares its
+    storage.
+    """
     storage = storage_of(wanted)
     alias: str | None = None
     for frame in frames:
@@ -78,7 +79,7 @@ def _whole(tensor: torch.Tensor) -> bool:
 
 
 def tensors(frame: FrameType) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors that can be reached from a frame's names, nearest first."""
+    """The tensors that a frame's names reach, nearest first."""
     names = dict(frame.f_globals) if frame.f_code.co_name == "<module>" else {**frame.f_locals}
     level = [(name, value) for name, value in names.items() if not name.startswith("__")]
     level.sort(key=lambda named: named[0].startswith("_"))  # a notebook calls its last results `_` and `_3`
@@ -113,7 +114,7 @@ def _module_tensors(path: str, module: torch.nn.Module) -> Iterator[tuple[str, t
 
 
 def cached_weights() -> dict[tuple[int, str], torch.Tensor | None]:
-    """What `parametrize.cached()` keeps of weights that are computed, by the identity of the module and the name."""
+    """The computed weights that `parametrize.cached()` holds, by the identity of the module and the name."""
     return getattr(parametrize, "_cache", {})
 
 
@@ -124,12 +125,12 @@ def _gradient(path: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tens
 
 
 def _dotted(name: str) -> str:
-    """`layers.0.weight` as it is written: `.layers[0].weight`."""
+    """`layers.0.weight` as source code: `.layers[0].weight`."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
 
 
 def children(path: str, value: Any) -> list[tuple[str, Any]]:
-    """What a container, or an object of a class of the user's, holds, each with its path."""
+    """The contents of a container, or of an object of the user's class, each with its path."""
     if isinstance(value, list | tuple):
         return [(f"{path}[{index}]", item) for index, item in enumerate(value[:200])]
     if type(value) is dict:
@@ -142,14 +143,14 @@ def children(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_own(kind: type) -> bool:
-    """Is it an object of a class that the user wrote (or a module, whose attributes are the user's)?"""
+    """Is this class the user's, or a module, whose attributes are the user's?"""
     module = __import__("sys").modules.get(kind.__module__)
     filename = getattr(module, "__file__", None) or ""
     return kind.__module__ == "__main__" or (bool(filename) and own_files[filename])
 
 
 def live_tensors() -> Iterator[torch.Tensor]:
-    """All plain tensors that Python knows of."""
+    """All plain tensors that Python's garbage collector knows."""
     for thing in gc.get_objects():
         if type(thing) is torch.Tensor or type(thing) is torch.nn.Parameter:
             yield thing

@@ -22,7 +22,7 @@ _OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.USub: ("neg",),
 }
 
-# Functions whose node carries another name than they do.
+# Functions whose node has another name than the function.
 _MADE_BY: dict[str, tuple[str, ...]] = {
     "linalg.vector_norm": ("norm", "vector_norm", "normalize"),
     "addmm": ("linear", "addmm", "bilinear"),
@@ -41,13 +41,13 @@ _MADE_BY: dict[str, tuple[str, ...]] = {
 
 @lru_cache(maxsize=4096)
 def made_at(place: Place, node: str) -> Site | None:
-    """The expression that made a node (a loop makes thousands of them at one place)."""
+    """The expression that made a node. Cached, because a loop makes thousands of nodes at one place."""
     located = at_place(place)
     return None if located is None else narrow_to_maker(located, node).site
 
 
 def narrow_to_maker(located: Located, node: str) -> Located:
-    """Narrows a statement to the expression that must have made the node; of several, to the one around all of them."""
+    """Narrows a statement to the expression that made the node; if several may have, to the one around them all."""
     if located.statement is None:
         return located
     operation = by_node(node)
@@ -67,7 +67,7 @@ def narrow_to_maker(located: Located, node: str) -> Located:
 
 
 _OF_LAYERS = {"addmm", "conv", "layer_norm", "batch_norm", "group_norm", "embedding", "prelu"}
-"""Nodes of modules, which no function makes that is not named after them."""
+"""Nodes that only modules make: no function has their name."""
 
 
 def _is_operation(call: ast.Call) -> bool:
@@ -87,7 +87,7 @@ _MAKING_NO_NODES = {"tensor", "as_tensor", "rand", "randint", "from_numpy"}
 
 
 def _holding_all(statement: ast.stmt, makers: list[ast.expr]) -> list[ast.expr]:
-    """The innermost expression with all of those in it that may have made a node."""
+    """The innermost expression that contains all those that may have made the node."""
     if len(makers) < 2:
         return makers
     parts = [(node, set(ast.walk(node))) for node in _expressions(statement)]
@@ -96,9 +96,10 @@ def _holding_all(statement: ast.stmt, makers: list[ast.expr]) -> list[ast.expr]:
 
 
 def _around(call: ast.Call, statement: ast.stmt, names: set[str]) -> list[ast.expr]:
-    """After a function of the user's has returned, its caller's line goes on: `f(x) @ w`.
+    """After a function of the user has returned, its caller's line continues: `f(x) @ w`.
 
-    The call itself may go on, too, if there is a library in between. The innermost expression that holds both is right.
+    The call itself may also continue, if a library function lies between. The innermost expression around both is
+    right.
     """
     inside = set(ast.walk(call))
     makers = [node for node in _expressions(statement) if node not in inside and _makes(node, names)]
@@ -106,7 +107,7 @@ def _around(call: ast.Call, statement: ast.stmt, names: set[str]) -> list[ast.ex
 
 
 def _expressions(root: ast.AST) -> list[ast.expr]:
-    """The expressions of a statement itself, not those of the blocks inside it; or those of an expression."""
+    """The expressions of a statement without the blocks inside it, or those of an expression."""
     found: list[ast.expr] = []
     stack = [root]
     while stack:
@@ -132,6 +133,6 @@ def _called(call: ast.Call) -> str:
 
 
 def _may_be_module(call: ast.Call) -> bool:
-    """Could this call run a module or a helper, rather than a mere `range` or `len`?"""
+    """Could this call run a module or a helper, unlike `range` or `len`?"""
     given = bool(call.args or call.keywords)
     return given and _called(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}

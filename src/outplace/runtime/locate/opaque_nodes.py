@@ -1,7 +1,7 @@
-"""Nodes that do not show what they save: a write through a view (CopySlices), and out-of-place `_foreach_*`.
+"""Nodes that do not expose what they save: a write through a view (CopySlices), and out-of-place `_foreach_*`.
 
-Each is run by itself, with zeros for a gradient: a stale one fails and says the shape and the versions. The memory
-behind it is then the written view itself, or the one live tensor whose writes since account for these versions.
+Each is run alone, with a gradient of zeros. A stale one fails, and its message has the shape and the versions. The
+memory is then that of the written view, or of the one live tensor whose later writes explain these versions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from outplace.runtime.record.log import Write
 from outplace.runtime.record.storages import storage_of
 
 _SECONDS = 1.0
-"""A graph may hold thousands of such nodes, nearly all of them innocent: so long is spent on running them."""
+"""The time limit for running such nodes. A graph may hold thousands of them, and nearly all are right."""
 
 
 def stale_slots(nodes: Iterable[Any]) -> list[Slot]:
-    """The stale saved tensors of those nodes that hide theirs."""
+    """The stale saved tensors of the nodes that do not expose theirs."""
     search = _Search()
     found = []
     for node, message in _failures(nodes):
@@ -38,7 +38,7 @@ def stale_slots(nodes: Iterable[Any]) -> list[Slot]:
 
 
 def failing_alone(nodes: Iterable[Any], message: str) -> list[Any]:
-    """Those of these nodes that raise this very error when they are run by themselves."""
+    """The nodes that raise this very error when they are run alone."""
     return [node for node, said in _failures(nodes) if said == message]
 
 
@@ -54,7 +54,7 @@ def _failures(nodes: Iterable[Any]) -> Iterator[tuple[Any, str]]:
 
 
 class _Enough(Exception):
-    """The node has run; what comes after it is not to."""
+    """Raised once the node has run, to stop the backward there."""
 
 
 def _stop(_gradients: Any) -> None:
@@ -62,7 +62,7 @@ def _stop(_gradients: Any) -> None:
 
 
 def _fails_alone(node: Any) -> str | None:
-    """The error that this node raises when it is run by itself, if it does."""
+    """The error that this node raises when it is run alone, if any."""
     after = [(following, number) for following, number in node.next_functions if following is not None]
     stops = [following.register_prehook(_stop) for following, _ in after]
     try:
@@ -71,7 +71,7 @@ def _fails_alone(node: Any) -> str | None:
         )
         edges = tuple(GradientEdge(node, number) for number in range(len(gradients)))
         inputs = tuple(GradientEdge(following, number) for following, number in after)
-        engine: Any = torch.autograd.Variable._execution_engine  # itself, so that this is not noted as a backward
+        engine: Any = torch.autograd.Variable._execution_engine  # the engine itself: this is not recorded as a backward
         engine.run_backward(edges, gradients, True, False, inputs, allow_unreachable=True, accumulate_grad=False)
     except _Enough:
         return None
@@ -84,11 +84,11 @@ def _fails_alone(node: Any) -> str | None:
 
 
 class _Search:
-    """Finds the memory behind a message, among the writes of the record and the tensors that are alive."""
+    """Finds the memory that a message is about, among the record's writes and the live tensors."""
 
     @cached_property
     def _written(self) -> dict[int, list[tuple[float, int]]]:
-        """For each storage the moments at which it was written (in this thread) and the versions it then had."""
+        """For each storage, the moments of its writes in this thread and the versions they found."""
         found: dict[int, list[tuple[float, int]]] = {}
         for thread in log.all_threads():
             mine = thread is log.current()
@@ -104,7 +104,7 @@ class _Search:
 
     @cached_property
     def _alive(self) -> list[tuple[torch.Tensor, int]]:
-        """The tensors in these storages that Python still knows."""
+        """The live tensors in these storages."""
         alive = []
         for tensor in names.live_tensors():
             storage = None if tensor.is_inference() else storage_of(tensor)
@@ -130,7 +130,7 @@ class _Search:
         return Slot(node, "", error, message, None)
 
     def _accounts_for(self, storage: int, number: int, error: VersionError) -> bool:
-        """Do the writes to this storage since the node was made lead from the version it kept to the present one?"""
+        """Do the writes to this storage after the node lead from the version it saved to the present one?"""
         since = {before for moment, before in self._written.get(storage, ()) if moment > number}
         return not since.isdisjoint(range(error.expected, error.version))
 
@@ -144,13 +144,13 @@ def write_behind(node: Any, number: int) -> Write | None:
 
 
 def _wrote_itself(write: Write, error: VersionError) -> bool:
-    """Is what the node kept the result of its own write, as in `y[0].exp_()`? The message then names that operation."""
+    """Did the node save the result of its own write, as in `y[0].exp_()`? The message then names that operation."""
     operation = write.operation.removeprefix("__i").strip("_")
     return error.op is not None and error.op.lower() == operation.replace("_", "")
 
 
 def _view(write: Write, error: VersionError) -> torch.Tensor | None:
-    """A tensor without memory that lies where the written view lay."""
+    """A tensor without memory, with the geometry of the written view."""
     if write.region is None:
         return None
     try:

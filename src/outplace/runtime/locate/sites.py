@@ -1,8 +1,7 @@
-"""From recorded places to places in the source: the file, the line, and the very expression.
+"""From recorded instructions to sites in the source: the file, the line, and the exact expression.
 
-A mark knows its statement; an instruction knows, through the positions that Python 3.11 and later keep, the expression
-it belongs to. The syntax tree of the file then tells the whole operation (`x.add_(1)`, `x[i] = v`, `h += y`) and its
-target.
+A mark knows its statement. An instruction knows its expression, through the positions that Python 3.11 and later keep.
+The syntax tree of the file then gives the whole operation (`x.add_(1)`, `x[i] = v`, `h += y`) and its target.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from outplace.runtime.record.log import Instruction, Place
 
 
 class Span(NamedTuple):
-    """Lines from 1, columns in UTF-8 bytes from 0, as the syntax tree has them."""
+    """Lines from 1 and columns in UTF-8 bytes from 0, as in the syntax tree."""
 
     line: int
     end_line: int
@@ -34,7 +33,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Located:
-    """A site together with the syntax tree around it: the operation's own node, where it could be found."""
+    """A site with its syntax tree, and the node of the operation if it was found."""
 
     site: Site
     filename: str
@@ -96,7 +95,7 @@ def source_tree(filename: str) -> SourceTree:
 
 
 def full_path(filename: str) -> str:
-    """The file's absolute path: the program may have changed its working folder by the time somebody reads it."""
+    """The file's absolute path. The program may change its working folder before the path is read."""
     return filename if filename.startswith("<") else os.path.abspath(filename)
 
 
@@ -107,7 +106,7 @@ def span_of(node: ast.AST) -> Span:
 
 
 def _characters(tree: SourceTree, line: int, column: int) -> int:
-    """A column in characters: what people and reports count."""
+    """A column in characters, which people and reports count."""
     if not 0 < line <= len(tree.lines):
         return column
     return len(tree.lines[line - 1].encode()[:column].decode(errors="replace"))
@@ -121,7 +120,7 @@ def _site(filename: str, span: Span, function: str) -> Site:
 
 
 def site_of(filename: str, node: ast.AST, function: str) -> Site:
-    """The site of a node of the syntax tree (of a block: its first line)."""
+    """The site of a syntax node; for a block, its first line."""
     span = span_of(node)
     if isinstance(node, ast.stmt) and hasattr(node, "body"):
         first = source_tree(filename).lines[span.line - 1].rstrip()
@@ -130,7 +129,7 @@ def site_of(filename: str, node: ast.AST, function: str) -> Site:
 
 
 def at_statement(number: int) -> Located:
-    """Where a mark stands."""
+    """The site of a mark."""
     marked = STATEMENTS[number]
     span = Span(marked.line, marked.end_line, marked.column, marked.end_column)
     around = list(source_tree(marked.file).enclosing(span))
@@ -140,7 +139,7 @@ def at_statement(number: int) -> Located:
 
 
 def at_instruction(place: Instruction, operation: str | None = None) -> Located:
-    """Where an instruction stands, widened to the operation it is part of."""
+    """The site of an instruction, widened to its whole operation."""
     code, offset = place
     function = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
     span = _position(code, offset)
@@ -155,7 +154,7 @@ def at_instruction(place: Instruction, operation: str | None = None) -> Located:
 
 
 def _own_span(node: ast.AST) -> Span:
-    """A call chain over several lines is at the line of its own method, as in Python's tracebacks."""
+    """A call chain over several lines is at the line of its last method, as in Python's tracebacks."""
     whole = span_of(node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         own = node.func.end_lineno or whole.line
@@ -166,7 +165,7 @@ def _own_span(node: ast.AST) -> Span:
 
 
 def _operation_around(around: list[ast.expr | ast.stmt], operation: str | None) -> ast.AST | None:
-    """The innermost call or assignment; for `x.add_` that is looked up, the call of it; for `a * b`, just that."""
+    """The innermost call or assignment. For a look-up of `x.add_`, its call; for `a * b`, just that expression."""
     if around and isinstance(around[-1], ast.BinOp | ast.UnaryOp | ast.Compare):
         return around[-1]
     for node in reversed(around):
@@ -194,7 +193,7 @@ def _line_of(code: Any, offset: int) -> int:
 
 
 def at_line(filename: str, line: int, function: str, operation: str | None = None) -> Located:
-    """Where only a line is known (Python 3.10, texts of torch.compile): its statement, or the call in it."""
+    """The site if only a line is known (Python 3.10, texts of torch.compile): its statement, or the call in it."""
     tree = source_tree(filename)
     text = tree.lines[line - 1] if 0 < line <= len(tree.lines) else ""
     start = len(text.encode()) - len(text.lstrip().encode())
@@ -213,14 +212,14 @@ def at_line(filename: str, line: int, function: str, operation: str | None = Non
 
 
 def at_place(place: Place) -> Located | None:
-    """Where nodes were made."""
+    """The site at which nodes were made."""
     if place is None:
         return None
     return at_statement(place) if isinstance(place, int) else at_instruction(place)
 
 
 def code_of(filename: str) -> Code | None:
-    """The file as repairs see it, if it can be read."""
+    """The file as `repair` reads it, if it can be read."""
     try:
         return Code(full_path(filename), "".join(source_tree(filename).lines))
     except (SyntaxError, ValueError, RecursionError):
@@ -228,7 +227,7 @@ def code_of(filename: str) -> Code | None:
 
 
 def statement_of(frame: FrameType) -> tuple[Code, ast.stmt] | None:
-    """The statement that a function is at, with the file as repairs see it."""
+    """The statement that a frame is executing, with the file as `repair` reads it."""
     code = code_of(frame.f_code.co_filename)
     if code is None:
         return None
@@ -238,7 +237,7 @@ def statement_of(frame: FrameType) -> tuple[Code, ast.stmt] | None:
 
 
 def narrowed(located: Located, candidates: list[ast.expr]) -> Located:
-    """The same site, narrowed to the one expression that can be meant; as it was where there are several."""
+    """The same site, narrowed to the only candidate; unchanged if there are several."""
     if len(candidates) != 1 or located.statement is None:
         return located
     site = _site(located.filename, _own_span(candidates[0]), located.site.function)
@@ -267,12 +266,12 @@ def target_node(located: Located, operation: str) -> ast.expr | None:
 
 
 def _is_written(target: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
-    """Does assigning to it write a tensor: `x[i] = v`, `z.real = v`?"""
+    """Does an assignment to this target write a tensor: `x[i] = v`, `z.real = v`?"""
     return isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr in ("real", "imag"))
 
 
 def _start_of_chain(node: ast.expr) -> ast.expr:
-    """`y` in `y.mul_(2).add_(1)`: writing methods hand out the tensor they wrote."""
+    """`y` in `y.mul_(2).add_(1)`: writing methods return the tensor they wrote."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if not node.func.attr.endswith("_") or node.func.attr.endswith("__") or _is_module(node.func.value):
             break
@@ -281,7 +280,7 @@ def _start_of_chain(node: ast.expr) -> ast.expr:
 
 
 def plainness(node: ast.expr | None) -> int | None:
-    """How plain a name this expression is: 0 for `a.b`, 1 for `a[i]` and the like, None where it computes something."""
+    """How simple this expression is as a name: 0 for `a.b`, 1 for `a[i]` and the like, None if it computes a value."""
     if isinstance(node, ast.Name):
         return 0
     if isinstance(node, ast.Attribute):
@@ -297,7 +296,7 @@ def _hands_on(function: ast.expr) -> bool:
 
 
 def _is_module(node: ast.expr) -> bool:
-    """Is this `torch`, `F`, `nn.functional`, the receiver of a function rather than of a method?"""
+    """Is this `torch`, `F` or `nn.functional`: the owner of a function, not a tensor with methods?"""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     names = ast.unparse(node).split(".")

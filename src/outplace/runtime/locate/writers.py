@@ -1,4 +1,4 @@
-"""Who wrote a storage since it was saved: writes of the record, optimizer steps, backward itself, or graph nodes."""
+"""What wrote a storage since it was saved: recorded writes, optimizer steps, backward itself, or graph nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from outplace.runtime.record.user_files import HANDING_ON
 
 
 class NodeWrite(NamedTuple):
-    """A write that only the graph shows: the node it left in the tensor's history."""
+    """A write that only the graph shows, by the node it left in the tensor's history."""
 
     operation: str
     place: Place
@@ -32,22 +32,22 @@ AnyWrite = Write | Step | Backward | NodeWrite
 
 @dataclass
 class Hurt:
-    """One storage that was written after it was saved: its stale slots and the writes that made them so."""
+    """One storage that was written after it was saved: its stale slots and those writes."""
 
     slots: list[Slot]
     writes: list[tuple[AnyWrite, int]] = field(default_factory=list)
-    """Each write with the version it left behind."""
+    """Each write with the version after it."""
     unseen: int = 0
 
     @functools.cached_property
     def base(self) -> torch.Tensor | None:
-        """The tensor itself rather than a view of it."""
+        """The tensor itself, not a view of it."""
         alias = self.slots[0].alias
         if alias is None or alias._base is not None:
             return None if alias is None else alias._base
         if saved_tensor_hooks.TELLS:
             return alias
-        # Before torch 2.10 the alias has no history: what it is may be seen from others in the same memory.
+        # Before torch 2.10 the alias has no history. Other tensors in the same memory show what it is.
         return next((tensor for tensor in _whole_tensors(self.storage) if tensor.requires_grad), alias)
 
     @property
@@ -57,7 +57,7 @@ class Hurt:
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest node that saved it."""
+        """The smallest number of the nodes that saved it."""
         return min((number for slot in self.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
 
 
@@ -65,7 +65,7 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
     """The writes between the oldest save and now."""
     hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
     versions = [slot.error for slot in slots if slot.error is not None]
-    if not versions:  # detached in place: no version step, the call itself is in the record
+    if not versions:  # detach_ changes no version; its call is in the record
         calls = {id(write): write for slot in slots for write in detaching(slot)}
         hurt.writes = [(write, write.before or 0) for write in calls.values()]
         return hurt
@@ -86,21 +86,21 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
 
 
 def writes_between(storage: int | None, first: int, now: int) -> list[Write]:
-    """The writes that led a storage, which has been alive since, from one version to another."""
+    """The writes that took a storage from one version to another. The storage has been alive since the first."""
     writes = [write for thread in log.all_threads() for write in thread.writes if write.storage == storage]
     return _once_a_version([write for write in writes if write.frames and first <= (write.before or 0) < now])
 
 
 def detaching(slot: Slot) -> list[Write]:
-    """The calls of `detach_` on what this slot holds."""
+    """The calls of `detach_` on the tensor in this slot."""
     return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
 
 
 def _writes_to(hurt: Hurt) -> list[Write]:
-    """The writes to this storage since it was saved. Until then another storage may have had the same address.
+    """The writes to this storage since it was saved. Before that, another storage may have had the same address.
 
-    Other threads count their moments for themselves. There the last write at each version is taken, and only where this
-    thread has none and just one other has: the others may be of a storage that is gone.
+    Other threads count their moments separately. From them the last write at each version is taken, and only if this
+    thread has none and exactly one other thread has: other writes may belong to a storage that is gone.
     """
     mine, *others = log.all_threads()
     writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
@@ -116,9 +116,9 @@ def _writes_to(hurt: Hurt) -> list[Write]:
 
 
 def _once_a_version(writes: list[Write]) -> list[Write]:
-    """Each write leaves another version: of two that found the same one, the first has come to nothing.
+    """One write for each version. If two writes found the same version, the first one failed.
 
-    Or both are one: an assignment that a `__torch_function__` carries out is seen where it is written and again there.
+    Or both are the same write: a `__torch_function__` carries out an assignment, which is recorded in both places.
     """
     kept: dict[int | None, Write] = {}
     for write in writes:
@@ -128,12 +128,12 @@ def _once_a_version(writes: list[Write]) -> list[Write]:
 
 
 def _hands_on(write: Write) -> bool:
-    """Was it carried out for somebody else, by a `__torch_function__` of the user's?"""
+    """Did a `__torch_function__` of the user carry it out for other code?"""
     return bool(write.frames) and write.frames[-1][0].co_name in HANDING_ON
 
 
 def _saves_itself(write: Write, hurt: Hurt) -> bool:
-    """Is the write the very operation that saved: `h.mul_(h)` keeps, and overwrites, its second operand?"""
+    """Is the write the operation that saved the tensor: `h.mul_(h)` saves and overwrites its second operand?"""
     made = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
     return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in made)
 
@@ -149,7 +149,7 @@ def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int
 
 
 def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
-    """Backward itself writes: it adds to the `.grad` that is already there."""
+    """Backward itself writes: it adds to an existing `.grad`."""
     grads = map(names.gradient_of, names.live_tensors())
     if not any(grad is not None and storage_of(grad) == hurt.storage for grad in grads):
         return []
@@ -158,7 +158,7 @@ def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite,
 
 
 def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
-    """A Function's `mark_dirty` counts a version of its own, for the write that its forward has made."""
+    """A Function's `mark_dirty` adds one to the version, for the write that its forward made."""
     functions = [graph.number_of(node) or 0 for node in _history(hurt) if by_node(node.name()).origin == "function"]
     inside = [
         (write, left + 1)
@@ -169,26 +169,26 @@ def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, in
 
 
 def _counted_before(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
-    """Custom operators of an older torch count a version when they begin, and what they write inside counts none."""
+    """Custom operators of an older torch add one to the version when they begin; the writes inside them add nothing."""
     now = max(slot.error.version for slot in hurt.slots if slot.error is not None)
     return [(write, missing[-1]) for write in _writes_to(hurt) if write.before == now and write.frames]
 
 
 def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
-    """What the record did not see (TorchScript, `torch.ops`, C++) has left nodes in the tensor's own history."""
+    """Writes that the record did not see (TorchScript, `torch.ops`, C++) have left nodes in the tensor's history."""
     nodes = _history(hurt)
     for write, _ in hurt.writes:
         if isinstance(write, Write) and write.grad_enabled:
             made = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
             nodes = [node for node in nodes if not made or node is not made[0]]
     if len(nodes) != len(missing):
-        return []  # some wrote without leaving a node: better no line than a wrong one
+        return []  # a write left no node: no line is better than a wrong one
     made_by = [NodeWrite(f"{by_node(node.name()).op}_", place_of(node)) for node in nodes]
     return [(write, version) for write, version in zip(made_by, missing, strict=True) if write.place is not None]
 
 
 def _history(hurt: Hurt) -> list[Any]:
-    """The nodes by which the tensor's value came about since it was saved, oldest first: one for each write."""
+    """The nodes of the writes since the tensor was saved, oldest first."""
     node = next((t.grad_fn for t in _whole_tensors(hurt.storage) if t.grad_fn is not None), None)
     nodes: list[Any] = []
     while node is not None and (graph.number_of(node) or 0) > hurt.oldest:
@@ -198,7 +198,7 @@ def _history(hurt: Hurt) -> list[Any]:
 
 
 def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
-    """The program's tensors that are no views and lie in this storage."""
+    """The program's tensors in this storage that are not views."""
     return [t for t in names.live_tensors() if t._base is None and storage_of(t) == storage]
 
 
@@ -206,7 +206,7 @@ def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
 
 
 def place_of(node: Any) -> Place:
-    """Where a node was made: by its tag, else by the mark that its number falls under."""
+    """Where a node was made: from its tag, else from the mark that its number belongs to."""
     tag = anomaly_tags.tag_of(node)
     if tag is not None:
         return tag.place
@@ -217,7 +217,7 @@ def place_of(node: Any) -> Place:
 
 
 def is_ambiguous(node: Any) -> bool:
-    """Several threads number their nodes from zero: could its number be another one's? Better no line than a wrong."""
+    """Several threads number their nodes from zero. Could this number belong to another thread's node?"""
     number = graph.number_of(node)
     return number is not None and any(_could_be(other, number) for other in log.all_threads()[1:])
 

@@ -40,7 +40,7 @@ def connect(
     more_unfinished: list[Sized],
     on_finish: Callable[[FrameType], None],
 ) -> Undo:
-    """Has the start of a backward looked at while something is noticed, and its end while something is unfinished."""
+    """Calls `on_start` at the start of a backward if something is noticed, `on_finish` at its end if work is left."""
     global _on_start, _on_finish
     _on_start, _on_finish = on_start, on_finish
     noticed.extend(more_noticed)
