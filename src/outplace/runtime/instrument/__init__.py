@@ -1,10 +1,10 @@
-"""Puts marks into the user's own source, as it is loaded: before each statement, and where a function returns.
+"""Puts marks into the user's source when it is loaded: before each statement, and where a function returns.
 
-The program stays what it is: no name is added to its modules or functions (the marks live in `builtins`), every line
-and column keeps its place, and library code is not touched. Statements that cannot make an autograd node get no mark.
+The program stays the same: no name is added to its modules or functions (the marks are in `builtins`), every line and
+column keeps its place, and library code is not touched. Statements that cannot make an autograd node get no mark.
 
-`marks` are the functions that such code calls, `syntax` answers questions about source, `marker` puts the calls in,
-`loading` is where source becomes code.
+`marks` has the functions that marked code calls, `syntax` answers questions about source, `marker` inserts the calls,
+and `loading` compiles source to code.
 """
 
 from outplace.runtime.instrument.loading import add_marks, compile_main, compile_marked, lay_over

@@ -1,4 +1,4 @@
-"""Where the user's source becomes code: imports, files loaded by their path, `compile`, and the program itself."""
+"""Compiles the user's source: imports, files loaded by their path, `compile`, and the program itself."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _texts: dict[str, str] = {}
 
 
 def lay_over(texts: dict[str, str]) -> None:
-    """From now on these texts are compiled in place of the files (by real path) they stand for."""
+    """From now on these texts are compiled instead of the files with these real paths."""
     _texts.update(texts)
 
 
 def add_marks(tree: ast.Module, filename: str) -> None:
-    """Puts marks into a tree that is to be compiled as this file."""
+    """Puts marks into a tree that will be compiled as this file."""
     Marker(filename).visit(tree)
 
 
 def compile_marked(source: str | bytes, filename: str, flags: int = 0) -> CodeType:
-    """Compiles source with marks in it; source that cannot be parsed raises what `compile` raises."""
+    """Compiles source with marks. Source that cannot be parsed raises what `compile` raises."""
     source = _texts.get(os.path.realpath(filename), source)
     tree = ast.parse(source, filename, type_comments=False)
     add_marks(tree, filename)
@@ -42,14 +42,14 @@ def compile_marked(source: str | bytes, filename: str, flags: int = 0) -> CodeTy
 
 
 def compile_main(source: str | bytes, filename: str) -> CodeType:
-    """Compiles the program itself: source that Python refuses is refused in Python's own words, all other runs."""
+    """Compiles the program. Source that Python refuses raises Python's own error; all other source runs."""
     with contextlib.suppress(*_UNCOMPILABLE):
-        with warnings.catch_warnings(record=True) as said:  # where it is compiled again, below, they are said there
+        with warnings.catch_warnings(record=True) as said:  # compiling it again, below, repeats them
             marked = compile_marked(source, filename)
         for one in said:
             warnings.showwarning(one.message, one.category, one.filename, one.lineno)
         return marked
-    # Python's own words for an error; and where the marks are too much (expressions of great depth), no marks.
+    # Raises Python's own error. If only the marks are too much (very deep expressions), compiles without marks.
     code: CodeType = compile(source, filename, "exec", dont_inherit=True)
     return code
 
@@ -62,9 +62,10 @@ _read_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
 
 
 def get_code_with_marks(self: Any, fullname: str) -> Any:
-    """In the place of SourceFileLoader's: it never reads or writes a .pyc of these files, which hold the plain code.
+    """Replaces SourceFileLoader's method. It never reads or writes the .pyc of these files, which holds unmarked code.
 
-    A module that cannot be compiled is left to Python: the error is its own. So are loaders that compile otherwise.
+    A module that cannot be compiled is left to Python, which raises its own error. So are loaders that compile in other
+    ways.
     """
     if type(self) is _SourceFileLoader:
         with contextlib.suppress(*_UNCOMPILABLE, ImportError):
@@ -74,12 +75,12 @@ def get_code_with_marks(self: Any, fullname: str) -> Any:
     return _get_code(self, fullname)
 
 
-# Python takes the frames of its import system out of a traceback, if there are no others among them.
+# Python removes the frames of its import system from a traceback, if no other frames are among them.
 get_code_with_marks.__code__ = get_code_with_marks.__code__.replace(co_filename=_get_code.__code__.co_filename)
 
 
 def read_code_with_marks(*arguments: Any) -> Any:
-    """For `runpy.run_path`, by which launchers run scripts. It returns the code, before Python 3.12 also the name."""
+    """For `runpy.run_path`, which launchers use to run scripts. Returns the code; before Python 3.12 also the name."""
     plain = _read_code(*arguments)
     code = plain[0] if isinstance(plain, tuple) else plain
     if own_files[code.co_filename]:
@@ -92,14 +93,14 @@ def read_code_with_marks(*arguments: Any) -> Any:
 
 
 def compile_with_marks(called: Any) -> Any:
-    """What stands for `compile` where the user's own code calls it."""
+    """Replaces `compile` where the user's code calls it."""
     return _compile if called is builtins.compile else called
 
 
 def _compile(
     source: Any, filename: Any, mode: str, flags: int = 0, dont_inherit: bool = False, optimize: int = -1, **rest: Any
 ) -> Any:
-    """Compiles a file of the user's own, to be run by `exec`, with marks; anything else as ever."""
+    """Compiles a file of the user for `exec` with marks, and everything else as usual."""
     if not dont_inherit:
         flags |= _future_flags(sys._getframe(1).f_code)
     if mode == "exec" and optimize == -1 and not rest and isinstance(source, str | bytes):
@@ -111,7 +112,7 @@ def _compile(
 
 
 def _future_flags(code: CodeType) -> int:
-    """The `from __future__ import` of the calling code, which `compile` hands on."""
+    """The `from __future__ import` flags of the calling code, which `compile` inherits."""
     import __future__
 
     flags = 0

@@ -1,4 +1,4 @@
-"""Goes through a syntax tree and puts the marks in: before statements, and where control goes back to a caller."""
+"""Walks a syntax tree and inserts marks: before statements, and where control returns to a caller."""
 
 # ruff: noqa: D102 - what `visit_X` does is visit an X
 
@@ -20,13 +20,13 @@ from outplace.runtime.instrument.syntax import (
 
 
 class Marker(Operations):
-    """The half of the marker that looks at blocks; `Operations` is the one that looks inside statements."""
+    """The half of the marker that handles blocks. `Operations` handles the inside of statements."""
 
     def __init__(self, filename: str) -> None:
         super().__init__(filename)
         self._functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
         self._loops: list[ast.For | ast.AsyncFor | None] = []
-        """The loops around, innermost last; None for one that needs no mark before its next round."""
+        """The loops around, innermost last; None for one that needs no mark before its next iteration."""
 
     # -- statements -------------------------------------------------------------------------------------------
 
@@ -38,15 +38,15 @@ class Marker(Operations):
         return marked
 
     def _before(self, statement: ast.stmt) -> list[ast.stmt]:
-        """What is called before a statement."""
+        """The call before a statement."""
         marks: list[ast.stmt] = []
         if needs_mark(statement):
             for_caller = bool(self._functions) and hands_on(self._functions[-1], statement)
             mark = self.call(BACK, where=statement) if for_caller else self.mark(statement)
             marks.append(ast.copy_location(ast.Expr(mark), statement))
         if (isinstance(statement, ast.Return) and statement.value is None) or isinstance(statement, ast.Raise):
-            # As a statement of its own: an async generator may not return a value. And what is raised may end in the
-            # middle of a caller's statement: StopIteration in `sum(numbers)`, AttributeError in `hasattr(x, "y")`.
+            # As a statement of its own, because an async generator may not return a value. A raised exception may also
+            # end inside a caller's statement: StopIteration in `sum(numbers)`, AttributeError in `hasattr(x, "y")`.
             marks.append(ast.copy_location(ast.Expr(self.call(BACK, where=statement)), statement))
         if isinstance(statement, ast.AugAssign):
             marks += self.before_augmented(statement)
@@ -128,7 +128,7 @@ class Marker(Operations):
         return [] if loop is None else [ast.copy_location(ast.Expr(self.mark(loop)), where)]
 
     def visit_While(self, node: ast.While) -> ast.While:
-        # The condition runs again after each round, when the last mark is one of the body's.
+        # The condition runs again after each iteration, when the last mark is one of the body's.
         marked = not is_idle(node.test)
         mark = self.mark(node.test) if marked else None
         self._loops.append(None)
@@ -146,12 +146,12 @@ class Marker(Operations):
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
-        return node  # annotations are left as they are: they may be read as text
+        return node  # annotations stay unchanged: they may be read as text
 
     def visit_TypeAlias(self, node: ast.AST) -> ast.AST:
-        return node  # it is evaluated when somebody asks for it
+        return node  # it is evaluated only on demand
 
-    # -- where a function hands control back ------------------------------------------------------------------
+    # -- where a function returns control ---------------------------------------------------------------------
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         if node.value is not None:
@@ -171,7 +171,7 @@ class Marker(Operations):
         return node
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.GeneratorExp:
-        # It may be consumed far from where it is written.
+        # It may be consumed far away from its source line.
         if is_idle(node.elt):
             self.generic_visit(node)
             return node

@@ -1,4 +1,4 @@
-"""The functions that code with marks calls: their names, and what they are bound to in `builtins`."""
+"""The functions that marked code calls: their names, and what they are bound to in `builtins`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART, COMPILE, OWNER = "__outplace_part__", "__outplace_compile__", "__outplace_
 
 
 def pass_on(value: object = None, *_: object, **__: object) -> object:
-    """A hook that does nothing with the value it stands around."""
+    """A hook that returns its value and does nothing else."""
     return value
 
 
@@ -39,13 +39,13 @@ _idle: dict[str, Any] = {
     "COMPILE": pass_on,
     "OWNER": pass_on,
 }
-"""Hooks that do nothing yet, or no longer."""
+"""Hooks that do nothing yet, or nothing any more."""
 
 _marks: dict[str, Any] = {"MARK": log.mark, "BACK": log.back, "AT": log.at}
 
 
 def publish() -> None:
-    """Makes the marks known to instrumented code. Those that need torch are replaced when torch comes."""
+    """Defines the marks in `builtins`. Those that need torch are replaced when torch is imported."""
     if getattr(builtins, MARK, _nothing) is _nothing:
         put(**_idle)
         atexit.register(retire)
@@ -53,7 +53,7 @@ def publish() -> None:
 
 
 def unpublish() -> None:
-    """Takes the names away. Where code with marks was made, it may still run: there they stay, and do nothing."""
+    """Removes the names. If marked code was compiled, it may still run, so then they stay and do nothing."""
     atexit.unregister(retire)
     if STATEMENTS:
         retire()
@@ -64,7 +64,7 @@ def unpublish() -> None:
 
 
 def heed_dynamo() -> None:
-    """From now on the marks look whether Dynamo is reading them."""
+    """From now on the marks test whether Dynamo is tracing them."""
     _marks.update(MARK=log.mark_unless_traced, BACK=log.back_unless_traced, AT=log.at_unless_traced)
     if hasattr(builtins, MARK):
         put(**_marks)
@@ -77,22 +77,22 @@ def put(**functions: Any) -> None:
 
 
 def bind(name: str, function: Any) -> Callable[[], None]:
-    """Binds one mark that needs torch; returns what makes it idle again."""
+    """Binds one mark that needs torch. Returns a function that makes it do nothing again."""
     put(**{name: function})
     return lambda: put(**{name: _idle[name]})
 
 
 def retire() -> None:
-    """Python is about to end: from here on the marks are functions that need no module.
+    """Python is about to end. From here on the marks are functions that need no module.
 
-    Objects are still deleted, and their `__del__` run, while modules are being emptied.
+    Objects are still deleted, and their `__del__` run, while Python empties its modules.
     """
     put(MARK=_nothing, BACK=pass_on, AT=pass_on, **_idle)
 
 
 @functools.cache
 def namespaces() -> tuple[dict[str, Any], ...]:
-    """The built-in names; and the copy that Python made of them when it began and goes back to when it ends."""
+    """The built-in names, and the copy of them that Python makes at its start and restores at its end."""
     now = vars(builtins)
     copies = (
         namespace

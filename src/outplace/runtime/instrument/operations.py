@@ -1,4 +1,4 @@
-"""Marks inside a statement: operations of statements that span lines, and what may write an array or keep a tensor."""
+"""Marks inside a statement: for operations in statements over several lines, and for writes to arrays and stores."""
 
 # ruff: noqa: D102 - what `visit_X` does is visit an X
 
@@ -17,7 +17,7 @@ _KEEPING_METHODS = frozenset({"append", "appendleft", "fromkeys"})
 
 
 class Operations(Calls):
-    """The half of the marker that looks at expressions and assignments."""
+    """The half of the marker that handles expressions and assignments."""
 
     # -- assignments ------------------------------------------------------------------------------------------
 
@@ -29,7 +29,7 @@ class Operations(Calls):
         return node
 
     def _show_owner(self, written: ast.expr) -> None:
-        """`layer` of `layer.weight.data.normal_()`: its weight may be computed, and the write be lost."""
+        """Passes on the `layer` of `layer.weight.data.normal_()`: if its weight is computed, the write is lost."""
         attribute = attribute_of(written)
         if attribute is not None and attribute.attr not in ("grad", "_grad"):
             name = ast.copy_location(ast.Constant(attribute.attr), attribute)
@@ -47,7 +47,7 @@ class Operations(Calls):
         return node
 
     def _kept(self, target: ast.expr, value: ast.expr) -> ast.expr:
-        """What is assigned, where it is assigned to an attribute of a ctx or is to be a gradient."""
+        """Wraps the value that is assigned to an attribute of a ctx or to `.grad`."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             if not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts)):
                 value.elts = [self._kept(*pair) for pair in zip(target.elts, value.elts, strict=True)]
@@ -74,7 +74,7 @@ class Operations(Calls):
         return node
 
     def before_augmented(self, node: ast.AugAssign) -> list[ast.stmt]:
-        """`a += v` may write a numpy array: it is shown to us first. Nothing but plain names is read twice."""
+        """`a += v` may write a numpy array, so the hook sees it first. Only plain names are read twice."""
         target = node.target
         if isinstance(target, ast.Name):
             shown = self.call(ITEM, ast.copy_location(ast.Name(target.id, ast.Load()), target), where=target)
@@ -86,10 +86,10 @@ class Operations(Calls):
         return [ast.copy_location(ast.Expr(shown), node)]
 
     def _mark_target(self, target: ast.expr, augmented: bool = False, stored: ast.Name | None = None) -> None:
-        """What is written into is shown to us first.
+        """The hook sees the target before it is written.
 
-        `a[i] = v` may write a numpy array that lies over a tensor, `z.real = v` writes a tensor without a call. What
-        has a name and is `stored` is shown as well: a list or a dict keeps no copy of it.
+        `a[i] = v` may write a numpy array that shares memory with a tensor. `z.real = v` writes a tensor without a
+        call. The hook also sees a `stored` value that has a name, because a list or a dict stores no copy of it.
         """
         if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
             self._show_owner(target.value)
@@ -105,7 +105,7 @@ class Operations(Calls):
                 self._mark_target(part)
 
     def _mark_index(self, target: ast.Subscript) -> None:
-        """`y[index] += v` with the same index twice adds only once: an index that is a tensor is looked at."""
+        """`y[index] += v` with a repeated index adds only once, so a hook sees an index that is a tensor."""
         index = target.slice
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
         slices = [isinstance(part, ast.Slice | ast.Constant) for part in parts]
@@ -134,7 +134,7 @@ class Operations(Calls):
         return self.call(LEAF, node, where=node) if is_leaf else node
 
     def _mark_method(self, node: ast.Call, method: ast.Attribute) -> None:
-        """Methods and functions that may write an array, or keep a tensor."""
+        """Marks methods and functions that may write an array or store a tensor."""
         plain = bool(node.args) and not isinstance(node.args[0], ast.Starred)
         if method.attr in ARRAY_WRITING_METHODS and not (
             isinstance(method.value, ast.Name) and method.value.id in _LIBRARIES
@@ -189,7 +189,7 @@ class Operations(Calls):
         return node
 
     def _number_of_operation(self, node: ast.expr) -> ast.Constant | None:
-        """Inside a statement of several lines each operation is marked: the line that counts is its own."""
+        """Inside a statement of several lines each operation gets a mark, so that its own line is reported."""
         if not self._long_statement:
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -1,4 +1,4 @@
-"""The places that have marks."""
+"""The marked places."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Statement(NamedTuple):
 
 
 STATEMENTS: list[Statement] = []
-"""A mark is called with the number of its statement here."""
+"""A mark is called with the index of its statement in this list."""

@@ -1,4 +1,4 @@
-"""Questions about a piece of syntax: can it make a node, where does its header end, does it make a leaf."""
+"""Questions about syntax: can it make a node, where does its header end, does it make a leaf."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outplace.runtime.record.user_files import HANDING_ON
 
 
 def is_idle(node: ast.expr | None) -> bool:
-    """Can evaluating this expression not make a node? Names, constants, and what is built of them."""
+    """Is this an expression that cannot make a node: names, constants, and containers of them?"""
     if node is None or isinstance(node, ast.Name | ast.Constant | ast.Lambda):
         return True
     if isinstance(node, ast.UnaryOp):
@@ -40,12 +40,12 @@ def needs_mark(node: ast.stmt) -> bool:
 
 
 def is_range(node: ast.expr) -> bool:
-    """Is it `range(...)`, which makes no node from round to round?"""
+    """Is it `range(...)`, which makes no node between iterations?"""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
 
 
 def is_one_item(node: ast.expr) -> bool:
-    """Is it `[x]` or `(x,)`, whose multiple holds one thing many times?"""
+    """Is it `[x]` or `(x,)`? A multiple of it holds one object many times."""
     return isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1 and not isinstance(node.elts[0], ast.Constant)
 
 
@@ -56,7 +56,7 @@ def names_one_thing(node: ast.ListComp) -> bool:
 
 
 def same_place(target: ast.expr, value: ast.expr) -> bool:
-    """Is it `y[i] = y[i] + v`, where the place that is written is read as well?"""
+    """Is it `y[i] = y[i] + v`, which also reads the element that it writes?"""
     if not isinstance(target, ast.Subscript) or not isinstance(value, ast.BinOp):
         return False
     return any(isinstance(side, ast.Subscript) and _same(side, target) for side in (value.left, value.right))
@@ -98,7 +98,7 @@ def makes_leaf(node: ast.Call) -> bool:
 
 
 def spans_lines(statement: ast.stmt) -> bool:
-    """Does the statement itself (not the blocks inside it) go over several lines?"""
+    """Does the statement itself (without the blocks inside it) span several lines?"""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.While | ast.If):
         return False
     if isinstance(statement, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith):
@@ -133,7 +133,7 @@ def docstring_and_futures(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[as
 
 
 def hands_on(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.stmt) -> bool:
-    """Does this statement of a `__torch_function__` carry out the operation that somebody else has called?"""
+    """Does this statement of a `__torch_function__` carry out the operation that other code called?"""
     if function.name not in HANDING_ON:
         return False
     taken = [parameter.arg for parameter in function.args.args]

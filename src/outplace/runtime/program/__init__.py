@@ -1,1 +1,1 @@
-"""Starts and ends the recording of a program: launch, sessions, ranks, child processes."""
+"""Starts and ends recording in a program: launch, sessions, ranks, child processes."""

@@ -1,6 +1,6 @@
 """What is in place from attach to detach: the sections of the patch table, and when each of them opens.
 
-torch is never imported here. If the program has not imported it yet, its section opens right after it does.
+torch is never imported here. If the program has not imported it yet, its section opens right after that import.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _CHECKPOINTS = "torch.utils.checkpoint"
 
 Way = Literal["marks", "tags"]
-"""How the places of nodes are known: marks in the source (nearly free), or a tag on each node (any code)."""
+"""How the sites of nodes are known: by marks in the source (nearly free), or by a tag on each node (any code)."""
 
 more: list[Section] = []
-"""Sections of a process that is run for a purpose (a proof, an account of its memory): they open after torch's."""
+"""Sections of a process that runs for a purpose (a proof, a measurement of memory). They open after torch's."""
 
 
 class Attachment:
-    """What is in place in this process: made at attach, dropped at detach."""
+    """The patches of this process, from attach to detach."""
 
     def __init__(self, way: Way) -> None:
         self.way = way
@@ -50,7 +50,7 @@ class Attachment:
         self.guard = Section("guard", self._guard_rows)
 
     def sections(self) -> Iterator[Section]:
-        """All of them, open or not; torch must have been imported."""
+        """All sections, open or not. torch must have been imported."""
         yield from (self.errors, self.uncaught, self.names, self.loaders)
         yield from (self.torch, self.dynamo, self.checkpoints)
         if _has_distributed():
@@ -60,19 +60,19 @@ class Attachment:
     def open(self, way: Way) -> None:
         """Puts everything in place that can be by now.
 
-        A process that tags may come to run a program with marks, or the other way round: then this is called again.
+        This is called again if a process that tags starts a program with marks, or the other way round.
         """
         if not self.table.is_open(self.torch):
             self.way = way
         if not self.table.is_open(self.errors) and way == "tags":
-            self.table.open(self.uncaught)  # a program with marks is run by us: its uncaught errors come by anyway
+            self.table.open(self.uncaught)  # outplace runs a program with marks: it sees uncaught errors anyway
         self.table.open(self.errors, self.names)
         if way == "marks":
             self.table.open(self.loaders)
         self.table.open(self.torch)
 
     def set_guard(self, wanted: bool) -> None:
-        """Starts or stops the guard; if torch is not here yet, it starts when torch comes."""
+        """Starts or stops the guard. If torch is not imported yet, the guard starts when it is."""
         self.wants_guard = wanted
         if not wanted:
             self.table.close(self.guard)
@@ -80,7 +80,7 @@ class Attachment:
             self.table.open(self.guard)
 
     def close(self) -> None:
-        """Puts everything back as it was."""
+        """Undoes everything."""
         self.table.close(self.guard)  # it reports what it has found
         self.table.close()
 
@@ -122,10 +122,10 @@ class Attachment:
         return lambda: log.connect(torch._C._autograd._get_sequence_nr, _nothing)
 
     def _tag_from_now_on(self) -> None:
-        """A second thread builds a graph: each node is tagged, since numbers no longer tell threads apart."""
+        """A second thread builds a graph. From now on each node gets a tag, since numbers do not identify a thread."""
         import torch
 
-        if torch._C._current_autograd_node() is None:  # not a checkpoint that runs again inside its backward
+        if torch._C._current_autograd_node() is None:  # not a checkpoint that runs its block again inside backward
             self.table.open(self.tags)
 
     @functools.cached_property
@@ -148,7 +148,7 @@ def _nothing() -> None:
 
 
 def _mark_rows() -> Iterator[Patch]:
-    """What code with marks calls, and needs torch."""
+    """The functions that marked code calls and that need torch."""
     from outplace.runtime.patches import complex_parts, tensor_writes, untracked_writes
     from outplace.runtime.silent import marks
 
@@ -210,10 +210,10 @@ def _backward_failed(frame: FrameType) -> None:
 
 
 def _caught() -> None:
-    """The program caught an exception itself (called at the beginning of each handler in marked code)."""
+    """The program caught an exception itself (marked code calls this at the beginning of each handler)."""
     error = sys.exc_info()[1]
     if isinstance(error, Exception):
         from outplace.runtime.patches import tensor_writes
 
-        tensor_writes.leave_step()  # a step that raised did not come to its end
+        tensor_writes.leave_step()  # a step that raised did not reach its end
         dispatch.examine(error, caught=True)

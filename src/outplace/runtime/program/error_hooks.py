@@ -1,4 +1,4 @@
-"""Where errors surface: exceptions are examined wherever Python shows them.
+"""Examines exceptions wherever Python shows them.
 
 That is: uncaught, in threads, or formatted by a logger or a worker.
 """
@@ -20,7 +20,7 @@ from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.program import ranks
 
 uncaught: list[Diagnosis] = []
-"""What ended this process, if it is one rank of several: it is shown once for all of them, when it ends."""
+"""The error that ended this process, if it is one of several ranks. It is shown once for all ranks, at the end."""
 
 
 def formatting() -> Iterator[Patch]:
@@ -32,7 +32,7 @@ def formatting() -> Iterator[Patch]:
 
 
 def ending() -> Iterator[Patch]:
-    """The hook of a process that we have not started: errors that nobody catches pass `outplace run` by itself."""
+    """The hook of a process that outplace did not start. (`outplace run` sees uncaught errors without it.)"""
     why = "An exception that ends the program is diagnosed."
     yield replaced(sys, "excepthook", _make_hook, why)
 
@@ -85,7 +85,7 @@ def _make_hook(original: Any) -> Any:
 
 
 def _tell(error: BaseException) -> None:
-    """A traceback has just been printed, with the diagnosis as its note (Python 3.10 has no notes)."""
+    """A traceback was printed. Prints the diagnosis too, because Python 3.10 has no notes."""
     dispatch.told(error)
     if not hasattr(error, "add_note") and dispatch.of(error) and sys.stderr is not None:
         print(dispatch.as_note(error), file=sys.stderr)

@@ -1,8 +1,8 @@
-"""What a run leaves behind for a proof: the value of each backward's root, the gradients of its leaves, its own files.
+"""The evidence of a run for a proof: the value of each backward's root, the gradients of its leaves, its files.
 
-A proof compares runs of a program before and after a repair. Each run happens in a process of its own, started with
-`EVIDENCE` set; `OVERLAY` puts repaired source in the place of files, which stay untouched on disk; `REFERENCE` keeps a
-copy of everything that is saved for backward, so that the unrepaired program computes the gradient that was meant.
+A proof compares runs of a program before and after a repair. Each run has a process of its own, started with `EVIDENCE`
+set. `OVERLAY` replaces the text of files, which stay unchanged on disk. `REFERENCE` copies everything that is saved for
+backward, so that the unrepaired program computes the correct gradient.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from outplace.runtime.record.user_files import fields_of, own_files
 
 _CONTAINERS = (tuple, list, dict, deque)
 _MOST_BACKWARDS = 400
-"""Backwards that are noted; a proof needs the failing one and some around it."""
+"""At most this many backwards are recorded. A proof needs the failing one and some around it."""
 
 
 def start() -> None:
-    """Does what the environment asks for, and hides it from child processes."""
+    """Starts what the environment variables ask for, and removes them, so child processes do not see them."""
     evidence, overlay, reference = settings.EVIDENCE.take(), settings.OVERLAY.take(), settings.REFERENCE.take()
     if overlay:
         with open(overlay, encoding="utf-8") as file:
@@ -47,7 +47,7 @@ def _section(notes: _Notes, reference: bool) -> Section:
 
 
 def example() -> Section:
-    """The section of such a run, to be listed."""
+    """The section of such a run, for listing."""
     return _section(_Notes(os.devnull), reference=True)
 
 
@@ -60,14 +60,14 @@ def _keep_copies() -> Any:
 
 
 def lay_over(texts: dict[str, str]) -> None:
-    """Compiles these texts in place of the files they stand for."""
+    """Compiles these texts instead of their files."""
     instrument.lay_over(texts)
     for path, text in texts.items():
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
 class _Step(NamedTuple):
-    """An optimizer's last step. Its frames are kept, so that none of them is taken for a later one."""
+    """An optimizer's last step. It keeps its frames alive, so that none is mistaken for a later one."""
 
     optimizer: Any
 
@@ -77,14 +77,14 @@ class _Step(NamedTuple):
 
 
 class _Notes:
-    """A file of lines of JSON, each written as soon as it is known: the process may end at any moment."""
+    """A file of JSON lines. Each is written immediately, because the process may end at any moment."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._count = 0
         self._pid = os.getpid()
         self._steps: dict[int, _Step] = {}
-        """By the optimizer's number, in the order in which they first step."""
+        """By the optimizer's number, in the order of their first steps."""
         self._stepped = 0
 
     def _write(self, **fact: Any) -> None:
@@ -99,7 +99,7 @@ class _Notes:
         self._write(files=[path for path in own if path.endswith(".py")])
 
     def patches(self, reference: bool) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -140,8 +140,9 @@ class _Notes:
         self._stepped += 1
 
     def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
-        """Where the last step that this backward minds and the backward itself stand, in the innermost function that
-        has run both."""
+        """The last step that affects this backward, and the backward: their lines in the innermost function that ran
+        both.
+        """
         ends = _ends(roots)
         minded = [step for step in self._steps.values() if _is_stale(ends, [step])]
         steps = sorted(minded or self._steps.values(), key=lambda step: step.clock)
@@ -198,7 +199,7 @@ class _Notes:
 
 
 def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
-    """The user's frames with the lines they are at, outermost first."""
+    """The user's frames with their current lines, outermost first."""
     found: list[tuple[FrameType, int]] = []
     while frame is not None:
         if own_files[frame.f_code.co_filename]:
@@ -208,7 +209,7 @@ def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
 
 
 def _held(frame: FrameType) -> dict[str, Any]:
-    """What holds a graph: names of a function, and attributes of its objects."""
+    """The names of a function, and the attributes of its objects, that hold a graph."""
     found: dict[str, Any] = {}
     for name, value in list(frame.f_locals.items()):
         if _has_graph(value):
@@ -224,7 +225,7 @@ def _held(frame: FrameType) -> dict[str, Any]:
 
 
 def _optimizers(frame: FrameType) -> list[tuple[str, Any]]:
-    """The optimizers that a function can name, by itself or as attributes of its objects."""
+    """The optimizers that a function has as names or as attributes of its objects."""
     import torch
 
     named = list(frame.f_locals.items())
@@ -237,7 +238,7 @@ def _weights(optimizer: Any) -> set[int]:
 
 
 def _draws() -> int:
-    """A number that tells how much has been drawn at random so far."""
+    """A number that shows how many random numbers have been drawn."""
     import torch
 
     return zlib.crc32(torch.get_rng_state().numpy().tobytes())
@@ -254,12 +255,12 @@ def _is_module(value: Any) -> bool:
 
 
 def _has_graph(value: Any) -> bool:
-    """Is it a tensor that was computed, or a container with such a one?"""
+    """Is it a computed tensor, or a container with one?"""
     return any(one.grad_fn is not None for one in _tensors_in(value))
 
 
 def _tensors_in(value: Any, depth: int = 2) -> list[Any]:
-    """A tensor, or those of a plain container: a tuple of states, a list of such tuples, a dict by names."""
+    """The tensor itself, or those in a plain container: a tuple of states, a list of such tuples, a dict."""
     import torch
 
     if type(value) is torch.Tensor:
@@ -288,13 +289,13 @@ def _shape(value: Any) -> str:
 
 
 def _only_reaches(value: Any, weights: set[int]) -> bool:
-    """Would a backward from it reach these weights and no others?"""
+    """Would a backward from this value reach these weights and no others?"""
     reached = leaves(value)
     return bool(reached) and all(id(leaf) in weights for leaf in reached)
 
 
 def _digest(tensor: Any, shape: bool = False) -> list[Any]:
-    """A few numbers that tell a tensor from others."""
+    """A few numbers that distinguish a tensor from others."""
     import torch
 
     with torch.no_grad():
@@ -315,7 +316,7 @@ def leaves(roots: Any) -> list[Any]:
 
 
 def _ends(roots: Any) -> list[tuple[int, Any]]:
-    """The leaves that a backward from these roots would reach, each with the number of a node that leads to it."""
+    """The leaves that a backward from these roots would reach, each with the number of a node above it."""
     import torch
 
     waiting = [(0, root.grad_fn) for root in ([roots] if isinstance(roots, torch.Tensor) else roots or ())]
@@ -340,5 +341,5 @@ def _is_older(value: Any, step: _Step) -> bool:
 
 
 def _is_stale(ends: list[tuple[int, Any]], steps: Sequence[_Step]) -> bool:
-    """Does it lead to weights that have been stepped since they were used?"""
+    """Does it lead to weights that were stepped after they were used?"""
     return any(number < step.clock and id(leaf) in step.weights for number, leaf in ends for step in steps)

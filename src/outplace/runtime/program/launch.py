@@ -41,7 +41,7 @@ class Program:
 
 
 def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
-    """Runs the program to its end and leaves the way it left: by its exit code, or, after Ctrl-C, by the signal."""
+    """Runs the program to its end and exits as it does: with its exit code or, after Ctrl-C, by the signal."""
     is_launcher = program.way == "module" and program.target.split(".")[0] in _RUNNERS
     session = Session(targets, reporter, is_launcher)
     try:
@@ -52,7 +52,7 @@ def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
     dispatch.notes_wait = True
     lifecycle.attach(way, reporter, settings.GUARD.read(), settings.STRICT.read())
     lifecycle.put(RUNNING)
-    atexit.register(_finish, session, reporter)  # registered first, so it comes after all the program's own
+    atexit.register(_finish, session, reporter)  # registered first, so it runs after the program's own handlers
     try:
         start()
     except SystemExit as stop:
@@ -62,7 +62,7 @@ def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
         _show_uncaught(error, reporter)
         if isinstance(error, KeyboardInterrupt):
             _show_no_more()
-            raise  # Python now ends the process as it always does
+            raise  # Python now ends the process as usual
         return 1
     return 0
 
@@ -78,13 +78,13 @@ def _finish(session: Session, reporter: Reporter) -> None:
 
 
 def _prepare(program: Program) -> tuple[Callable[[], object], Way]:
-    """What starts the program, and how its places are to be known."""
+    """The function that starts the program, and how the sites of its nodes will be known."""
     target = program.target
     if program.way == "module":
         way = _claim_package(target)
         return lambda: _run_module(program), way
     if program.way == "code":
-        return lambda: _run_source("-c", program, "<string>", f"{target}\n"), "marks"  # Python ends the last line, too
+        return lambda: _run_source("-c", program, "<string>", f"{target}\n"), "marks"  # Python also ends the last line
     if target == "-":
         source = sys.stdin.buffer.read()
         return lambda: _run_source("-", program, "<stdin>", source), "marks"
@@ -102,12 +102,12 @@ def _prepare(program: Program) -> tuple[Callable[[], object], Way]:
 
 
 def _is_archive(path: str) -> bool:
-    """Is it a zip file, which Python runs by the `__main__` inside it?"""
+    """Is it a zip file? Python runs the `__main__` inside it."""
     return os.path.isfile(path) and pkgutil.get_importer(path) is not None
 
 
 _RUNNERS = {"IPython", "accelerate", "coverage", "debugpy", "deepspeed", "ipykernel", "lightning", "pytest", "torch"}
-"""Packages that are run in order to run somebody else's code: that code is the user's own, not theirs."""
+"""Packages that run other people's code. That code is the user's, the package is not."""
 
 
 def _claim_package(name: str) -> Way:
@@ -141,12 +141,12 @@ def _run_source(name: str, program: Program, filename: str, source: str | bytes)
     else:
         main = _new_main(importlib.machinery.BuiltinImporter)
     code = _compile(program, source, filename)
-    remember_source(filename, source)  # not before: the compiler's warnings show no line of it
+    remember_source(filename, source)  # not earlier: the compiler's warnings show no source line of it
     caller_frames.call_from_nowhere(exec, code, main.__dict__)
 
 
 def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
-    """Compiles the program. Bytes that are no text Python itself refuses: it has other words than `compile` has."""
+    """Compiles the program. Bytes that are not text are left to Python, whose message differs from `compile`'s."""
     if isinstance(source, str) or _is_text(source):
         return instrument.compile_main(source, filename)
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
 
 
 def _is_text(source: bytes) -> bool:
-    """Is it text in the encoding that it names, to the last comment? `compile` does not look there."""
+    """Is all of it text in the encoding that it names? `compile` does not check comments."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
         source.decode(encoding)
@@ -205,11 +205,11 @@ _BEFORE_ALL = frozenset(
         "stat",
     ]
 )
-"""What Python itself has loaded before it comes to a program, from files in some versions."""
+"""What Python itself has loaded before it runs a program, from files in some versions."""
 
 
 def _forget_shadowed(folder: str) -> None:
-    """A module beside the program comes before an installed one of the same name, even if we have that one loaded."""
+    """Unloads installed modules that a module beside the program shadows, because outplace may have imported them."""
     try:
         beside = {entry.partition(".")[0] for entry in os.listdir(folder or ".")}
     except OSError:
@@ -229,7 +229,7 @@ def _forget_shadowed(folder: str) -> None:
 
 
 def patches() -> Iterator[Patch]:
-    """What is changed in Python for a program that we run."""
+    """The patches of Python for a program that outplace runs."""
     why = "`traceback.print_stack()` and logging's `stack_info` end where the program begins."
     yield replaced(traceback, "walk_stack", _make_walk_stack, why)
 
@@ -261,7 +261,7 @@ def _new_main(loader: Any, **attributes: Any) -> ModuleType:
 
 
 def _show_uncaught(error: BaseException, reporter: Reporter) -> None:
-    """The traceback as Python prints it, without a frame of ours, and the diagnosis below it."""
+    """Shows the traceback as Python prints it, without frames of outplace, and the diagnosis below it."""
     carried = dispatch.take_out(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
@@ -273,7 +273,7 @@ def _show_uncaught(error: BaseException, reporter: Reporter) -> None:
 
 
 def _call_hook(error: BaseException) -> None:
-    """Calls the program's sys.excepthook, which may fail, or be gone."""
+    """Calls the program's sys.excepthook, which may fail or be gone."""
     try:
         if not hasattr(sys, "excepthook"):
             print("sys.excepthook is missing", file=sys.stderr)
@@ -292,7 +292,7 @@ def _call_hook(error: BaseException) -> None:
 
 
 def _show_no_more() -> None:
-    """The error has been shown; the next call of the hook, Python's own, stays quiet."""
+    """The error has been shown, so the next call of the hook, by Python, prints nothing."""
     lifecycle.put(SHOWN)
 
 

@@ -13,7 +13,7 @@ from outplace.runtime.silent import reporting
 
 _attachment: Attachment | None = None
 _guards = 0
-"""How many have asked for the guard."""
+"""How many callers have asked for the guard."""
 lock = threading.RLock()
 
 
@@ -30,7 +30,7 @@ def attach(way: Way, reporter: Reporter, guard: bool = False, strict: bool = Fal
 
 
 def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
-    """Counts who wants the guard and exceptions; with `times=-1` one of them wants them no longer."""
+    """Counts the callers that want the guard and exceptions. `times=-1` takes one back."""
     global _guards
     _guards += times * guard
     reporting.strict += times * strict
@@ -39,7 +39,7 @@ def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
 
 
 def detach() -> None:
-    """Stops recording and puts torch back as it was."""
+    """Stops recording and undoes all patches."""
     global _attachment
     with lock:
         if _attachment is not None:
@@ -53,7 +53,7 @@ def attached() -> bool:
 
 
 def put(section: Section) -> None:
-    """Puts more in place until `detach`."""
+    """Puts one more section in place until `detach`."""
     with lock:
         if _attachment is not None:
             _attachment.table.open(section)

@@ -1,8 +1,8 @@
-"""The ranks of a distributed program: who this process is, where its ranks meet, and which of them speaks.
+"""The ranks of a distributed program: the number of this process, the folder they share, and which rank reports.
 
-All ranks of a machine that have one launcher (`torchrun`) leave their reports in one folder. A bug that several of
-them run into is shown by the first, with the ranks that have it; the others say one line. No rank ends before that is
-done, since a launcher stops all ranks when one has failed.
+All ranks of one launcher (`torchrun`) on a machine leave their reports in one folder. If several ranks run into a bug,
+the first one shows it, with the list of ranks; the others print one line. No rank ends before that, because a launcher
+stops all ranks when one has failed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PATIENCE = 3.0
 """Seconds of its own processor time that another rank may take to run into the same bug."""
 
 QUIET = 0.5
-"""Ranks that have all been asleep for so many seconds wait for what will not come: for the one that has failed."""
+"""If all ranks have slept for this many seconds, they wait for the failed rank and will not continue."""
 
 _MOST = 120.0
 _PAUSE = 0.05
 
 
 def rank() -> int | None:
-    """The number of this process among the ranks of its program; None where it is not one of several."""
+    """The number of this process among the ranks of its program; None if it is not one of several."""
     known = _in_group()
     if known is not None:
         return known[0] if known[1] > 1 else None
@@ -41,9 +41,9 @@ def rank() -> int | None:
 
 
 def _in_group() -> tuple[int, int] | None:
-    """This process's number and how many there are, once they have made a group."""
+    """The number of this process and the number of processes, once there is a process group."""
     distributed = sys.modules.get("torch.distributed")
-    with contextlib.suppress(Exception):  # a torch without distributed, one that is still being imported
+    with contextlib.suppress(Exception):  # a torch without distributed, or one that is still being imported
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank()), int(distributed.get_world_size())
     return None
@@ -65,25 +65,25 @@ def _number(variable: str) -> int | None:
 
 
 def meeting_place() -> str:
-    """The folder that all ranks with this launcher share. It is named after the launcher, which all of them know."""
+    """The folder that all ranks of this launcher share. It is named after the launcher, which all of them know."""
     launcher = os.getppid()
     name = f"outplace-{launcher}-{_beginning(launcher)}-{os.environ.get('MASTER_PORT', '0')}"
     folder = os.path.join(tempfile.gettempdir(), name)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     found = os.lstat(folder)
-    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077):  # somebody else's
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077):  # it belongs to another user
         return tempfile.mkdtemp(prefix=f"outplace-{os.getpid()}-")
     return folder
 
 
 def _beginning(process: int) -> str:
-    """When a process began: numbers of processes are used again."""
+    """When a process began. Process numbers are reused."""
     return next(iter(_facts(f"/proc/{process}/stat")[19:]), "0")
 
 
 def _facts(path: str) -> list[str]:
-    """What Linux tells of a process or a thread, from its state on; nothing if it is gone, or elsewhere."""
+    """What Linux says about a process or thread, from its state on; empty if it is gone, or not on Linux."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -92,7 +92,7 @@ def _facts(path: str) -> list[str]:
 
 
 def join(folder: str) -> None:
-    """Makes this process known to the other ranks. Its own children, which carry the same number, are not."""
+    """Makes this process known to the other ranks. Its children have the same rank number, but do not join."""
     number = os.environ["RANK"]
     first = _Process(folder, number)
     if first.seconds is None or first.is_gone:
@@ -104,9 +104,9 @@ def join(folder: str) -> None:
 def telling(
     diagnoses: Sequence[Diagnosis], folder: str | None, known: Callable[[], dict[str, list[int]]]
 ) -> Iterator[list[Diagnosis]]:
-    """Hands out those diagnoses that this process is to show; in the block they are shown.
+    """Gives the diagnoses that this process has to show; they are shown inside the block.
 
-    `known` says which bugs (by `essence`) have been found on which ranks by now.
+    `known` says on which ranks each bug (by `essence`) has been found so far.
     """
     mine = rank()
     if mine is None or folder is None or not diagnoses:
@@ -129,19 +129,19 @@ def telling(
     if elsewhere and sys.stderr is not None:
         shower = _content(os.path.join(folder, f"{elsewhere[0]}.taken"))
         what = "the same in-place bug" if len(elsewhere) == 1 else f"the same {len(elsewhere)} in-place bugs"
-        # In one piece, unlike what print does where the stream has no buffer.
+        # In one write; print makes several where the stream has no buffer.
         sys.stderr.write(f"outplace: rank {mine} has {what} as rank {shower}, where the lines are shown.\n")
 
 
 def essence(diagnosis: Diagnosis) -> str:
-    """What makes two diagnoses the same bug on several ranks, as a name for a file."""
+    """What identifies the same bug on several ranks, as a file name."""
     writers = [(change.site.file, change.site.line) for change in diagnosis.mutations if change.site]
     raised = diagnosis.raised_at and (diagnosis.raised_at.file, diagnosis.raised_at.line)
     return hashlib.sha256(repr((diagnosis.kind, writers, raised)).encode()).hexdigest()[:16]
 
 
 def _take(path: str, owner: int) -> bool:
-    """Only one process can be the first to make a file. Where the folder is gone each speaks for itself."""
+    """Makes a file, which only one process can do first. If the folder is gone, each process reports for itself."""
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(str(owner))
@@ -161,22 +161,22 @@ def _content(path: str) -> str:
 
 
 def _is_told(folder: str, bug: str) -> bool:
-    """Has the rank that took it shown it, or can it no more?"""
+    """Has the rank that took this bug shown it, or can it no longer do so?"""
     teller = _content(os.path.join(folder, f"{bug}.taken"))
     return os.path.exists(os.path.join(folder, f"{bug}.told")) or _Process(folder, teller).is_gone
 
 
 def _wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + (_MOST if launched() else PATIENCE)  # of ranks that no launcher numbers less is known
+    end = time.monotonic() + (_MOST if launched() else PATIENCE)  # less is known of ranks without a launcher
     while not until() and time.monotonic() < end:
         time.sleep(_PAUSE)
 
 
 class _Others:
-    """The ranks of this machine that have not run into a bug: whether they still may.
+    """The ranks of this machine that have not run into a bug, and whether they still may.
 
-    Their own processor time counts, not the time on the clock, so that ranks on a machine under load are not given up
-    too early. Ranks that do nothing but wait for a rank that has failed are soon known by that.
+    Their processor time counts, not the time on the clock, so ranks on a busy machine are not given up too early. Ranks
+    that only wait for a failed rank are recognised soon.
     """
 
     def __init__(self, folder: str) -> None:
@@ -185,7 +185,7 @@ class _Others:
         self._spent: dict[int, float] = {}
 
     def will_not_come(self, there: Sequence[int]) -> bool:
-        """Is there nobody to wait for, beside the ranks that have the bug already?"""
+        """Is there no rank to wait for, apart from those that have the bug already?"""
         local = _number("LOCAL_RANK")
         first = 0 if local is None else (_number("RANK") or 0) - local
         ranks = {number: _Process(self._folder, str(number)) for number in range(first, first + here())}
@@ -196,13 +196,13 @@ class _Others:
         return not missing or now - self._last_busy >= QUIET
 
     def _is_busy(self, number: int, process: _Process, now: float) -> bool:
-        if process.seconds is None:  # it has not begun yet, or this is not Linux
+        if process.seconds is None:  # it has not begun, or this is not Linux
             return now - self._began < PATIENCE
         return process.is_awake and process.seconds - self._spent.setdefault(number, process.seconds) < PATIENCE
 
 
 class _Process:
-    """What another rank is doing right now."""
+    """The state of another rank's process."""
 
     def __init__(self, folder: str, number: str) -> None:
         self._id = _content(os.path.join(folder, f"{number}.rank"))
@@ -210,17 +210,17 @@ class _Process:
 
     @property
     def is_gone(self) -> bool:
-        """Has it come to its end?"""
+        """Has it ended?"""
         return self._id.isdigit() and os.path.isdir("/proc/self") and (not self._facts or self._facts[0] in "ZX")
 
     @property
     def seconds(self) -> float | None:
-        """The processor time it has taken so far, where that is known."""
+        """The processor time it has used, if known."""
         return sum(map(int, self._facts[11:13])) / os.sysconf("SC_CLK_TCK") if self._facts else None
 
     @property
     def is_awake(self) -> bool:
-        """Does one of its threads run, or want to?"""
+        """Is one of its threads running or ready to run?"""
         return any(_facts(path)[:1] in (["R"], ["D"]) for path in glob.glob(f"/proc/{self._id}/task/*/stat"))
 
 

@@ -1,4 +1,4 @@
-"""What the record needs of reports. Whoever starts recording hands in a `Reporter`, so nothing here imports one."""
+"""The interface to reports. The caller that starts recording passes a `Reporter`, so nothing here imports one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Form = Literal["json", "html"]
 
 
 class Reporter(Protocol):
-    """Turns diagnoses into text and files. A module with these functions is one, too (`outplace.report.reporter`)."""
+    """Turns diagnoses into text and files. A module with these functions also fits (`outplace.report.reporter`)."""
 
     def note(self, diagnoses: Sequence[Diagnosis]) -> str:
         """The note that an exception carries."""
 
     def show(self, diagnoses: Sequence[Diagnosis], survived: bool) -> None:
-        """Prints diagnoses: below the traceback that they belong to, or at the end those that the program survived."""
+        """Prints diagnoses: below their traceback or, if the program survived them, at its end."""
 
     def data(self, diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[str, Any]:
         """A report as plain data."""
 
     def write(self, path: str, form: Form, data: Mapping[str, Any]) -> None:
-        """Writes a report to a file, whole or not at all."""
+        """Writes a report to a file, completely or not at all."""

@@ -1,7 +1,7 @@
-"""One run of `outplace run` with its child processes: where diagnoses are gathered, and the report that is left behind.
+"""One `outplace run` with its child processes: collects the diagnoses and writes the report.
 
-Each process of a session leaves the report of its own diagnoses in the session's folder, and then puts the reports of
-all of them together into the file that was asked for. So that file is true at every moment, whichever process dies.
+Each process of a session writes the report of its own diagnoses into the session's folder. Then it merges the reports
+of all processes into the requested file. So that file is valid at every moment, whichever process dies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TARGETS = "targets"
 
 
 class Targets(NamedTuple):
-    """The files that a report was asked for in."""
+    """The files to write reports to."""
 
     json: str | None = None
     html: str | None = None
@@ -70,12 +70,12 @@ class Session:
         dispatch.listeners.append(self._report.leave)
 
     def close(self) -> None:
-        """Writes the last report and clears up. A forked child that comes here leaves that to its parent."""
+        """Writes the last report and cleans up. A forked child leaves that to its parent."""
         if self._report is None or self._folder is None or os.getpid() != self._pid:
             return
         try:
             self._report.leave(last=True)
-        except OutplaceError as error:  # the program's exit code counts for more
+        except OutplaceError as error:  # the program's exit code matters more
             print(f"outplace: {error}", file=sys.stderr)
         except Exception as trouble:
             dispatch.report_fault(trouble)
@@ -89,7 +89,7 @@ def _new_folder() -> str:
 
 
 def _is_last_rank(folder: str) -> bool:
-    """Have all ranks of this machine come to their ends? One that was killed never says so; see `_sweep`."""
+    """Have all ranks of this machine ended? A killed rank never says so; see `_sweep`."""
     try:
         Path(folder, f"{os.getpid()}.ended").touch()
         return sum(name.endswith(".ended") for name in os.listdir(folder)) >= ranks.here()
@@ -101,7 +101,7 @@ _A_DAY = 24 * 60 * 60
 
 
 def _sweep() -> None:
-    """Removes the folders of sessions that were killed: their process is gone, and has been for a day."""
+    """Removes the folders of killed sessions, whose process has been gone for a day."""
     for path in Path(tempfile.gettempdir()).glob("outplace-[0-9]*-*"):
         with contextlib.suppress(OSError, ValueError):
             if time.time() - path.stat().st_mtime > _A_DAY and not _is_running(int(path.name.split("-")[1])):
@@ -113,20 +113,20 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # it belongs to another user
         return True
     return True
 
 
 def show(reporter: Reporter, diagnoses: Sequence[Diagnosis], survived: bool) -> None:
-    """Shows what this process is to show of these diagnoses."""
+    """Shows those of these diagnoses that this process has to show."""
     with telling(diagnoses) as mine, known_sources():
         reporter.show(mine, survived)
 
 
 @contextlib.contextmanager
 def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
-    """Hands out the diagnoses that this process is to show, in the block: on several ranks each bug is shown once."""
+    """Gives the diagnoses that this process has to show, inside the block. Several ranks show each bug once."""
     folder = settings.SESSION.read() or None
     with ranks.telling(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
         yield mine
@@ -135,12 +135,12 @@ def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
 def _ranks_by_bug(folder: str) -> dict[str, list[int]]:
     try:
         return {bug: found for bug, (_, found) in _bugs(_parts(folder)).items()}
-    except OSError:  # the other ranks have come to their ends
+    except OSError:  # the other ranks have ended
         return {}
 
 
 class _Report:
-    """What this process leaves in the session's folder."""
+    """The report that this process leaves in the session's folder."""
 
     def __init__(self, folder: str, reporter: Reporter) -> None:
         self._folder, self._reporter = folder, reporter
@@ -148,7 +148,7 @@ class _Report:
         self._own = os.path.join(folder, f"{time.time_ns():020}-{os.getpid()}.json")
 
     def leave(self, last: bool = False) -> None:
-        """Writes the report of this process and puts all of them together."""
+        """Writes the report of this process and merges all reports."""
         if not os.path.isdir(self._folder):  # the session is over
             return
         with known_sources():
@@ -167,7 +167,7 @@ class _Report:
                 self._reporter.write(targets.html, "html", together)
 
     def _together(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The one report of all processes."""
+        """The merged report of all processes."""
         whole = self._reporter.data((), next((part["torch"] for part in parts if part["torch"]), None))
         for part in parts:
             for source, lines in part["sources"].items():
@@ -180,12 +180,12 @@ def _targets(folder: str) -> Targets:
     try:
         with open(os.path.join(folder, _TARGETS), encoding="utf-8") as file:
             return Targets(**json.load(file))
-    except FileNotFoundError:  # the ranks of a launcher that is not ours
+    except FileNotFoundError:  # the ranks of a launcher that outplace did not start
         return Targets()
 
 
 def _is_due(target: str, last: bool) -> bool:
-    """A pipe is written once, at the end."""
+    """Is this target to be written now? A pipe is written once, at the end."""
     return last or not os.path.exists(target) or os.path.isfile(target)
 
 
@@ -194,11 +194,11 @@ def _torch_version() -> str | None:
     return getattr(torch, "__version__", None)
 
 
-# -- putting together -----------------------------------------------------------------------------------------------
+# -- merging --------------------------------------------------------------------------------------------------------
 
 
 def _parts(folder: str) -> list[dict[str, Any]]:
-    """What the processes of a session have left, in the order of their starting."""
+    """The reports of all processes of a session, in the order of their starts."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
 
 
@@ -215,7 +215,7 @@ def _bugs(parts: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], li
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """Keeps the other processes of the session from writing at the same time."""
+    """Locks the session's folder, so that only one process writes at a time."""
     try:
         import fcntl
     except ImportError:  # Windows: the last to write wins
@@ -227,7 +227,7 @@ def _alone(folder: str) -> Iterator[None]:
 
 
 def start_in_child(reporter: Reporter) -> None:
-    """In a forked or spawned child: its diagnoses are its own."""
+    """Starts a forked or spawned child, which has its own diagnoses."""
     if ranks.launched() and not settings.SESSION.read():
         settings.SESSION.put(ranks.meeting_place())
     folder = settings.SESSION.read()
@@ -243,13 +243,13 @@ _forks_watched = False
 
 
 def start_in_forks(reporter: Reporter) -> None:
-    """From now on every forked child does that by itself."""
+    """Makes every forked child start itself in this way."""
     for row in forks(reporter).rows():
         row.put()
 
 
 def forks(reporter: Reporter) -> Section:
-    """What is changed in Python for that."""
+    """The patch of Python that does this."""
     why = "A forked child leaves a report of its own."
     stays = "It stays: Python cannot remove it."
     return Section("forks", lambda: [registered("os.register_at_fork", lambda: _watch_forks(reporter), why, stays)])
