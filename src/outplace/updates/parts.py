@@ -110,7 +110,7 @@ def _on_cpu(x: Tensor, part: Part, value: Any) -> Tensor:
         return _written(x, part, value)
     if isinstance(value, Tensor):
         value = value.expand(x[part.as_index].shape)
-    return autograd.set_part(_in_pieces if _is_one_block(x, part) else _written, x, part, value)
+    return autograd.set_part(_in_pieces, x, part, value)
 
 
 def _indexed(x: Tensor, part: Part, value: Any) -> Tensor:
@@ -150,12 +150,17 @@ def _written(x: Tensor, part: Part, value: Any) -> Tensor:
 
 
 def _in_pieces(x: Tensor, part: Part, value: Any) -> Tensor:
-    """The value and the rest, each copied to where it belongs."""
-    result = torch.empty_like(x)
-    result[part.as_index] = value
-    rest = x.shape[part.dim] - part.stop
-    for start, size in ((0, part.start), (part.stop, rest)):
-        result.narrow(part.dim, start, size).copy_(x.narrow(part.dim, start, size))
+    """The value and the rest, each copied to where it belongs; a part that is not one block is copied twice."""
+    if _is_one_block(x, part):
+        result = torch.empty_like(x)
+        for start, size in ((0, part.start), (part.stop, x.shape[part.dim] - part.stop)):
+            result.narrow(part.dim, start, size).copy_(x.narrow(part.dim, start, size))
+    else:
+        result = x.clone()
+    if isinstance(value, Tensor):
+        result[part.as_index].copy_(value)
+    else:
+        result[part.as_index] = value
     return result
 
 
