@@ -111,7 +111,7 @@ _RUNNERS = {"IPython", "accelerate", "coverage", "debugpy", "deepspeed", "ipyker
 
 
 def _claim_package(name: str) -> Way:
-    """The package named with -m is the user's own, even if installed; a runner is not, and has its own ways to load."""
+    """Counts the package named with -m as the user's, even if installed. A runner is not: it loads code by itself."""
     package = name.split(".")[0]
     spec = importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path[1:]])
     if package in _RUNNERS or package in sys.stdlib_module_names or spec is None:

@@ -1,8 +1,8 @@
-"""How far a gradient is off: a node is run with the values it saved, and with those that stand there now.
+"""How wrong a gradient is: a node is run with the values it saved, and with the present values.
 
-The node is hooked, and asked when backward comes to it, with the gradient that backward brings: nothing else is run
-twice, and a node that backward never comes to does no harm. What makes no difference is no bug: many a node keeps a
-tensor and uses only its shape.
+A hook on the node runs the comparison when backward reaches the node, with the gradient that arrives there. Nothing
+else is run twice, and a node that backward never reaches is not compared. If both results are equal, there is no bug:
+many nodes save a tensor and use only its shape.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from outplace.knowledge.nodes import describe_saved
 from outplace.runtime.record.snapshots import Contents, bits, unobserved
 
 _NOTHING = 1e-6
-"""Relative differences below this are rounding: some kernels on GPUs add in another order each time."""
+"""Relative differences below this are rounding: some GPU kernels add in a different order each time."""
 
 
 @dataclass
 class Hit:
-    """A node whose saved memory is not what it was. `patches` put the old contents back, oldest first."""
+    """A node whose saved memory was changed. `patches` restore the old contents, oldest first."""
 
     node: Any
     saved_as: str
@@ -33,14 +33,14 @@ class Hit:
     number: int = -1
     reached: bool = False
     off: float | None = None
-    """The relative difference (2-norm) of the gradients it hands on; None where it could not be computed."""
+    """The relative difference (2-norm) of the gradients that the node returns; None if it could not be computed."""
     harmless: bool = False
     certain: bool = False
-    """Was it changed before the node saved it? Then the forward went wrong, whatever this node makes of it."""
+    """Was the memory changed before the node saved it? Then the forward is wrong, whatever this node computes."""
     _handle: Any = field(default=None, repr=False)
 
     def wait(self) -> None:
-        """Has the node measured as soon as backward comes to it."""
+        """Measures the node as soon as backward reaches it."""
         self._handle = self.node.register_prehook(self._comes)
 
     def done(self) -> None:
@@ -53,9 +53,9 @@ class Hit:
         try:
             with unobserved():
                 self._measure(gradients)
-        except Exception as trouble:  # the old values may not fit any more: then there is no figure
+        except Exception as trouble:  # the old values may no longer fit: then there is no figure
             self.off = None
-            self.harmless = "modified by an inplace operation" in str(trouble)  # the version has moved: not silent
+            self.harmless = "modified by an inplace operation" in str(trouble)  # the version has changed: not silent
 
     def _measure(self, gradients: Any) -> None:
         if not _may_run(self.node):
@@ -72,7 +72,7 @@ class Hit:
 
 
 def _may_run(node: Any) -> bool:
-    """A Function of the user's may do anything; the kernels of RNNs use up what they saved."""
+    """Can this node be run again? A user's Function may do anything; RNN kernels use up what they saved."""
     return not isinstance(node, torch.autograd.function.BackwardCFunction) and "rnn" not in node.name().lower()
 
 
@@ -83,12 +83,12 @@ def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
 
 
 def _with(patches: Sequence[Contents], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
-    """Computes with the old contents in place, newest patch first, and puts everything back as it is."""
+    """Computes with the old contents in memory, newest patch first, and then restores the present contents."""
     applied: list[Contents] = []
     try:
         for patch in reversed(patches):
             applied.append(patch.apply())
-        return [part.clone() for part in compute()]  # a result may be a view of what is put back now
+        return [part.clone() for part in compute()]  # a result may be a view of the memory that is restored now
     finally:
         for undo in reversed(applied):
             undo.apply()
@@ -112,7 +112,7 @@ def _squares(tensor: torch.Tensor) -> float:
 
 
 def how_far(hits: list[Hit]) -> tuple[str, ...]:
-    """A note on how wrong the gradient is, where that could be computed."""
+    """A note on how wrong the gradient is, if that could be computed."""
     worst = max((hit for hit in hits if hit.off is not None), key=lambda hit: hit.off or 0, default=None)
     if worst is None or not worst.off:
         return ()

@@ -1,4 +1,4 @@
-"""What every detector of a silent rule is."""
+"""The base class of all detectors of silent rules."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from outplace.runtime.silent.optimizers import Optimizers
 
 
 class Detector:
-    """A detector is made at attach and dropped at detach. All its state is its own.
+    """A detector is made at attach and dropped at detach. It owns all its state.
 
-    It is called for an event of `record.events` by having the method `on_EVENT`, and for a backward that starts by
+    It subscribes to an event of `record.events` by having the method `on_EVENT`, and to the start of a backward by
     `on_backward_start`.
     """
 
     optimizers: Optimizers
     """The optimizers of the program."""
     waiting: Sized = ()
-    """While this is empty, a backward that starts is none of its business."""
+    """While this is empty, the start of a backward does not call this detector."""
 
     def wants_to_look(self) -> bool:
-        """Something is waiting: is it worth a walk through the graph of the backward that starts?"""
+        """Is it worth walking the graph of the backward that starts? Called only while something is pending."""
         return True
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """A backward starts; `nodes` are those of its graph."""
+        """A backward starts. `nodes` are the nodes of its graph."""
 
     def patches(self) -> Iterator[Patch]:
-        """What it changes in torch."""
+        """The patches of torch that this detector needs."""
         yield from ()

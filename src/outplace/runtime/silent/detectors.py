@@ -16,14 +16,14 @@ from outplace.runtime.silent.state_dicts import StateDicts
 
 
 class Detectors:
-    """One detector for each module that the rules name, and what several of them share."""
+    """One detector for each module that the rules name, and the parts that several of them share."""
 
     def __init__(self) -> None:
         self._optimizers = Optimizers()
         self._state_dicts = StateDicts()
 
     def patches(self, after: str = "") -> Iterator[Patch]:
-        """The rows of those detectors that can start as soon as the module `after` is imported."""
+        """The rows of the detectors that can start as soon as the module `after` is imported."""
         made = [self._make(name) for name in modules(after)]
         why = "The detectors are called for what they want to know of."
         yield Patch("outplace.runtime.record.events.events", "callback slot", why, lambda: _start(made))

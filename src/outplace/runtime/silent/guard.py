@@ -1,13 +1,13 @@
-"""The guard: looks at the contents of every saved tensor when it is saved and when a backward starts.
+"""The guard compares the contents of every saved tensor when it is saved and when a backward starts.
 
-It is for writes that leave no trace at all: numpy and C extensions, raw pointers, other processes. A function mode sees
-each operation as it returns, takes the nodes that are new in the graph, and leaves a copy of what they saved (a
-fingerprint, where that is large) in their metadata: it goes when they go. The graph itself stays as it is, so all
-else works as ever: PyTorch's own check, `saved_tensors_hooks`, checkpoints, second derivatives. What hooks of the
-user's have packed away is not looked at.
+It finds writes that leave no trace: by numpy and C extensions, through raw pointers, by other processes. A function
+mode sees each operation when it returns, takes the new nodes of the graph, and puts a copy of what they saved (a
+fingerprint if that is large) into their metadata, which lives as long as the nodes. The graph itself is unchanged, so
+everything else works as usual: PyTorch's own check, `saved_tensors_hooks`, checkpoints, second derivatives. Tensors
+that the user's hooks have packed are not compared.
 
-A change that no log explains has no line. When one is found, the place that saved the tensor is remembered, and at the
-next step what is saved there is looked at before every statement: the one after which it has changed is the writer.
+A change that the record does not explain has no line. So the guard remembers which place saved the tensor. At the next
+step it compares what that place saves before every statement. The statement after which it has changed is the writer.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from outplace.runtime.silent.compare_gradients import Hit, how_far
 
 _KEY = "outplace_guard"
 _COPIED = 1 << 20
-"""Tensors of at most so many bytes are copied; of larger ones only a fingerprint is kept."""
+"""Tensors of at most this many bytes are copied. Larger ones get a fingerprint."""
 
 _next_number = torch._C._autograd._get_sequence_nr
 
 
 class Snapshot:
-    """What a saved tensor held: a copy of it, or its fingerprint."""
+    """The contents of a saved tensor: a copy or a fingerprint."""
 
     __slots__ = ("mark", "patch")
 
@@ -53,7 +53,7 @@ class Snapshot:
         self.mark = None if self.patch is not None else fingerprint(region)
 
     def differs(self, tensor: torch.Tensor) -> torch.Tensor | bool:
-        """Has it changed? On a GPU the answer stays there."""
+        """Has it changed? The answer stays on the GPU."""
         region = distinct(tensor.detach())
         if self.patch is None:
             assert self.mark is not None
@@ -68,7 +68,7 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._seen = 0
-        """Nodes of this thread that are numbered below this have been looked at."""
+        """Nodes of this thread with a number below this have been handled."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -86,7 +86,7 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]
         new = [
             part.grad_fn
             for part in parts
-            # A view's node may have to be made anew when it is asked for: it is left to whoever uses the view.
+            # Asking for a view's node may make a new node, so the view is handled where it is used.
             if isinstance(part, torch.Tensor) and part.requires_grad and not part._is_view()
         ]
         if not new or _is_capturing():
@@ -101,7 +101,7 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]
         number = graph.number_of(node)
         if number is None or _KEY in node.metadata:
             return False
-        # A Function's node is numbered before what its forward does.
+        # A Function's node has a smaller number than the nodes of its forward.
         return number >= before or isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
@@ -122,7 +122,7 @@ def _leave_snapshots(node: Any) -> None:
 
 
 def changed(nodes: Iterable[Any]) -> list[Hit]:
-    """The saved tensors of these nodes that no longer hold what they held. A GPU is waited for once."""
+    """The saved tensors of these nodes whose contents have changed. Waits for the GPU once."""
     looked_at: list[tuple[Any, str, torch.Tensor, Snapshot, torch.Tensor | bool]] = []
     with unobserved():
         for node in nodes:
@@ -142,7 +142,7 @@ def changed(nodes: Iterable[Any]) -> list[Hit]:
 
 
 def _raises(node: Any, saved_as: str) -> bool:
-    """Will PyTorch itself refuse what was changed?"""
+    """Will PyTorch itself refuse the changed tensor?"""
     name, _, _ = saved_as.partition("[")
     try:
         getattr(node, "saved_tensors" if name == "saved_tensors" else f"_saved_{name}")
@@ -152,7 +152,7 @@ def _raises(node: Any, saved_as: str) -> bool:
 
 
 def tell(hit: Hit, frame: FrameType) -> None:
-    """Tells of a change that no log explains: with its line if that is known, else as soon as it is known."""
+    """Reports a change that the record does not explain: now if its line is known, else as soon as it is."""
     place = writers.place_of(hit.node)
     name = hit.node.name()
     base = hit.alias if hit.alias._base is None else hit.alias._base
@@ -185,12 +185,12 @@ def _report(tensor: Tensor, keeps: str, saver: SavedTensor, notes: tuple[str, ..
 _REMEDY = "Give the code outside PyTorch a copy (`.clone()`, `.numpy().copy()`), or let it write after the backward."
 
 
-# -- who wrote? -----------------------------------------------------------------------------------------------------
+# -- finding the writer ---------------------------------------------------------------------------------------------
 
 _untold: dict[Place, Callable[[], None]] = {}
 _armed: set[Place] = set()
 _writers: dict[Place, Place] = {}
-"""For a place that saved a tensor: the place that was seen to change it."""
+"""For a place that saves a tensor: the place that was found to change it."""
 _watched: list[tuple[Place, torch.Tensor, Snapshot]] = []
 _marks_run = False
 
@@ -210,7 +210,7 @@ def _watch(node: Any) -> None:
 
 
 def _compare() -> None:
-    """Has something that is watched changed since the last statement began?"""
+    """Has a watched tensor changed since the last statement began?"""
     if not _watched or log.is_traced():
         return
     with unobserved():
@@ -238,12 +238,12 @@ def _checking_back(value: Any = None, _mark: None = None) -> Any:
 
 
 def forget_watched() -> None:
-    """A backward has started: what was saved for it has been used."""
+    """A backward has started and has used what was saved for it."""
     _watched.clear()
 
 
 def flush() -> None:
-    """Tells what is still untold: its line never came to light."""
+    """Reports the remaining changes, whose lines were never found."""
     for report in list(_untold.values()):
         report()
     _untold.clear()
@@ -252,11 +252,11 @@ def flush() -> None:
 # -- on and off -----------------------------------------------------------------------------------------------------
 
 active: list[_Mode] = []
-"""The mode that looks, while it does."""
+"""The active function mode."""
 
 
 def patches(marks_run: bool) -> Iterator[Patch]:
-    """What looks, on this thread; `marks_run` says whether the user's statements can be watched."""
+    """The patches of the guard on this thread. `marks_run` says whether the user's statements can be watched."""
     why = "A mode sees each operation as it returns, and copies what its node has saved."
     yield registered("torch.overrides: the stack of function modes", lambda: _start(marks_run), why)
     why = "What was found is reported at the latest when the program ends."
@@ -290,7 +290,7 @@ def _flush_at_end() -> Undo:
 
 
 def _take_off(mode: _Mode) -> None:
-    """Takes the mode off the stack, from below those that the user has put there since."""
+    """Removes the mode from the stack, below the modes that the user has added since."""
     above = []
     while (top := _pop_mode()) is not mode:
         above.append(top)

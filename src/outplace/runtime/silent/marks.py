@@ -1,4 +1,4 @@
-"""What marked code shows the detectors: what is kept in lists and contexts, and what is indexed or written."""
+"""Passes what marked code does to the detectors: stores in lists and contexts, indices, and writes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def note_kept(value: Any, way: str) -> Any:
             _OF_ANYTHING[way](value, _get_frame(1))
         elif type(value) in PLAIN:
             if _mode_active():
-                with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+                with torch._C.DisableTorchFunction():  # no mode of the user may see this
                     _OF_TENSORS[way](value, _get_frame(1))
             else:
                 _OF_TENSORS[way](value, _get_frame(1))
         elif way in ("append", "appendleft"):
-            if isinstance(value, tuple):  # a namedtuple, say
+            if isinstance(value, tuple):  # for example a namedtuple
                 _append_items(tuple(value), _get_frame(1))
             elif untracked_aliases.is_array(value):
                 _call(events.memory_appended, value, _get_frame(1))
@@ -39,7 +39,7 @@ def note_kept(value: Any, way: str) -> Any:
 
 
 def keeper() -> Callable[[Any, str], Any]:
-    """The same, with the commonest answer (nothing to note) compiled, in a program that Dynamo does not read."""
+    """The same, with the most frequent case (nothing to record) compiled, unless Dynamo traces this program."""
     if native.compiled is None or tensor_writes.is_traced is not bool:
         return note_kept
     native.compiled.connect_kept(PLAIN, _mode_active, note_kept, untracked_aliases.untracked)
@@ -57,16 +57,16 @@ def _append(tensor: torch.Tensor, frame: FrameType) -> None:
         return
     if tensor._version:
         _call(events.appended, tensor, frame)
-    elif untracked_aliases.is_untracked(tensor):  # most of what is appended has never been written
+    elif untracked_aliases.is_untracked(tensor):  # most appended values have never been written
         _call(events.memory_appended, tensor, frame)
 
 
 def _append_items(value: Any, frame: FrameType) -> None:
-    """A tuple, list or dict that was made there is about to be appended: the first tensor in it stands for all."""
+    """A tuple, list or dict made on this line is about to be appended. Its first tensor represents all of them."""
     items = list(items_of(value))
     tensor = next((item for item in items if type(item) in PLAIN), None)
     if tensor is not None:
-        with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+        with torch._C.DisableTorchFunction():  # no mode of the user may see this
             _append(tensor, frame)
         return
     array = next((item for item in items if untracked_aliases.is_array(item)), None)
@@ -100,7 +100,7 @@ _OF_TENSORS: dict[str, Callable[[Any, FrameType], None]] = {
     "ctx": lambda value, frame: _call(events.kept_in_ctx, value, frame),
     "grad": lambda value, frame: _call(events.gradient_assigned, value, frame),
 }
-"""By the word that the marker writes into the source."""
+"""By the word that the marker puts into the source."""
 
 
 def note_index(index: Any) -> Any:

@@ -24,7 +24,7 @@ from outplace.runtime.silent import reporting, scan
 
 _get_frame = sys._getframe
 _STEPS = 3
-"""So many steps of an optimizer are looked at."""
+"""At most this many steps of an optimizer are examined."""
 
 
 class Name(NamedTuple):
@@ -35,7 +35,7 @@ class Name(NamedTuple):
     tensor: Weak
 
     def now(self, frames: list[FrameType]) -> Any:
-        """What the name means now; None where that cannot be known."""
+        """The present value of the name; None if it is unknown."""
         if isinstance(self.holder, CodeType):
             frame = next((one for one in frames if one.f_code is self.holder), None)
             return None if frame is None else frame.f_locals.get(self.name)
@@ -44,7 +44,7 @@ class Name(NamedTuple):
 
 
 class Known:
-    """An optimizer: where it was made, what its parameters were called there, and how often it is still looked at."""
+    """An optimizer: where it was made, the names of its parameters there, and how many steps are still examined."""
 
     __slots__ = ("left", "names", "optimizer", "place", "watching")
 
@@ -54,14 +54,14 @@ class Known:
         self.left, self.watching = _STEPS, False
 
     def parameters(self) -> list[Any]:
-        """Those that it steps."""
+        """The parameters that it steps."""
         optimizer = self.optimizer()
         groups = [] if optimizer is None else optimizer.param_groups
         return [parameter for group in groups for parameter in group["params"]]
 
 
 class Optimizers:
-    """All of them. Their first steps, and those after `watch`, are an event."""
+    """All optimizers. Their first steps, and those after `watch`, are events."""
 
     def __init__(self) -> None:
         self._known: dict[int, Known] = {}
@@ -73,7 +73,7 @@ class Optimizers:
         return bool(self._known)
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "An optimizer's first steps are looked at."
         target = "torch.optim.Optimizer()._optimizer_step_post_hooks"
         yield registered(target, lambda: self._stop, why, "The hook of each optimizer is removed.")
@@ -81,7 +81,7 @@ class Optimizers:
         yield injected(torch.optim.Optimizer.add_param_group, "param_group", "self", self._note, why)
 
     def _note(self, optimizer: Any) -> None:
-        """A group of parameters is being added, mostly because the optimizer is being made."""
+        """A parameter group is being added, usually because the optimizer is being made."""
         if not tensor_writes.is_traced():
             scan.guarded(functools.partial(self._meet, optimizer, _get_frame(1)))
 
@@ -99,7 +99,7 @@ class Optimizers:
         known.names += _names_in(frames[0])
 
     def watch(self, known: Known) -> None:
-        """Has the optimizer's next steps looked at."""
+        """Makes the optimizer's next steps events."""
         optimizer, known.left = known.optimizer(), _STEPS
         if optimizer is not None and not known.watching and hasattr(optimizer, "_optimizer_step_post_hooks"):
             known.watching = True
@@ -112,25 +112,25 @@ class Optimizers:
 
 
 def _names_in(frame: FrameType) -> list[Name]:
-    """Leaves that the user's function has names for, and those of the object whose method it is."""
+    """The leaves that the user's function has names for, and those of the object whose method it is."""
     found = [Name(frame.f_code, name, Weak(value)) for name, value in frame.f_locals.items() if is_leaf(value)]
     owner = frame.f_locals.get("self")
-    with contextlib.suppress(TypeError):  # not all objects can be referred to weakly
+    with contextlib.suppress(TypeError):  # some objects have no weak references
         found += [Name(Weak(owner), name, Weak(value)) for name, value in fields_of(owner).items() if is_leaf(value)]
     return found
 
 
 def is_leaf(value: Any) -> bool:
-    """Is it a tensor that a backward leaves a gradient with?"""
+    """Is it a tensor in which backward accumulates a gradient?"""
     return type(value) in PLAIN and value.requires_grad and value.is_leaf
 
 
 _OURS = -1
-"""Our key among an optimizer's hooks; torch's own count from 0."""
+"""outplace's key among an optimizer's hooks; torch's own keys count from 0."""
 
 
 class _StepHook:
-    """Called after a step. In a copy of the optimizer, or a pickle, it is a function that does nothing."""
+    """Called after a step. Copying or pickling the optimizer turns it into a function that does nothing."""
 
     __slots__ = ("_known",)
 
@@ -143,7 +143,7 @@ class _StepHook:
         known = self._known
         known.left -= 1
         if known.left <= 0 and len(optimizer._optimizer_step_post_hooks) == 1:
-            # Torch is going through the hooks just now: another dict takes the place of this one.
+            # torch is iterating over the hooks now, so a new dict replaces this one.
             optimizer._optimizer_step_post_hooks = type(optimizer._optimizer_step_post_hooks)()
             known.watching = False
         if known.left >= 0 and known.optimizer() is optimizer:

@@ -1,4 +1,4 @@
-"""Tells of a wrong gradient that PyTorch never reports: once a bug, and where it is asked for by an exception."""
+"""Reports a silent bug once, and raises it as an exception if that was requested."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NO_ERROR = "no error is raised: the gradient is silently wrong"
 
 
 class WrongGradientError(RuntimeError):
-    """Raised in strict mode when a gradient is silently wrong; the diagnosis is its note."""
+    """Raised in strict mode when a gradient is silently wrong. The diagnosis is its note."""
 
 
 strict = 0
-"""How many have asked for an exception (`--strict`, `outplace.watch(strict=True)`)."""
+"""How many callers have requested an exception (`--strict`, `outplace.watch(strict=True)`)."""
 
 _told: dict[tuple[Any, ...], Diagnosis] = {}
 to_raise: list[Diagnosis] = []
@@ -35,7 +35,7 @@ def tell(
 ) -> None:
     """Reports a bug of a rule once, however often the program runs into it.
 
-    `words` fill the {names} in the texts of the rule; `facts` are further fields of the diagnosis.
+    `words` fill the {names} in the texts of the rule. `facts` are further fields of the diagnosis.
     """
     why, remedy = rule.why.format_map(words), rule.remedy.format_map(words)
     texts = (rule.family, rule.code, NO_ERROR, tensor, why)
@@ -43,7 +43,7 @@ def tell(
 
 
 def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] = lambda: None) -> None:
-    """Reports a bug once; `remedy` is the advice where no fix is known, `drawn` makes the excerpt of the graph."""
+    """Reports a bug once. `remedy` is the advice if no fix is known; `drawn` makes the excerpt of the graph."""
     lines = tuple((mutation.site.file, mutation.site.line) for mutation in diagnosis.mutations if mutation.site)
     key = (diagnosis.code, lines or diagnosis.saved_by)
     if key not in _told:
@@ -55,7 +55,7 @@ def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] 
 
 
 def raise_if_strict() -> None:
-    """Raises what has been told since; called where an exception can reach the user's code."""
+    """Raises what was reported since. Called where an exception can reach the user's code."""
     if to_raise:
         found = tuple(dict.fromkeys(to_raise))
         to_raise.clear()
@@ -72,6 +72,6 @@ def _message(diagnosis: Diagnosis) -> str:
 
 
 def start_afresh() -> None:
-    """Forgets what was told."""
+    """Forgets what was reported."""
     _told.clear()
     to_raise.clear()

@@ -1,7 +1,7 @@
-"""Waits for the gradient of a result of the graph that was written where autograd did not record it.
+"""Waits for the gradient of a node's result that was written without autograd recording it.
 
-The result is copied before the write, and a hook waits for its gradient. If the result was computed with after the
-write, and a gradient comes back to an element that was changed, the gradient is that of other values.
+The result is copied before the write, and a hook waits for its gradient. If an operation used the result after the
+write, and a changed element gets a gradient, that gradient belongs to other values.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from outplace.runtime.record.snapshots import bits, copyable, unobserved
 from outplace.runtime.silent import detector, reporting, scan
 
 _BACKWARDS, _MOST_WATCHED = 4, 200
-"""A write waits for so many backwards, and so many writes wait at once."""
+"""How many backwards a write waits for, and how many writes may wait at once."""
 
 
 class Watched:
-    """The writes of a node's result: is that computed with afterwards?"""
+    """The writes to a node's result, and whether an operation used the result afterwards."""
 
     __slots__ = ("expires", "meant", "used", "writes")
 
     def __init__(self, write: Write, meant: bool = False) -> None:
         self.writes, self.meant = [write], meant
-        """`meant`: the write is not to be differentiated."""
+        """`meant`: the write is not meant to be differentiated."""
         self.used = -1
-        """The last node that was computed with it."""
+        """The number of the last node that used it."""
         self.expires = log.state.backwards + _BACKWARDS
 
     def used_writes(self) -> list[Write]:
-        """The writes that a later node has seen."""
+        """The writes that happened before a node used the result."""
         return [write for write in self.writes if write.moment <= self.used]
 
 
 class ResultWritten(detector.Detector):
-    """A detector of writes to results of the graph."""
+    """A detector of writes to results of nodes."""
 
     rule: SilentRule
     by_data = False
@@ -53,8 +53,11 @@ class ResultWritten(detector.Detector):
         """By the number of the node."""
 
     def let_be(self, write: Write, source: torch.Tensor) -> None:
-        """`x.data.mul_(n).round_().div_(n)`, `p.data.zero_().scatter_(-1, best, 1)`: what is rounded, or replaced as a
-        whole, is meant to be passed by, with all that belongs to it."""
+        """Accepts a write that is not meant to be differentiated, and all other writes to the same result.
+
+        Such a write rounds (`x.data.mul_(n).round_().div_(n)`) or replaces the whole (`p.data.zero_().scatter_(-1,
+        best, 1)`).
+        """
         number = graph.number_of(source.grad_fn) if source.grad_fn is not None else None
         if number in self.waiting:
             self.waiting[number].meant = True
@@ -62,7 +65,7 @@ class ResultWritten(detector.Detector):
             self.waiting[number] = Watched(write, meant=True)
 
     def wait(self, write: Write, source: torch.Tensor) -> None:
-        """The source is about to be written: waits for its gradient."""
+        """The source is about to be written. Waits for its gradient."""
         if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
             return
         number = graph.number_of(source.grad_fn)
@@ -84,7 +87,7 @@ class ResultWritten(detector.Detector):
         source.register_hook(compare)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Which of the results went on after they were written?"""
+        """Finds the results that an operation used after they were written."""
         for node in nodes:
             for below, _ in node.next_functions:
                 watched = self.waiting.get(graph.number_of(below)) if below is not None else None  # type: ignore[arg-type]

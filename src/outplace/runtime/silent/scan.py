@@ -1,10 +1,10 @@
-"""Finds wrong gradients that PyTorch never reports, while the program runs.
+"""Finds silent wrong gradients while the program runs.
 
-Writes that move no version (through `.data`, through numpy, by fused optimizers, collectives ...) are noted with a copy
-of what they overwrite. When a backward starts and there are such writes, the graph is walked: one that came after a
-node saved the same memory is a suspect, and the node itself is asked, with the old contents and with the new, how far
-its gradient is off (`harm`). Each writing line is looked at for a few backwards and then ever more rarely, since a bug
-of this sort repeats itself at every step; a program without such writes pays nothing.
+Writes that change no version (through `.data` or numpy, by fused optimizers, collectives ...) are recorded with a copy
+of what they overwrite. If there are such writes when a backward starts, the graph is walked. A write is a suspect if it
+came after a node saved the same memory. Then the node is run with the old and with the new contents, which shows how
+wrong its gradient is (`compare_gradients`). Each writing line is examined for a few backwards and then less and less
+often, because such a bug repeats at every step. A program without such writes pays nothing.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 
 class Looking(Protocol):
-    """A detector that looks at backwards."""
+    """A detector that examines backwards."""
 
     waiting: Sized
 
     def wants_to_look(self) -> bool:
-        """Something is waiting: is it worth a walk through the graph?"""
+        """Is it worth walking the graph? Called only while something is pending."""
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """The nodes of the graph."""
@@ -57,15 +57,15 @@ class Looking(Protocol):
 # -- at backward --------------------------------------------------------------------------------------------------
 
 also: list[Looking] = []
-"""The detectors that want to see the nodes of a backward that starts."""
+"""The detectors that receive the nodes of a backward that starts."""
 
 
 running: dict[int, list[Hit]] = {}
-"""What is being looked at, for each backward that runs (they may be nested)."""
+"""The nodes under examination, for each running backward (they may be nested)."""
 
 
 def stop_measuring() -> None:
-    """Takes our hooks off the nodes of all backwards that run."""
+    """Removes outplace's hooks from the nodes of all running backwards."""
     for hits in running.values():
         for hit in hits:
             hit.done()
@@ -73,7 +73,7 @@ def stop_measuring() -> None:
 
 
 def connect() -> Undo:
-    """Has backwards looked at from now on, where there is something to look for."""
+    """From now on examines backwards, if there is something to look for."""
     noticed: list[Sized] = [hidden_writes.hidden, guard.active]
     return backward.connect(noticed, _backward_starts, [running, reporting.to_raise], finish_backward)
 
@@ -84,7 +84,7 @@ def _backward_starts(frame: FrameType) -> None:
 
 
 def _wants_to_look() -> bool:
-    """A backward starts, and something is noticed: is there anything to look for?"""
+    """A backward starts and something is pending. Is there anything to look for?"""
     if hidden_writes.hidden or guard.active:
         return True
     for looking in also:  # noqa: SIM110  (a generator costs more than all of this)
@@ -94,7 +94,7 @@ def _wants_to_look() -> bool:
 
 
 def examine_rest(node: Any) -> None:
-    """The backward of a Function has written unseen: what does it do to the nodes that are still to come?"""
+    """The backward of a Function has made an untracked write. Does it affect the nodes that have not run yet?"""
     frame = _running_backward()
     if frame is not None:
         guarded(partial(_wait_for_rest, node, frame))
@@ -119,7 +119,7 @@ def _wait_for_rest(node: Any, frame: FrameType) -> None:
 
 
 def finish_backward(frame: FrameType) -> None:
-    """That backward is over: tells what it has shown."""
+    """That backward has ended. Reports what it has shown."""
     if running and (hits := running.pop(id(frame), None)) is not None:
         for hit in hits:
             hit.done()
@@ -134,7 +134,7 @@ _late: dict[int, list[Callable[[], None]]] = {}
 
 
 def tell_when_done(tell: Callable[[], None]) -> None:
-    """Has something told when the backward that is starting has come to its end: it may raise an error of its own."""
+    """Calls `tell` at the end of the backward that is starting, which may raise an error of its own."""
     frame = _running_backward()
     if frame is not None:
         running.setdefault(id(frame), [])
@@ -142,7 +142,7 @@ def tell_when_done(tell: Callable[[], None]) -> None:
 
 
 def _has_failed(frame: FrameType) -> bool:
-    """Is an exception on its way out of this frame?"""
+    """Is an exception leaving this frame?"""
     error = sys.exc_info()[1]
     passed = None if error is None else error.__traceback__
     while passed is not None and passed.tb_frame is not frame:
@@ -151,7 +151,7 @@ def _has_failed(frame: FrameType) -> bool:
 
 
 def guarded(look: Callable[[], None]) -> None:
-    """A fault of ours must never stop the user's program."""
+    """Calls `look`. An error in outplace must never stop the user's program."""
     try:
         with torch._C.DisableTorchFunction():
             look()
@@ -193,7 +193,7 @@ def _suspicious(node: Any) -> Iterator[Hit]:
 
 
 def _changed_in_graph(write: Write, alias: torch.Tensor) -> bool:
-    """Was a result of the graph changed through numpy before it was used further?"""
+    """Was a node's result changed through numpy before an operation used it?"""
     made = None if write.operation != hidden_writes.ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
     return made is not None and write.moment > made
 
@@ -213,7 +213,7 @@ def _lines_of(hit: Hit) -> list[Instruction]:
 
 
 def _culprits(hit: Hit) -> list[hidden_writes.Hidden]:
-    """The hurting writes; where a value is swapped and put back, the other half of the swap is part of the bug."""
+    """The harmful writes. If a value is swapped and swapped back, the other half of the swap is part of the bug."""
     functions = {hidden.write.frames[-1][0] for hidden in hit.writes}
     hurting = set(map(id, hit.writes))
     return [
@@ -224,7 +224,7 @@ def _culprits(hit: Hit) -> list[hidden_writes.Hidden]:
 
 
 def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
-    """The hidden writes to this tensor's memory that came after this node and have left other values there."""
+    """The hidden writes to this tensor's memory that came after this node and left different values there."""
     if not copyable(tensor):
         return []
     start, stop = extent(tensor)
@@ -237,7 +237,7 @@ def hidden_after(number: int, tensor: torch.Tensor) -> list[Write]:
 
 
 def _was_undone(hidden: hidden_writes.Hidden, alias: torch.Tensor) -> bool:
-    """Does what stood there before this write stand there again?"""
+    """Are the contents from before this write in memory again?"""
     if hidden.before is None or _is_broadcast(hidden.write):
         return False
     with unobserved():
@@ -245,7 +245,7 @@ def _was_undone(hidden: hidden_writes.Hidden, alias: torch.Tensor) -> bool:
 
 
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
-    """The writes in a block that preserves versions, where they are known."""
+    """The writes in a block that preserves versions, if they are known."""
     storage = storage_of(alias) if write.operation == hidden_writes.PRESERVED else None
     later = [one for one in log.current().writes if one.storage == storage and one.moment >= write.moment]
     return [one for one in later if one.frames] or [write]
@@ -289,7 +289,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
 
 
 goes_on: Callable[[Write], bool] = lambda write: False  # noqa: E731
-"""Was the result of the graph that this write changed computed with afterwards? (`unrecorded` knows.)"""
+"""Did an operation use the node's result after this write? (`data_write_used` fills this slot.)"""
 
 _REMEDIES = {
     "silent-data": "Compute the new value out of place, or write a clone; `.detach()` at least lets PyTorch notice.",
@@ -297,11 +297,11 @@ _REMEDIES = {
 }
 
 
-# -- what a report is made of -------------------------------------------------------------------------------------
+# -- parts of a report --------------------------------------------------------------------------------------------
 
 
 def saved_by(hit: Hit) -> SavedTensor:
-    """The node of a hit as the model has it."""
+    """The node of a hit, in the form that a diagnosis uses."""
     name = hit.node.name()
     return SavedTensor(name, hit.saved_as, None, made_at(culprits_of.place_of(hit.node), name), hit.number)
 
@@ -328,7 +328,7 @@ def _is_stepped(step: log.Step, storages: set[int | None]) -> bool:
 
 
 def _in_words(write: Write) -> str:
-    """The operation; what DDP does inside its forward is told as what it is for."""
+    """The operation. For what DDP does inside its forward, its purpose."""
     return SENT if _is_broadcast(write) else write.operation
 
 
@@ -341,7 +341,7 @@ _DDP = os.path.join("torch", "nn", "parallel", "distributed.py")
 
 
 def target_of(write: Write, by_data: bool = False) -> str | None:
-    """What the user calls the tensor that was written; `by_data`: only where it says `name.data`, a tensor's own."""
+    """What the user calls the written tensor. `by_data`: only if the source says `name.data`, the tensor's own."""
     found = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
     node = found
     while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
@@ -352,7 +352,7 @@ def target_of(write: Write, by_data: bool = False) -> str | None:
 
 
 def start_afresh() -> None:
-    """Looks at every line anew."""
+    """Starts to sample every line from the beginning."""
     hidden_writes.start_afresh()
     running.clear()
     _late.clear()

@@ -1,4 +1,4 @@
-"""The states that a program takes from its modules, and loads."""
+"""The `state_dict()` and `load_state_dict()` calls of a program's modules."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Loaded(NamedTuple):
     module: Any
     state: Mapping[str, Any]
     since: int
-    """When it was taken."""
+    """When `state_dict()` was called."""
     taken_from: Any
-    """The module that it was taken from, if that is still there."""
+    """The module that the state came from, if it is still alive."""
     frame: FrameType
 
     def own(self) -> set[int | None]:
-        """The memory of the module that loads it."""
+        """The storages of the module that loads the state."""
         return {storage_of(parameter) for parameter in self.module.parameters()} - {None}  # wrappers have none
 
     def held(self) -> set[int | None]:
-        """The memory that the state lies in."""
+        """The storages of the state."""
         return {storage_of(value) for value in self.state.values() if isinstance(value, torch.Tensor)} - {None}
 
 
 class _Taken(NamedTuple):
-    """A tensor of a `state_dict()` with its version, when it was taken, and from which module."""
+    """A tensor of a `state_dict()` with its version, the time of the call, and the module."""
 
     first: Weak
     version: int
@@ -53,13 +53,13 @@ class _Taken(NamedTuple):
 
 
 class StateDicts:
-    """Sees `state_dict()` and `load_state_dict()` of modules."""
+    """Sees the `state_dict()` and `load_state_dict()` calls of modules."""
 
     def __init__(self) -> None:
         self._taken: deque[_Taken] = deque(maxlen=64)
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "A state dict that is kept holds the parameters themselves, not copies."
         yield replaced(torch.nn.Module, "state_dict", self._make_state_dict, why)
         why = "A state dict that is loaded back may have changed since it was taken."
@@ -102,7 +102,7 @@ class StateDicts:
         held = {id(value) for value in state.values()}
         taken = next((entry for entry in reversed(self._taken) if id(entry.first()) in held), None)
         if taken is not None:
-            # No node may have been made between: then the version tells which of the two came first.
+            # If no node was made in between, the version tells which of the two came first.
             moved = taken.version >= 0 and has_moved(taken.first(), taken.version)
             since = taken.moment - 1 if moved else taken.moment
             loaded = Loaded(module, state, since, taken.module(), frame)

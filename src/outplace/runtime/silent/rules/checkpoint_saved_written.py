@@ -1,7 +1,7 @@
-"""What a checkpointed block saves when backward runs it again: PyTorch does not look whether it is written then.
+"""A checkpointed block runs again in backward and saves tensors. PyTorch does not check whether they are written then.
 
-Outside a checkpoint the version of a saved tensor is compared, and an error raised. A block that is not reentrant keeps
-its tensors by hooks, which switches that off: the same bug inside it gives a wrong gradient, and no error.
+Outside a checkpoint PyTorch compares the version of a saved tensor and raises an error. A non-reentrant block keeps its
+tensors by hooks, which switch that check off. So the same bug inside it gives a wrong gradient and no error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Saved(NamedTuple):
 
 
 class _Recomputed(weakref.WeakKeyDictionary[Any, Any]):
-    """Stands for the dict in which a block keeps what it has saved on its second run."""
+    """Replaces the dict in which a block keeps what it saves on its second run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _Recomputed(weakref.WeakKeyDictionary[Any, Any]):
 
 
 def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
-    """A write of another part of the memory moves the version, too, and does no harm."""
+    """Compares the contents too: a write to another part of the memory also changes the version, but does no harm."""
     with unobserved():
         if tensor._version == saved.version or torch.equal(fingerprint(tensor), saved.contents):
             return
@@ -98,10 +98,10 @@ def _watched(original: Any) -> Any:
 
 
 class Detector(detector.Detector):
-    """Compares what a block saves on its second run with what its backward then takes."""
+    """Compares what a block saves on its second run with what its backward then reads."""
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         again = getattr(checkpoints, "_recomputation_hook", None)
         if again is not None:
             why = "PyTorch does not check what a checkpointed block saves when it runs again."

@@ -1,8 +1,8 @@
-"""Checkpointed blocks are run again in backward. With weights that were changed since, they compute something else.
+"""Checkpointed blocks run again in backward. If their weights have changed by then, they compute something else.
 
-PyTorch checks the arguments of such a block, not the weights it uses: an optimizer that steps between its forward and
-its backward raises nothing. Which weights a block uses is read off the graph; what was written since its last node is
-held against them.
+PyTorch checks the arguments of such a block, but not its weights. So an optimizer step between its forward and its
+backward raises nothing. The graph shows which weights a block uses. They are compared with the writes since its last
+node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 
 class _Region(NamedTuple):
-    """A block that backward runs again: a node of it, the number of its last one, the leaves and arguments it uses."""
+    """A block that backward runs again: one of its nodes, the number of its last node, its leaves and arguments."""
 
     node: Any
     last: int
@@ -44,7 +44,7 @@ class _Region(NamedTuple):
 
 
 def _block_of(node: Any) -> Any:
-    """The block that this node belongs to, which the hooks of its saved tensors know."""
+    """The block of this node, which the hooks of its saved tensors know."""
     for raw in graph.raw_saved(node):
         for cell in getattr(saved_tensor_hooks.hook_of(node, raw), "__closure__", None) or ():
             if isinstance(cell.cell_contents, checkpoints._CheckpointFrame):
@@ -53,7 +53,7 @@ def _block_of(node: Any) -> Any:
 
 
 def _leaves(nodes: Iterable[Any], first: int) -> list[torch.Tensor]:
-    """The leaves that these nodes use, by way of nodes that were made in the same block."""
+    """The leaves that these nodes use, directly or through nodes of the same block."""
     found, seen, stack = [], set(), list(nodes)
     while stack:
         node = stack.pop()
@@ -68,7 +68,7 @@ def _leaves(nodes: Iterable[Any], first: int) -> list[torch.Tensor]:
 
 
 def _running(nodes: Iterable[Any]) -> list[_Region]:
-    """A block of the reentrant sort: it has just been run again, and this is the backward of that."""
+    """A reentrant block that has just run again. This is the backward of that run."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not checkpoints.CheckpointFunction.backward.__code__:
         frame = frame.f_back
@@ -81,7 +81,7 @@ def _running(nodes: Iterable[Any]) -> list[_Region]:
 def _report(region: _Region) -> None:
     with unobserved():
         changed = [leaf for leaf in region.leaves if copyable(leaf)]
-        changed.sort(key=lambda leaf: -leaf.dim())  # a weight tells more than a bias
+        changed.sort(key=lambda leaf: -leaf.dim())  # a weight is a better example than a bias
         written = {id(one): _written(one, region.last) for one in changed}
         unseen = [write for one in (*changed, *region.arguments) for write in scan.hidden_after(region.last, one)]
     first = next((one for one in changed if written[id(one)]), None)
@@ -94,7 +94,7 @@ def _report(region: _Region) -> None:
     site = made_at(writers.place_of(region.node), region.node.name())
     kept = "input" if any(tensor is one for one in region.arguments) else "block"
     saver = SavedTensor("checkpoint", kept, None, site, region.last)
-    # Where autograd could not see the write, it is of the family that says so.
+    # A write that autograd could not see belongs to the rule for such writes.
     rule = CHECKPOINT_WEIGHTS_CHANGED
     family = BY_NAME["silent-data"] if unseen else rule
     diagnosis = Diagnosis(
@@ -111,7 +111,7 @@ def _report(region: _Region) -> None:
 
 
 def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
-    """The steps and writes that have changed a leaf since."""
+    """The steps and writes that changed a leaf since then."""
     found: dict[Any, Mutation] = {}
     mine = log.current()
     for step in mine.steps:
@@ -125,14 +125,14 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
 
 
 class Detector(detector.Detector):
-    """Compares the weights of blocks with what was written since they ran."""
+    """Compares the weights of blocks with the writes since they ran."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[weakref.ref[Any], int]] = []
-        """What keeps a block that may be run again, and when it was first run."""
+        """The object that keeps a block that may run again, and when the block first ran."""
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         frames = getattr(checkpoints, "_CheckpointFrame", None)
         if frames is not None:
             why = "The weights of a checkpointed block may change before the block runs again."
@@ -147,18 +147,18 @@ class Detector(detector.Detector):
                 self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None][-_MOST // 2 :]
 
     def wants_to_look(self) -> bool:
-        """Has an optimizer stepped since a block was run that is still to be run again?"""
+        """Has an optimizer stepped since a block ran that will run again?"""
         self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None]
         steps = log.current().steps
         return bool(steps) and any(moment < steps[-1].moment for _, moment in self.waiting)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Has something changed that a block of its graph computes with?"""
+        """Has something changed that a block of the graph uses?"""
         for region in (*self._in_graph(nodes), *_running(nodes)):
             _report(region)
 
     def _in_graph(self, nodes: Iterable[Any]) -> list[_Region]:
-        """Blocks whose nodes stand in the graph, and have saved what the block itself is to hand out again."""
+        """Blocks whose nodes are in the graph, and have saved tensors that the block recomputes."""
         found: dict[int, tuple[Any, list[Any]]] = {}
         for node in nodes:
             block = _block_of(node)
@@ -167,7 +167,7 @@ class Detector(detector.Detector):
         regions = []
         for block, its in found.values():
             numbers = [graph.number_of(node) or 0 for node in its]
-            # A node that saves nothing (the transpose of a weight) does not know its block, only when it was made.
+            # A node that saves nothing (the transpose of a weight) has no link to its block, only its number.
             first = next((moment for keeper, moment in self.waiting if keeper() is block), min(numbers))
             regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)]))
         return regions

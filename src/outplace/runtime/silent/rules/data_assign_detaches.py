@@ -1,8 +1,8 @@
-"""Gradients that `x.data = y` cuts off: `main.weight.data = hyper(z)` hands on the values, and nothing of their graph.
+"""`x.data = y` detaches: `main.weight.data = hyper(z)` copies the values and drops their graph.
 
-The new values are trained as if they came from nowhere, and the parameters that they were computed from get no gradient
-at all. What is assigned is noted with the leaves behind it. It is a bug where an optimizer's first steps find no
-gradient on any of its parameters, and `x` has one: that is where backward stopped.
+The new values are trained as if they were constants, and the parameters that they were computed from get no gradient.
+Each assignment is recorded with the leaves behind its value. It is a bug if an optimizer's first steps find no gradient
+on any of its parameters while `x` has one: backward stopped there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_NODES = 2_000
 
 
 class _Cut(NamedTuple):
-    """An assignment: to which tensor, and the leaves that its value was computed from."""
+    """An assignment: its target, and the leaves that the value was computed from."""
 
     target: Weak
     leaves: tuple[Weak, ...]
@@ -54,13 +54,13 @@ def _is_assignment(statement: ast.stmt | None) -> bool:
 
 
 class Detector(detector.Detector):
-    """Notes assignments of computed values, and looks at the first steps of optimizers."""
+    """Records assignments of computed values, and examines the first steps of optimizers."""
 
     def __init__(self) -> None:
         self._cuts: deque[_Cut] = deque(maxlen=200)
 
     def on_data_assigned(self, target: Any, value: Any, frame: FrameType, sampled: bool) -> None:
-        """`target.data = value`: has the value a graph?"""
+        """`target.data = value` runs: does the value have a graph?"""
         if sampled and torch.is_grad_enabled():
             with torch._C.DisableTorchFunction():
                 has_graph = getattr(value, "grad_fn", None) is not None
@@ -74,7 +74,7 @@ class Detector(detector.Detector):
             self._cuts.append(_Cut(Weak(target), tuple(others), place))
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
-        """Has no gradient come to any of its parameters, because an assignment has cut the graph?"""
+        """Do all its parameters lack a gradient because an assignment dropped the graph?"""
         parameters = known.parameters()
         trained = {id(one) for one in parameters if one.requires_grad}
         if not self._cuts or not trained or any(one.grad is not None for one in parameters):

@@ -1,10 +1,9 @@
-"""Results of the graph that are changed through `.data`: the values change, and backward goes on as if they had not.
+"""Node results that are changed through `.data`: the values change, but backward does not know.
 
-After `h.data.clamp_(-1, 1)` the gradient passes where it should be zero, after `h.data.mul_(0.1)` it is ten times too
-large, and nothing that was saved need have changed. So a hook waits for the gradient of such a tensor: if it was
-computed with after the write, and any gradient comes back to an element that was changed, that is wrong. Scores that
-are masked by -inf get none, and a number that is added has the derivative that backward takes anyway; what rounds or
-copies is meant to be passed by.
+After `h.data.clamp_(-1, 1)` the gradient passes where it should be zero. After `h.data.mul_(0.1)` it is ten times too
+large. No saved tensor needs to have changed. So a hook waits for the gradient of such a tensor. It is a bug if an
+operation used the tensor after the write and a changed element gets a gradient. Scores that are masked by -inf get
+none. Adding a number does not change the derivative. Writes that round or copy are not meant to be differentiated.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from outplace.runtime.silent.result_written import ResultWritten
 
 
 class Detector(ResultWritten):
-    """Gets the writes through `.data`."""
+    """Receives the writes through `.data`."""
 
     rule = DATA_WRITE_USED
     by_data = True
 
     def patches(self) -> Iterator[Patch]:
-        """The slot of the scan that is filled here."""
+        """Fills a callback slot of the scan."""
         why = "Tells whether the result of the graph that a write changed was computed with afterwards."
         yield slot(scan, "goes_on", self._goes_on, why)
 
@@ -43,7 +42,7 @@ class Detector(ResultWritten):
         return any(write in one.used_writes() for one in self.waiting.values())
 
     def on_untracked_write(self, write: Write, alias: torch.Tensor) -> None:
-        """A write that autograd cannot see is about to be made through this alias."""
+        """A write that autograd cannot see is about to run through this alias."""
         operation, source = write.operation, untracked_aliases.source_of(alias)
         if source is None or not write.frames:
             return
@@ -60,9 +59,10 @@ class Detector(ResultWritten):
 
 
 def assigns_by_itself(write: Write) -> bool:
-    """`x.data[i] *= 2`, `x.data[i] = 0`; what else is assigned may be a value that is meant to be passed by.
+    """Does the write itself compute the new values: `x.data[i] *= 2`, `x.data[i] = 0`?
 
-    But not a number at places that the program names: `x.data[:, 0] = self.left`.
+    Other assigned values may not be meant to be differentiated. The same holds for a number at positions that the
+    program names: `x.data[:, 0] = self.left`.
     """
     statement = sites.at_instruction(write.frames[-1], write.operation).statement
     if isinstance(statement, ast.AugAssign):

@@ -1,8 +1,8 @@
-"""Samples that a dataset keeps, and that are scaled in place whenever they are handed out.
+"""Samples that a dataset stores, and that a transform scales in place each time they are fetched.
 
-`target["boxes"] *= scale` in a transform changes the boxes of the dataset itself: in the next epoch they are scaled
-once more. A line that writes the same part of a memory in a later fetch of a `DataLoader`, whose version has gone on
-from there, is one. A copy that is made for each fetch begins at version 0 again, and a buffer is filled anew before.
+`target["boxes"] *= scale` in a transform changes the boxes of the dataset itself, so the next epoch scales them once
+more. It is a bug if a line writes the same part of a memory in a later fetch of a `DataLoader`, and the version has
+continued from there. A copy made for each fetch starts again at version 0, and a buffer is refilled before.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from outplace.runtime.silent import detector, reporting, scan
 _MOST = 10_000
 
 Part = tuple[int, Instruction]
-"""Where in its memory a write begins, and the line that writes."""
+"""The start of a write in its memory, and the writing line."""
 
 
 class _Memory:
-    """A memory that a fetch has written: its version after that, and in which fetch each part was scaled first."""
+    """A memory that a fetch has written: its version afterwards, and the fetch in which each part was first scaled."""
 
     __slots__ = ("renewed_in", "scaled", "version")
 
@@ -42,13 +42,13 @@ class _Memory:
 
 
 def _ends(last: Write, write: Write) -> bool:
-    """Is it the second half of `x[i] *= 2`, whose first half has written that part already?"""
+    """Is it the second half of `x[i] *= 2`, whose first half has already written that part?"""
     again = write.operation == "__setitem__" and last.operation.startswith("__i")
     return again and last.storage == write.storage and last.before == (write.before or 0) - 1
 
 
 def _kind_of(write: Write) -> str:
-    """Does it make something else of what was there, each time (`scales`), or fill it anew (`renews`)?"""
+    """Does the write change the old values each time (`scales`), or refill the memory (`renews`)?"""
     if write.operation != "__setitem__":
         again = changes_again(write.operation)
         renews = write.operation == "out=" or has(write.operation, "replaces")
@@ -60,17 +60,17 @@ def _kind_of(write: Write) -> str:
 
 
 class Detector(detector.Detector):
-    """Compares what a fetch writes with what earlier fetches wrote."""
+    """Compares the writes of a fetch with those of earlier fetches."""
 
     def __init__(self) -> None:
         self._memories: dict[int, _Memory] = {}
         self._fetches = itertools.count()
         self.waiting: dict[Instruction, Write] = {}
-        """Lines that have written what they had written in an earlier fetch: told when the next backward starts."""
+        """Lines that wrote the same part in an earlier fetch. They are reported when the next backward starts."""
         self._told: set[Instruction] = set()
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "A dataset may change its samples in place while a batch is fetched."
         yield replaced(fetching._MapDatasetFetcher, "fetch", self._make_fetch, why)
 
@@ -86,7 +86,7 @@ class Detector(detector.Detector):
         return fetch
 
     def _note(self, written: list[Write]) -> None:
-        """What a fetch has written: was the same part scaled by the same line in an earlier one?"""
+        """Did the same line scale the same part in an earlier fetch?"""
         fetch = next(self._fetches)
         last: Write | None = None
         for write in written:
@@ -105,7 +105,7 @@ class Detector(detector.Detector):
     def _memory_of(self, storage: int, version: int) -> _Memory:
         """What is known of a memory that is about to be written at this version."""
         memory = self._memories.get(storage)
-        if memory is None or version < memory.version:  # a new tensor, whatever lay there before
+        if memory is None or version < memory.version:  # a new tensor, whatever was at this address before
             if len(self._memories) >= _MOST:
                 self._memories.clear()
             memory = self._memories[storage] = _Memory()
@@ -113,7 +113,7 @@ class Detector(detector.Detector):
         return memory
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """A training goes on with samples that have been scaled more than once."""
+        """A training uses samples that were scaled more than once."""
         found = [(line, self.waiting.pop(line)) for line in list(self.waiting)]
         self._told.update(line for line, _ in found)
         scaled = [write for _, write in found]

@@ -1,8 +1,8 @@
-"""A detached alias of an activation that is written, while the activation is used later.
+"""A detached alias of an activation is written, and the activation is used later.
 
-`s = h.detach().flatten()`, `s.clamp_(0, 1)` for some statistics changes `h` itself: `detach()` makes no copy. If
-nothing has saved `h` yet, PyTorch raises nothing. What is computed from `h` afterwards takes the changed values, and
-the gradient goes back as if the write had not happened.
+`s = h.detach().flatten()`, `s.clamp_(0, 1)` for some statistics changes `h` itself, because `detach()` makes no copy.
+If no node has saved `h` yet, PyTorch raises nothing. Later operations use the changed values, and the gradient ignores
+the write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _mode_active = torch._C._is_torch_function_mode_enabled
 
 
 class _Detach:
-    """`Tensor.detach`: looking it up is noted, and torch's own bound method handed out."""
+    """`Tensor.detach`: records the look-up and returns torch's own bound method."""
 
     def __init__(self, method: Any, note: Callable[[Any], None]) -> None:
         self.method, self.note = method, note
@@ -41,7 +41,7 @@ class _Detach:
 
 
 class Detector(ResultWritten):
-    """Remembers the activations that were detached, and gets the writes to their memory."""
+    """Remembers the activations that were detached, and receives the writes to their memory."""
 
     rule = DETACHED_ALIAS_WRITTEN
 
@@ -51,7 +51,7 @@ class Detector(ResultWritten):
         """By the storage."""
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "The tensor that it returns shares the memory of an activation."
         yield descriptor(torch.Tensor, "detach", lambda method: _Detach(method, self._note), why)
 
@@ -80,7 +80,7 @@ class Detector(ResultWritten):
         tensor_writes.watch_storage(source)
 
     def on_special_write(self, write: Write, alias: torch.Tensor) -> None:
-        """The memory of an activation is written: through something that autograd does not know?"""
+        """The memory of an activation is written. Is the write through an alias that autograd does not know?"""
         reference = self._sources.get(write.storage)
         source = None if reference is None else reference()
         if source is None or alias.requires_grad or passed_by(write.operation) or not write.frames:
@@ -89,6 +89,6 @@ class Detector(ResultWritten):
             scan.guarded(partial(self.wait, write, source))
 
     def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
-        """Has no other write changed it since? Each of them moves the version by one."""
+        """Has no other write changed it since? Each write adds one to the version."""
         first = watched.writes[0].before
         return first is not None and now._version == first + len(watched.writes)

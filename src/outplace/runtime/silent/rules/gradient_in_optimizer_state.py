@@ -1,8 +1,8 @@
-"""Optimizers that keep the last gradient by reference: `state["previous"] = p.grad`.
+"""Optimizers that store the last gradient by reference: `state["previous"] = p.grad`.
 
-With `zero_grad(set_to_none=False)` a gradient is zeroed and added to in place, so that the one that was kept is the one
-of the next step: their difference is always zero. What a step leaves in the optimizer's state is looked at in its first
-steps, and is a bug only where the step reads that entry before it assigns it anew.
+`zero_grad(set_to_none=False)` zeroes a gradient in place, and backward adds to it. So the stored gradient is that of
+the next step, and the difference of both is always zero. The optimizer's state is examined after its first steps. It is
+a bug only if the step reads that entry before it assigns it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outplace.runtime.silent.optimizers import Known
 
 
 class _Kept(NamedTuple):
-    """A gradient that stands in an optimizer's state, as it was after the step that put it there."""
+    """A gradient in an optimizer's state, with its contents after the step that stored it."""
 
     gradient: Weak
     version: int
@@ -44,7 +44,7 @@ def _gradients_in(optimizer: Any, parameters: list[Any]) -> Iterator[tuple[torch
 
 
 def _reads_first(kind: type, key: str) -> bool:
-    """Does its step read this entry of the state before it assigns it?"""
+    """Does the optimizer's step read this entry of the state before it assigns it?"""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.step))))  # type: ignore[attr-defined]
     except (OSError, TypeError, SyntaxError):
@@ -77,10 +77,10 @@ class Detector(detector.Detector):
 
     def __init__(self) -> None:
         self._kept: dict[int, list[_Kept]] = {}
-        """What the last step of each optimizer has left in its state."""
+        """What the last step of each optimizer left in its state."""
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
-        """Was a gradient it had kept before the very one that it stepped by?"""
+        """Is a gradient that it stored earlier the same tensor that it now stepped with?"""
         optimizer, parameters = known.optimizer(), known.parameters()
         for one in self._kept.pop(id(optimizer), ()):
             gradient = one.gradient()

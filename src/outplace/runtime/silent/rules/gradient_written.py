@@ -1,7 +1,8 @@
-"""Gradients that are written in place while autograd hands the very same tensor to others.
+"""Gradients that are written in place while autograd passes the same tensor to several branches.
 
-A gradient that goes to several branches is one tensor, not a copy for each. A hook, or the backward of a Function, that
-writes the one it was given has written all of them. It is seen by the count of those who hold the tensor.
+A gradient that goes to several branches is one tensor, not a copy for each. If a hook, or the backward of a Function,
+writes the gradient it was given, it changes the gradient of all branches. The number of references to the tensor shows
+this.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _get_frame = sys._getframe
 
 
 class _Gradients:
-    """The gradients that a hook is given, and how they were before it.
+    """The gradients that a hook is given, and their contents before it.
 
-    `alone` is the number of holders of a gradient that nobody else has; each further one is another branch.
+    `alone` is the number of references to a gradient that goes to one branch only. Each further one is another branch.
     """
 
     __slots__ = ("_hidden", "_shared")
@@ -42,7 +43,7 @@ class _Gradients:
         ]
 
     def look(self, rule: SilentRule) -> None:
-        """Tells of one that has been written; `rule` says who was given them."""
+        """Reports a gradient that was written. `rule` says what was given the gradients."""
         for gradient, before in self._shared:
             if gradient._version != before:
                 scan.guarded(functools.partial(_report, gradient, before, rule))
@@ -62,7 +63,7 @@ def _report(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
 
 
 def _report_unseen(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
-    """It may have been written through `.data`, or through numpy."""
+    """Reports a gradient that may have been written through `.data` or numpy."""
     _tell(gradient, hidden_writes.since(before, gradient), rule)
 
 
@@ -74,7 +75,7 @@ def _tell(gradient: torch.Tensor, written: list[log.Write], rule: SilentRule) ->
 
 
 class _Alone(NamedTuple):
-    """Who holds a gradient that nobody else has: Python, the engine, in some places torch's own hooks."""
+    """The number of references to a gradient of one branch: from Python, the engine, and sometimes torch's hooks."""
 
     hook: int
     function: int
@@ -91,7 +92,7 @@ _REGISTER_MODULE_HOOK: Any = torch.nn.Module.register_full_backward_hook
 
 
 def _count_holders() -> _Alone:
-    """Counts who holds a gradient that nobody else has, in a small backward inside the user's."""
+    """Counts the references to a gradient of one branch, in a small backward inside the user's."""
     counts: dict[str, int] = {}
 
     class Same(torch.autograd.Function):  # type: ignore[misc]
@@ -117,7 +118,7 @@ def _count_holders() -> _Alone:
         _REGISTER_MODULE_HOOK(made, lambda module, inputs, outputs: counts.update(_counts(inputs, outputs)))
         result = leaf * 3
         _REGISTER_HOOK(result, lambda gradient: counts.update(hook=gradient._use_count()))
-        engine: Any = torch.autograd.Variable._execution_engine  # itself, so that this is not noted as a backward
+        engine: Any = torch.autograd.Variable._execution_engine  # the engine itself: this is not recorded as a backward
         for root in (result * 2, made(leaf * 3) * 2, Same.apply(leaf * 3) * 2):
             engine.run_backward(
                 (root,), (torch.ones(2),), False, False, (), allow_unreachable=True, accumulate_grad=True
@@ -126,14 +127,14 @@ def _count_holders() -> _Alone:
 
 
 class _ModuleHook:
-    """A module's backward hook. It is pickled and copied as the user's own, with the module it belongs to."""
+    """A module's backward hook. It is pickled and copied as the user's own hook, with its module."""
 
     def __init__(self, hook: Any, alone: Callable[[], _Alone]) -> None:
         self._hook, self._alone = hook, alone
         functools.update_wrapper(self, hook, updated=())
 
     def __call__(self, module: Any, *gradients: Any) -> Any:
-        # Gradients of the outputs are handed on by the time that those of the inputs are there.
+        # When the gradients of the inputs arrive, those of the outputs have been passed on.
         passed = len(gradients) == 2 and any(one is not None for one in gradients[0])
         *inputs, outputs = gradients
         alone = self._alone()
@@ -153,15 +154,15 @@ def _itself(hook: Any) -> Any:
 
 
 class Detector(detector.Detector):
-    """Counts who holds a gradient that a hook or a backward is given, and compares its version afterwards."""
+    """Counts the references to a gradient that a hook or a backward is given, and compares its version afterwards."""
 
     def __init__(self) -> None:
         self._counting = False
         self._holders: _Alone | None = None
-        """Counted when they are first needed: other versions of torch hold other numbers of them."""
+        """Counted when first needed. The numbers differ between versions of torch."""
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "A hook that is registered may write the gradient it is given."
         yield replaced(torch.Tensor, "register_hook", self._make_register_hook, why)
         for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
@@ -222,7 +223,7 @@ class Detector(detector.Detector):
         return get_backward
 
     def _make_apply(self, original: Any) -> Any:
-        """In torch before 2.13 the engine calls the node, which looks for the backward by itself."""
+        """In torch before 2.13 the engine calls the node, which finds the backward itself."""
 
         @functools.wraps(original)
         def apply(node: Any, *gradients: Any) -> Any:

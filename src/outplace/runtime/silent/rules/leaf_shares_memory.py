@@ -1,8 +1,7 @@
-"""A leaf in the memory of what it was made of: `adv = images.detach().requires_grad_()`, which an optimizer then steps.
+"""A leaf shares memory with its source: `adv = images.detach().requires_grad_()`, which an optimizer then steps.
 
-The optimizer moves `images` as well. It is a bug where the function goes on to read them: whoever makes a leaf of its
-own and reads what it was made of wants two tensors. An optimizer's first steps are looked at, and only the few tensors
-that the running functions have names for.
+The optimizer then changes `images` as well. It is a bug if the function reads `images` later: such code expects two
+tensors. Only an optimizer's first steps are examined, and only the tensors that the running functions have names for.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from outplace.runtime.silent import detector, reporting
 from outplace.runtime.silent.optimizers import Known
 
 _MOST_LEAVES = 8
-"""A model has more parameters than this; what is trained as data is one tensor or a few."""
+"""A model has more parameters than this. Data that is trained is one tensor or a few."""
 _ALONE = 2
-"""Who holds the memory of a tensor that shares it with no other: the tensor, and the storage that is asked."""
+"""The references to the storage of a tensor that shares it with no other: the tensor, and the storage object."""
 
 
 def _is_shared(leaf: torch.Tensor) -> bool:
-    """Does another tensor lie in its memory?"""
+    """Does another tensor share its memory?"""
     storage = leaf.untyped_storage()
     return bool(torch._C._storage_Use_Count(storage._cdata) > _ALONE)
 
 
 def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
-    """Leaves that were made in a function of something that it reads again, and the name of that."""
+    """The leaves that a function made from a tensor it reads again, with the name of that tensor."""
     known = {name: value for name, value in frame.f_locals.items() if type(value) in PLAIN}
     pairs = [
         (leaf, own, other)
@@ -55,14 +54,14 @@ def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _is_made(code: Code, statement: ast.stmt, leaf: str, original: str) -> bool:
-    """Does the function make one of the other? (`w = p.detach()` is made to follow p.)"""
+    """Does the function make one from the other? (`w = p.detach()` is meant to follow p.)"""
     assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign)]
     made = [one.value for one in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in one.targets)]
     return any(isinstance(one, ast.Name) and one.id == original for value in made for one in ast.walk(value))
 
 
 def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
-    """Is it read after this statement, and not only asked for its shape?"""
+    """Is it read after this statement, for more than its shape?"""
     if not read_later(code, statement, name):
         return False
     loops = code.loops(statement)
@@ -79,14 +78,14 @@ def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> No
 
 
 class Detector(detector.Detector):
-    """Looks for other names of what an optimizer steps."""
+    """Looks for other names of the tensors that an optimizer steps."""
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
-        """Does somebody have another name for the memory, and read it again?"""
+        """Does another name reach the same memory, and is it read again?"""
         optimizer, parameters = known.optimizer(), known.parameters()
         leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
         if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
-            return  # without looking at anybody's names: a frame that is asked for them keeps what they stand for
+            return  # before reading any names: a frame that is asked for its names keeps their values alive
         frames = names.own_frames(None, frame)
         for own in frames:
             for leaf, name in _made_of(own, leaves):

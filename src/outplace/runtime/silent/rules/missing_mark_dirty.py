@@ -1,8 +1,8 @@
-"""Functions that overwrite what they are given and do not say so with `ctx.mark_dirty`.
+"""Functions that overwrite an argument without `ctx.mark_dirty`.
 
-`work = logits.float()` copies nothing where the logits are float32 already, so `work -= work.max()` in a Function's
-forward changes the logits of its caller. Who computes with those afterwards takes other values than their own, and
-nothing is raised. It is told where a later operation has kept the overwritten memory for the same backward.
+`work = logits.float()` copies nothing if the logits are already float32. Then `work -= work.max()` in a Function's
+forward changes the caller's logits. Later operations on them use the changed values, and nothing is raised. It is
+reported if a later operation saved the overwritten memory for the same backward.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FUNCTION = torch.autograd.function.BackwardCFunction
 
 
 class _Written:
-    """As long as what this thread has written."""
+    """Its length is the number of writes that this thread has recorded."""
 
     def __len__(self) -> int:
         return len(log.current().writes)
@@ -41,7 +41,7 @@ _VIEWS = {
 
 
 def _made_of(node: Any) -> set[Any]:
-    """The nodes whose results it was given, or views of them: a view that has been written has a new node."""
+    """The nodes whose results it was given, or views of them. A view that was written has a new node."""
     found = set()
     for parent, _ in node.next_functions:
         while parent is not None and parent.name() in _VIEWS:
@@ -51,7 +51,7 @@ def _made_of(node: Any) -> set[Any]:
 
 
 def _written_by(function: Any) -> list[Write]:
-    """The writes of its forward: no node is made there, so they all have the number that follows its own."""
+    """The writes of its forward. No node is made there, so they all have the number after the Function's own."""
     number = graph.number_of(function)
     return [] if number is None else [one for one in _latest(number + 1) if _is_in_forward(one)]
 
@@ -75,14 +75,14 @@ def _tell(function: Any, kept: torch.Tensor, written: list[Write]) -> None:
 
 
 class Detector(detector.Detector):
-    """Looks for nodes that were made of what the forward of a Function had overwritten."""
+    """Looks for nodes that used memory which the forward of a Function had overwritten."""
 
     def __init__(self) -> None:
         self.waiting = _Written()
         self._looked_until = -1
 
     def wants_to_look(self) -> bool:
-        """Has the forward of a Function written anything since the last look?"""
+        """Has the forward of a Function written anything since the last check?"""
         since, self._looked_until = self._looked_until, torch._C._autograd._get_sequence_nr()
         if since > self._looked_until:  # another thread's numbers
             since = -1
@@ -94,7 +94,7 @@ class Detector(detector.Detector):
         return False
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Is there a node that was made of what a Function had overwritten?"""
+        """Did a node use memory that a Function had overwritten?"""
         known = list(nodes)
         functions = [node for node in known if isinstance(node, _FUNCTION)]
         for function in functions:

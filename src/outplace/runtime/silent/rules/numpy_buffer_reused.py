@@ -1,8 +1,8 @@
-"""One line that hands out an array over the same memory again, while the caller still reads the one from before.
+"""A line returns an array over the same memory again, while the caller still reads the earlier array.
 
-`return loss.item(), self.flat_grad.numpy()` gives an optimizer of another library the gradient at the new point; that
-of the last point, which it has kept, has become the same, and their difference is zero. It is told where a caller has a
-name for the earlier array and reads it after the call that fills its memory anew.
+`return loss.item(), self.flat_grad.numpy()` gives an optimizer of another library the gradient at the new point. The
+gradient of the last point, which that library has stored, is the same memory, so their difference is zero. It is
+reported if a caller has a name for the earlier array and reads it after the call that refills the memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LARGEST = 1 << 16
 
 
 class _Numpy:
-    """`Tensor.numpy`: looking it up is noted, and torch's own bound method handed out."""
+    """`Tensor.numpy`: records the look-up and returns torch's own bound method."""
 
     def __init__(self, method: Any, note: Callable[[Any, FrameType], None]) -> None:
         self.method, self.note = method, note
@@ -48,7 +48,7 @@ class _Numpy:
 
 
 def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
-    """The name of an array over the same memory that a caller has got by the same call, and is still to read."""
+    """The name of an array over the same memory that a caller got from the same call and will read later."""
     for own in names.own_frames(None, frame)[1:]:
         held = [name for name, value in own.f_locals.items() if _is_over(value, tensor)]
         standing = sites.statement_of(own) if held else None
@@ -59,7 +59,7 @@ def _reader(tensor: torch.Tensor, frame: FrameType) -> str | None:
 
 
 def _is_of_same_call(code: Code, statement: ast.stmt, name: str) -> bool:
-    """Was the name bound by a call of what this statement calls? (Others may be windows on the memory, on purpose.)"""
+    """Was the name bound by a call of the same function? (Other names may be windows on the memory, on purpose.)"""
     calls = _called(statement)
     assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign) and binds(node, name)]
     return any(calls & _called(one) for one in assigned)
@@ -74,17 +74,17 @@ def _is_over(value: Any, tensor: torch.Tensor) -> bool:
 
 
 class Detector(detector.Detector):
-    """Compares what a line hands out as an array with what it handed out before."""
+    """Compares the array that a line returns with the array that it returned before."""
 
     def __init__(self) -> None:
         self._handed: dict[Instruction, tuple[int, torch.Tensor, int]] = {}
-        """For each line: the address that it has handed out, a copy of what was there, and when that was."""
+        """For each line: the address that it returned, a copy of the contents, and when that was."""
         self.waiting: dict[Instruction, tuple[Weak, str, int]] = {}
-        """Those whose callers read the earlier array: the tensor, the name of that array, and since when."""
+        """Cases in which a caller reads the earlier array: the tensor, the name of that array, and since when."""
         self._told: set[Instruction] = set()
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "The array that it returns shares the memory of the tensor."
         yield descriptor(torch.Tensor, "numpy", lambda method: _Numpy(method, self._look_up), why)
 
@@ -106,7 +106,7 @@ class Detector(detector.Detector):
             self._handed[line] = tensor.data_ptr(), tensor.detach().clone(), _next_number()
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """What is computed with such arrays is a training."""
+        """A backward shows that the program trains with such arrays."""
         for line in list(self.waiting):
             reference, name, since = self.waiting.pop(line)
             tensor = reference()

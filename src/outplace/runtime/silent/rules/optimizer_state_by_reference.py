@@ -1,6 +1,6 @@
-"""An optimizer's `state_dict()` that was kept without a copy, and is loaded back after further steps.
+"""An optimizer's `state_dict()` that was stored without a copy, and is loaded back after further steps.
 
-It holds the momenta themselves, which each step changes in place: what was kept follows the optimizer.
+It holds the momenta themselves. Each step changes them in place, so the stored state follows the optimizer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 
 class _Taken(NamedTuple):
-    """A tensor of a state that was taken, with its version then."""
+    """A tensor of a stored state, with its version at that time."""
 
     tensor: Weak
     version: int
@@ -40,13 +40,13 @@ class _Taken(NamedTuple):
 
 
 class Detector(detector.Detector):
-    """Notes the states that are taken, and compares one that is loaded back."""
+    """Records each `state_dict()`, and compares a state that is loaded back."""
 
     def __init__(self) -> None:
         self._taken: deque[_Taken] = deque(maxlen=64)
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch."""
+        """The patches of torch."""
         why = "An optimizer's state that is kept holds its momenta themselves, not copies."
         yield injected(torch.optim.Optimizer.state_dict, "optimizer_state", "self", self._note_taken, why)
         why = "An optimizer's state that is loaded back may have changed since it was taken."
@@ -64,7 +64,7 @@ class Detector(detector.Detector):
             reporting.raise_if_strict()
 
     def _compare(self, optimizer: Any, state: Mapping[Any, Any], frame: FrameType) -> None:
-        """Does the state hold the optimizer's own tensors, and has it stepped since they were taken?"""
+        """Does the state hold the optimizer's own tensors, and has the optimizer stepped since?"""
         own = {id(tensor) for tensor in _tensors(optimizer.state)}
         held = {id(tensor) for tensor in _tensors(state)} & own
         taken = next((entry for entry in reversed(self._taken) if id(entry.tensor()) in held), None)
@@ -80,7 +80,7 @@ class Detector(detector.Detector):
 
 
 def _tensors(state: Mapping[Any, Any]) -> Iterator[torch.Tensor]:
-    """The momenta of all parameters. (The count of steps may be replaced by each step.)"""
+    """The momenta of all parameters. (A step may replace the step counter.)"""
     for entries in state.values():
         for key, value in entries.items() if isinstance(entries, Mapping) else ():
             if isinstance(value, torch.Tensor) and key != "step":

@@ -1,9 +1,9 @@
-"""A parameter that was replaced, while its optimizer still steps the old one.
+"""A parameter was replaced, but its optimizer still steps the old one.
 
-`model.fc = nn.Linear(...)` or `w = nn.Parameter(...)` after the optimizer was made: the new one gets gradients and is
-never updated. Replacing is rare, so that is what is noted; an optimizer is looked at in its first steps, and again in
-those after one of its parameters was replaced. The new one must stand unchanged when the next backward starts (or when
-the program ends): whoever updates it by hand has no bug.
+`model.fc = nn.Linear(...)` or `w = nn.Parameter(...)` after the optimizer was made: the new parameter gets gradients
+and is never updated. Replacing is rare, so replacements are recorded. An optimizer is examined in its first steps, and
+again after one of its parameters was replaced. The new parameter must be unchanged when the next backward starts (or
+the program ends): a program that updates it by hand has no bug.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _get_frame = sys._getframe
 
 
 class _Replaced(NamedTuple):
-    """A parameter that another one took the place of, in a module that optimizers may know."""
+    """A parameter that was replaced by another one, in a module that an optimizer may step."""
 
     old: Weak
     module: Weak
@@ -44,7 +44,7 @@ class _Replaced(NamedTuple):
 
 
 class _Lost(NamedTuple):
-    """A leaf that has a gradient and no optimizer; `contents` is what it held after the step."""
+    """A leaf with a gradient and without an optimizer. `contents` is its value after the step."""
 
     new: Weak
     contents: torch.Tensor
@@ -54,14 +54,14 @@ class _Lost(NamedTuple):
 
 
 class Detector(detector.Detector):
-    """Notes replacements in modules, and looks at the first steps of optimizers."""
+    """Records replacements in modules, and examines the first steps of optimizers."""
 
     def __init__(self) -> None:
         self._replaced: deque[_Replaced] = deque(maxlen=1_000)
         self.waiting: list[_Lost] = []
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in torch and Python."""
+        """The patches of torch and Python."""
         where, why = "torch.nn.modules.module._global_", "A parameter that is replaced is no longer the optimizer's."
         hook = modules.register_module_parameter_registration_hook
         yield registered(f"{where}parameter_registration_hooks", lambda: hook(self._note_parameter), why)
@@ -90,7 +90,7 @@ class Detector(detector.Detector):
                 scan.guarded(lambda: self._note(module, name, dict(old.named_parameters()), frame))
 
     def _note(self, module: Any, name: str, old: dict[str, Any], frame: FrameType) -> None:
-        """`old` are the parameters that stood under this name in the module."""
+        """`old` are the parameters that the module had under this name."""
         places = frames_to_own_code(frame)
         if not places:
             return
@@ -104,7 +104,7 @@ class Detector(detector.Detector):
                 self.optimizers.watch(known)
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
-        """Has it parameters without a gradient, in whose place others have one?"""
+        """Do some of its parameters lack a gradient, while their replacements have one?"""
         without = {id(one): one for one in known.parameters() if one.requires_grad and one.grad is None}
         if not without:
             return
@@ -130,7 +130,7 @@ class Detector(detector.Detector):
             yield old, new, path or replaced.name, Mutation("rebound", sites.at_instruction(replaced.place).site)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """A backward starts, or the program ends: has anybody updated them meanwhile?"""
+        """A backward starts, or the program ends. Has anything updated the new parameters since the step?"""
         waiting = list(self.waiting)
         self.waiting.clear()
         for lost in waiting:
@@ -148,7 +148,7 @@ def _renamed(known: Known, frames: list[FrameType]) -> Iterator[tuple[Any, Any, 
 
 
 def _binding_of(path: str, code: CodeType | None, made: Instruction) -> Mutation | None:
-    """The line that gave the name another meaning, where there is only one that can have."""
+    """The line that rebound the name, if only one line can have done it."""
     filename = made[0].co_filename
     tree = sites.source_tree(filename).tree
     if tree is None:
@@ -163,7 +163,7 @@ def _binding_of(path: str, code: CodeType | None, made: Instruction) -> Mutation
 
 
 def _scope(tree: ast.Module, code: CodeType | None) -> ast.AST:
-    """The function that a name belongs to; the whole file, for an attribute."""
+    """The function that a name belongs to; for an attribute, the whole file."""
     named = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and code and node.name == code.co_name
     ]

@@ -1,4 +1,4 @@
-"""Parameters that were kept without a copy, and are copied or assigned back after steps of the optimizer."""
+"""Parameters that were stored without a copy, and are copied or assigned back after optimizer steps."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from outplace.runtime.silent import detector, reporting, scan
 
 
 class Detector(detector.Detector):
-    """Looks at what is copied or assigned to parameters."""
+    """Examines what is copied or assigned to parameters."""
 
     def __init__(self) -> None:
         self._targets: deque[tuple[int, Callable[[], Any]]] = deque(maxlen=16)
-        """What is about to be copied to; the calls may be nested."""
+        """The targets of the copies that are about to run. The calls may be nested."""
 
     def on_copy_target(self, value: Any, frame: FrameType) -> None:
         """The `x` of `x.copy_(source)`."""
         self._targets.append((id(frame), Weak(value) if type(value) in PLAIN else _nobody))
 
     def on_copy_source(self, source: Any, frame: FrameType) -> None:
-        """What is copied may be the very memory it is copied to."""
+        """Is the source of the copy the same memory as its target?"""
         where, target = 0, None
         while self._targets and where != id(frame):  # a call whose argument raised has left its target behind
             where, reference = self._targets.pop()
@@ -40,7 +40,7 @@ class Detector(detector.Detector):
             _compare(source, target, frame)
 
     def on_data_assigned(self, tensor: Any, value: Any, frame: FrameType, sampled: bool) -> None:
-        """`p.data = value`, where the value is an alias that `.data` handed out before the last backward."""
+        """`p.data = value`, where the value is a result of `.data` from before the last backward."""
         if untracked_aliases.is_older(value, log.state.backwards) and type(tensor) in PLAIN:
             _compare(value, tensor, frame)
 

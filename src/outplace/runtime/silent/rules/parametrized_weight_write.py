@@ -1,8 +1,8 @@
-"""Writes to weights that are computed from others, and so are lost.
+"""Writes to weights that are computed from others. Such writes are lost.
 
-`layer.weight.data.normal_()` after `weight_norm(layer)`, or `nn.init.eye_(layer.weight)` after a parametrization was
-registered, writes what this one reading has made, or what stands there until the next forward. Nothing is raised, and
-the weights start as they did before. Marked code shows the module of each statement that writes into an attribute.
+`layer.weight.data.normal_()` after `weight_norm(layer)`, or `nn.init.eye_(layer.weight)` after a parametrization,
+writes a temporary result, or one that the next forward replaces. Nothing is raised, and the weights keep their initial
+values. Marked code passes the module of each statement that writes into an attribute.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _is_computed(module: torch.nn.Module, name: str) -> bool:
     if name in fields.get("_parameters", ()) or name in fields.get("_buffers", ()):
         return False
     if parametrize.is_parametrized(module, name):
-        return not getattr(parametrize, "_cache_enabled", 0)  # what is cached stands while the block lasts
+        return not getattr(parametrize, "_cache_enabled", 0)  # a cached weight stays while the block lasts
     for hook in fields.get("_forward_pre_hooks", {}).values():
         if isinstance(hook, WeightNorm) and hook.name == name:
             return True
-        if isinstance(hook, SpectralNorm) and hook.name == name:  # it is the parameter's own memory up to a forward
+        if isinstance(hook, SpectralNorm) and hook.name == name:  # until a forward it is the parameter's own memory
             own = fields["_parameters"].get(f"{name}_orig")
             return own is not None and storage_of(own) != storage_of(fields[name])
     return False
@@ -57,7 +57,7 @@ def _originals(module: torch.nn.Module, name: str) -> list[str]:
 
 
 def _written(statement: ast.stmt | None) -> tuple[str | None, str | None]:
-    """The attribute that a statement writes, as the source has it, and by which operation."""
+    """The attribute that a statement writes, as in the source, and the operation."""
     target, operation = None, None
     if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
         target, operation = written_by(call), ast.unparse(call.func).rpartition(".")[2]
@@ -69,10 +69,10 @@ def _written(statement: ast.stmt | None) -> tuple[str | None, str | None]:
 
 
 class Detector(detector.Detector):
-    """Looks at the module of each statement that writes into an attribute."""
+    """Examines the module of each statement that writes into an attribute."""
 
     def on_owner(self, owner: torch.nn.Module, name: str, place: Instruction) -> None:
-        """A statement writes into `owner.name`: is that computed from something else?"""
+        """A statement writes into `owner.name`. Is that weight computed from something else?"""
         if _is_computed(owner, name):
             scan.guarded(lambda: _tell(owner, name, place))
             reporting.raise_if_strict()

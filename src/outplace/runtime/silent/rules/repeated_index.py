@@ -1,4 +1,4 @@
-"""`y[index] += v` with an index that occurs twice: of several values for one place only one is added."""
+"""`y[index] += v` with a repeated index: of several values for one element only one is added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outplace.runtime.silent import detector, reporting, scan
 
 
 class Detector(detector.Detector):
-    """Looks at indices that are tensors."""
+    """Examines indices that are tensors."""
 
     def on_indexed(self, parts: tuple[Any, ...], place: Instruction) -> None:
         """These are the parts of the index."""

@@ -1,7 +1,7 @@
-"""One piece of memory that is kept again and again, each time by a new object, and changed between.
+"""One memory that is stored several times, each time by a new object, and changed in between.
 
-`frames.append(x.numpy())` keeps arrays over the one memory of `x`, `replay.append(torch.from_numpy(env.state))` tensors
-over the one array of `env`: at the end all entries show its last values.
+`frames.append(x.numpy())` stores arrays over the memory of `x`. `replay.append(torch.from_numpy(env.state))` stores
+tensors over the array of `env`. At the end all entries show the last values.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _LARGEST, _MOST_ARRAYS = 1 << 16, 64
 
 
 class _Found(NamedTuple):
-    """A line that has kept one memory with other contents: what it kept first, what that is, and who has written it."""
+    """A line that stored one memory with different contents: the first object, its contents, and who wrote it."""
 
     first: Weak
     tensor: Tensor
     since: int
     written: list[Write]
     holds_both: bool = False
-    """Was the first one still there when the third came? A queue for one item lets go of it."""
+    """Was the first object still alive when the third was stored? A queue for one item has dropped it by then."""
 
 
 def _over(value: Any) -> Any:
-    """A tensor over the memory of an array; the tensor itself, of one."""
+    """A tensor over the memory of an array; for a tensor, the tensor itself."""
     if not untracked_aliases.is_array(value):
         return value.detach()
     try:
         return _FROM_NUMPY(value)
-    except (TypeError, ValueError):  # an array that runs backwards, or holds what torch does not know
+    except (TypeError, ValueError):  # an array with negative strides, or with a dtype that torch lacks
         return None
 
 
@@ -60,15 +60,15 @@ class Detector(detector.Detector):
 
     def __init__(self) -> None:
         self._kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
-        """For each keeping line: what it has kept, a copy of what that showed then, and when it did."""
+        """For each storing line: the object it stored, a copy of its contents at that time, and when that was."""
         self.waiting: dict[Instruction, _Found] = {}
-        """Told when the next backward starts, with all that wrote it."""
+        """Reported when the next backward starts, with all writers."""
         self._told: set[Instruction] = set()
         self._writes: dict[int, tuple[Weak, int, dict[Instruction, None]]] = {}
-        """By the address of an array that tensors lie over: the array, its bytes, and the lines that wrote it."""
+        """By the address of an array that tensors share: the array, its bytes, and the lines that wrote it."""
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """This is a training: what has been kept goes into it."""
+        """A backward shows that the program trains with the stored values."""
         for line in list(self.waiting):
             found = self.waiting.pop(line)
             if found.holds_both or found.first() is not None:
@@ -85,7 +85,7 @@ class Detector(detector.Detector):
             scan.guarded(lambda: self._see_again(found, line))
 
     def on_array_written(self, array: Any, place: Instruction) -> None:
-        """An array that a tensor may lie over is about to be written."""
+        """An array that may share memory with a tensor is about to be written."""
         owner = untracked_aliases.owner_of(array)
         if untracked_aliases.is_array(owner):
             address = owner.__array_interface__["data"][0]
@@ -110,7 +110,7 @@ class Detector(detector.Detector):
                 self._kept[line] = Weak(value), over.clone(), _next_number()
 
     def _see_again(self, found: _Found, line: Instruction) -> None:
-        """The line keeps something once more: is what it kept first still there? Then who has written it by now?"""
+        """The line stores something again. If the first object is still alive, what has written it by now?"""
         first = found.first()
         if first is None:
             del self.waiting[line]
@@ -118,7 +118,7 @@ class Detector(detector.Detector):
             self.waiting[line] = found._replace(holds_both=True, written=self._writes_of(first, found.since))
 
     def _writes_of(self, kept: Any, since: int) -> list[Write]:
-        """The writes to the memory that it lies in, while it does."""
+        """The writes to this memory while the object has been alive."""
         owner = untracked_aliases.owner_of(kept) if untracked_aliases.is_array(kept) else None
         storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
         written = [one for one in log.current().writes if one.storage == storage and one.moment >= since and one.frames]

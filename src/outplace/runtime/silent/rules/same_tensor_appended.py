@@ -1,4 +1,5 @@
-"""One tensor that is kept by reference again and again, and changed in place between: at the end all are its last one.
+"""One tensor that is stored by reference several times and changed in place in between. All entries have its last
+value.
 
 `history.append(state)`, `replay.append((before, state))`, `history[t] = state`.
 """
@@ -32,18 +33,18 @@ _LARGEST_VIEW = 1 << 16
 
 
 def _is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """`outputs.append(state[0])`: two views of the same part of one tensor."""
+    """`outputs.append(state[0])`: are both views of the same part of one tensor?"""
     with torch._C.DisableTorchFunction():
         views = one._is_view() and other._is_view()
     return views and same_piece(one, other)
 
 
 _MANY = 3
-"""An entry may be assigned anew at each step; several that are one tensor are a history that was not kept."""
+"""One entry may be reassigned at each step. Several entries that are one tensor are a history that was not kept."""
 
 
 def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None) -> None:
-    """Does a list still hold it, or an entry of a list?"""
+    """Reports the bug if a list, or an entry of a list, still holds the tensor."""
     holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
     holders = [one for one in holders if any(item is tensor for item in items_of(one))]
     outer = [one for holder in holders for one in _holders_of(holder) if one is not holders]
@@ -56,7 +57,7 @@ def _is_list(holder: Any) -> bool:
 
 
 def _holders_of(entry: Any) -> list[Any]:
-    """What holds this tuple or dict; nothing, for the names of a module."""
+    """The containers that hold this tuple or dict; empty for the namespace of a module."""
     if type(entry) is dict and "__name__" in entry:
         return []
     return [one for one in gc.get_referrers(entry) if any(item is entry for item in items_of(one))]
@@ -77,7 +78,7 @@ def _tell(tensor: torch.Tensor, written: list[Write], appended: str | None = Non
 
 
 def _gradient_of(tensor: torch.Tensor) -> str | None:
-    """What the gradient is called, if it is one of a module that the user's code has a name for."""
+    """The name of the gradient, if it belongs to a module that the user's code has a name for."""
     for frame in names.own_frames(None, sys._getframe(1)):
         for holder, value in (*frame.f_locals.items(), *frame.f_globals.items()):
             if isinstance(value, torch.nn.Module):
@@ -88,7 +89,7 @@ def _gradient_of(tensor: torch.Tensor) -> str | None:
 
 
 def _appended_at(line: Instruction) -> str | None:
-    """What the line appends, as it stands there."""
+    """The source of the value that the line appends."""
     call = sites.at_instruction(line).node
     return ast.unparse(call.args[0]) if isinstance(call, ast.Call) and len(call.args) == 1 else None
 
@@ -105,15 +106,15 @@ def _list_at(line: Instruction) -> tuple[str, ...]:
 
 
 class Detector(detector.Detector):
-    """Compares what a line appends or stores with what it kept before."""
+    """Compares what a line appends or stores with what it stored before."""
 
     def __init__(self) -> None:
         self._kept: dict[Instruction, tuple[Weak, int, int]] = {}
-        """For each keeping line: what it kept last, with its version, and when it first kept that."""
+        """For each storing line: the last value with its version, and when the line first stored that value."""
         self._shown: dict[Instruction, torch.Tensor] = {}
-        """For a line that keeps a view again and again: what that view showed the second time."""
+        """For a line that stores a view several times: the view's contents at the second time."""
         self._lists: dict[Instruction, tuple[str, ...]] = {}
-        """What each appending line calls its list: `path`, or `self.path`; nothing where it is no plain name."""
+        """The name of each appending line's list: `path` or `self.path`; None if it is not a plain name."""
 
     def on_appended(self, tensor: torch.Tensor, frame: FrameType) -> None:
         """A tensor that has been written is about to be appended to a list."""
@@ -129,7 +130,7 @@ class Detector(detector.Detector):
             self._shown.pop(line, None)
             if hidden_writes.worth_a_look(line) and self._stands_last(
                 tensor, line, frame
-            ):  # appended before anybody had written it
+            ):  # appended before the first write
                 scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
                 reporting.raise_if_strict()
         elif known[1] != tensor._version and hidden_writes.worth_a_look(line):
@@ -137,7 +138,7 @@ class Detector(detector.Detector):
             reporting.raise_if_strict()
 
     def _look_at_view(self, view: torch.Tensor, line: Instruction, since: int) -> None:
-        """Was this very part written, or another one of the same tensor? Only its contents tell."""
+        """Was this part written, or another part of the same tensor? Only the contents tell."""
         with unobserved():
             if not copyable(view) or view.device.type != "cpu" or view.numel() > _LARGEST_VIEW:
                 return
@@ -148,7 +149,7 @@ class Detector(detector.Detector):
                 _report_if_listed(view, since, _appended_at(line))
 
     def on_stored(self, tensor: torch.Tensor, holder: Any, frame: FrameType) -> None:
-        """`holder[key] = tensor` is about to be done, where the holder is a dict or a list."""
+        """`holder[key] = tensor` is about to run. The holder is a dict or a list."""
         with torch._C.DisableTorchFunction():
             if tensor.is_inference() or tensor._version == 0:
                 return
@@ -164,7 +165,7 @@ class Detector(detector.Detector):
                 reporting.raise_if_strict()
 
     def _stands_last(self, tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:
-        """Is the tensor (in) the last entry of the list that it is being appended to?"""
+        """Is the tensor the last entry, or in the last entry, of the list that it is appended to?"""
         if line not in self._lists:
             self._lists[line] = _list_at(line)
         first, *rest = self._lists[line] or ("",)

@@ -1,4 +1,4 @@
-"""One tensor that stands in a list or dict many times (`[x] * n`): a write to one entry changes all of them."""
+"""One tensor that is in a list or dict many times (`[x] * n`): a write to one entry changes all of them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from outplace.runtime.silent import detector, reporting, scan
 
 
 class Detector(detector.Detector):
-    """Has the writes to such tensors shown."""
+    """Receives the writes to such tensors."""
 
     def __init__(self) -> None:
         self._repeated: dict[int, Weak] = {}
         """By identity."""
 
     def patches(self) -> Iterator[Patch]:
-        """What is changed in the record."""
+        """Empties a list of the record at detach."""
         why = "The writes to a tensor that stands many times in a list are shown."
         yield registered("outplace.runtime.patches.tensor_writes.special", lambda: tensor_writes.special.clear, why)
 
     def on_repeated(self, tensor: torch.Tensor) -> None:
-        """`[tensor] * n` was made."""
+        """`[tensor] * n` was evaluated."""
         key = id(tensor)
         self._repeated[key] = Weak(tensor, lambda _: self._repeated.pop(key, None))
         tensor_writes.watch_storage(tensor)
 
     def on_special_write(self, write: Write, tensor: torch.Tensor) -> None:
-        """A write to one of them."""
+        """A write to such a tensor."""
         if id(tensor) in self._repeated and write.frames and hidden_writes.worth_a_look(write.frames[-1]):
             scan.guarded(lambda: _look(write, tensor))
 
@@ -48,7 +48,7 @@ def _look(write: Write, tensor: torch.Tensor) -> None:
 
 
 def _stands_many_times(tensor: torch.Tensor) -> bool:
-    """Does it still? Its entries may all have got other tensors since."""
+    """Is it still in the container many times? The entries may have been replaced since."""
     for holder in gc.get_referrers(tensor):
         held = holder.values() if type(holder) is dict else holder if type(holder) in (list, tuple) else ()
         if sum(one is tensor for one in held) > 1:

@@ -1,7 +1,7 @@
 """Two networks that are one: `for ours, theirs in zip(target.parameters(), net.parameters())` writes what it reads.
 
-`copy.copy(net)`, or another name for the same network, was taken for a copy of it. Marked code shows us both networks
-of such a loop, where its body writes.
+`copy.copy(net)`, or another name for the same network, was mistaken for a copy of it. Marked code passes both networks
+of such a loop if its body writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _compare(first: Any, second: Any, frame: FrameType) -> None:
 
 
 def _report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: FrameType) -> None:
-    """Tells that these two are one, if an optimizer steps it."""
+    """Reports that these two networks are one, if an optimizer steps it."""
     if mutations:
         stack = names.own_frames(None, frame)
         name = next((name for one in stack for name, value in one.f_locals.items() if value is network), None)
@@ -40,19 +40,19 @@ def _report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: Fr
 
 
 class Detector(detector.Detector):
-    """Compares the two networks of a loop, and the network that loads a state with the one it was taken from."""
+    """Compares the two networks of a loop, and a network that loads a state with the network the state came from."""
 
     def __init__(self) -> None:
         self._first: deque[tuple[int, weakref.ref[Any]]] = deque(maxlen=16)
-        """The network that a loop names first, with its frame, until the second is known."""
+        """The first network of a loop, with its frame, until the second is known."""
 
     def on_first_network(self, network: Any, frame: FrameType) -> None:
-        """The network whose parameters the loop names first."""
+        """The first network of the loop."""
         if isinstance(network, torch.nn.Module):
             self._first.append((id(frame), weakref.ref(network)))
 
     def on_second_network(self, network: Any, frame: FrameType) -> None:
-        """The second one: is it the first?"""
+        """The second network of the loop: is it the first one?"""
         where, first = 0, None
         while self._first and where != id(frame):  # a loop whose second argument raised has left its first behind
             where, reference = self._first.pop()
@@ -71,7 +71,7 @@ class Detector(detector.Detector):
 
 
 def is_shallow_copy(loaded: Loaded) -> bool:
-    """Are the module that loads a state and the one it was taken from two, with the same parameters?"""
+    """Are the module that loads a state and the module it came from two objects with the same parameters?"""
     other = loaded.taken_from
     two = type(other) is type(loaded.module) and other is not loaded.module
     return two and bool(loaded.own()) and loaded.own() <= loaded.held()

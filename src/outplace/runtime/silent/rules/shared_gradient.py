@@ -1,4 +1,4 @@
-"""One tensor as the gradient of two leaves: backward adds the gradients of both to it."""
+"""One tensor is the gradient of two leaves: backward adds the gradients of both to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting
 
 _BACKWARDS = 3
-"""So many backwards are looked at after an assignment."""
+"""How many backwards are examined after an assignment."""
 
 
 class _Shared:
@@ -32,25 +32,25 @@ class _Shared:
 
 
 class Detector(detector.Detector):
-    """Notes gradients that are assigned, and looks whether two leaves of a backward have the same one."""
+    """Records assigned gradients, and finds two leaves of a backward that have the same one."""
 
     def __init__(self) -> None:
         self.waiting: list[_Shared] = []
 
     def on_gradient_assigned(self, gradient: torch.Tensor, frame: FrameType) -> None:
-        """A tensor that C++ holds elsewhere may be another leaf's gradient."""
+        """Is the assigned tensor also referenced from C++? Then it may be another leaf's gradient."""
         place = (frame.f_code, frame.f_lasti)
         if gradient._use_count() > 1 and hidden_writes.worth_a_look(place):
             self.waiting.append(_Shared(gradient, place))
             del self.waiting[:-100]
 
     def wants_to_look(self) -> bool:
-        """Is there a gradient that still has to be looked for?"""
+        """Is there an assigned gradient that still has to be checked?"""
         self.waiting[:] = [one for one in self.waiting if one.left > 0 and one.gradient() is not None]
         return bool(self.waiting)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Have two leaves of this backward one gradient?"""
+        """Do two leaves of this backward have one gradient?"""
         owners = _owners(nodes)
         for shared in self.waiting:
             shared.left -= 1

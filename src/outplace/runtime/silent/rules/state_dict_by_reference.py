@@ -1,4 +1,4 @@
-"""A `state_dict()` that was kept without a copy, and is loaded back after its model was trained on."""
+"""A `state_dict()` that was stored without a copy, and is loaded back after further training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from outplace.runtime.silent.state_dicts import Loaded
 
 
 class Detector(detector.Detector):
-    """Looks at states that are loaded."""
+    """Examines states that are loaded."""
 
     def on_own_state_loaded(self, loaded: Loaded) -> None:
-        """The state holds the module's own parameters, and they were stepped since: it kept nothing."""
+        """Does the state hold the module's own parameters, and were they stepped since? Then it preserved nothing."""
         own = loaded.own()
         if not own & loaded.held() or is_shallow_copy(loaded):
             return

@@ -1,8 +1,8 @@
-"""The state of one model that is added up in place, and loaded into another: the first model has been changed as well.
+"""The state of one model is summed up in place and loaded into another. This changes the first model as well.
 
 `total = models[0].state_dict()`, `total[name] += value`, `server.load_state_dict(total)`: a `state_dict()` holds the
-parameters themselves, so the first client has become the sum of all of them. It is told when that one is trained again,
-unless it has loaded the result as well before anybody has asked for its own state.
+parameters themselves, so the first client becomes the sum of all clients. It is reported when that client is trained
+again, unless it has also loaded the result before its own state was read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ADDING, _SCALING = {"__iadd__", "add_"}, {"__itruediv__", "__imul__", "div_", "
 
 
 class _Lent(NamedTuple):
-    """The memory of a model whose state another one has loaded, and who has written it before."""
+    """The memory of a model whose state another model loaded, and the writes to it before."""
 
     storages: frozenset[int]
     written: list[Write]
     read: bool = False
-    """Has the state of that model been taken since?"""
+    """Was the state of that model read since?"""
 
 
 def _memory_of(module: Any) -> set[int | None]:
@@ -47,14 +47,14 @@ def _is_to_an_entry(write: Write) -> bool:
 
 
 class Detector(detector.Detector):
-    """Notes states that were averaged in place and loaded into another model."""
+    """Records states that were averaged in place and loaded into another model."""
 
     def __init__(self) -> None:
         self.waiting: list[_Lent] = []
         self._told: set[Instruction] = set()
 
     def on_own_state_loaded(self, loaded: Loaded) -> None:
-        """A state is about to be loaded: does it hold the parameters of another model, and were they written?"""
+        """A state is about to be loaded. Does it hold the parameters of another model, and were they written?"""
         held, since = loaded.held(), loaded.since
         if held & loaded.own():
             return
@@ -67,12 +67,12 @@ class Detector(detector.Detector):
         operations = {write.operation for write in written}
         if (
             operations & _ADDING and operations & _SCALING
-        ):  # an average; a model may be initialised in this way, or updated
+        ):  # an average; adding or scaling alone may initialise or update a model
             self.waiting.append(_Lent(frozenset(write.storage for write in written), written))
             del self.waiting[:-_MOST]
 
     def on_state_dict(self, module: Any) -> None:
-        """The state of a model is taken."""
+        """The state of a model is read."""
         if self.waiting:
             scan.guarded(partial(self._note_taken, module))
 
@@ -82,7 +82,7 @@ class Detector(detector.Detector):
         ]
 
     def on_load_state_dict(self, module: Any) -> None:
-        """A model loads a state: what was its own until then is gone."""
+        """A model loads a state, which replaces its own values."""
         if self.waiting:
             scan.guarded(partial(self._forget, module))
 
@@ -90,7 +90,7 @@ class Detector(detector.Detector):
         self.waiting[:] = [one for one in self.waiting if one.read or not one.storages & _memory_of(module)]
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Is one of those models trained by it?"""
+        """Does this backward train one of those models?"""
         following = (after for node in nodes for after, _ in node.next_functions)
         leaves = (getattr(node, "variable", None) for node in following)
         trained = {storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}

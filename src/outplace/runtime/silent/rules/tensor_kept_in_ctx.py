@@ -1,4 +1,4 @@
-"""A tensor that a Function keeps as an attribute of its ctx, where PyTorch checks nothing, and that is written."""
+"""A tensor that a Function stores as an attribute of its ctx, where PyTorch checks nothing, and that is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _next_number = torch._C._autograd._get_sequence_nr
 
 
 class _Kept(NamedTuple):
-    """A tensor with the version it had when it was kept."""
+    """A tensor with its version when it was stored."""
 
     tensor: Weak
     version: int
@@ -32,7 +32,7 @@ class _Kept(NamedTuple):
 
 
 class Detector(detector.Detector):
-    """Notes what is kept in a ctx, and compares its version when a backward starts."""
+    """Records what is stored in a ctx, and compares its version when a backward starts."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Kept] = deque(maxlen=1_000)
@@ -50,7 +50,7 @@ class Detector(detector.Detector):
         return [kept for kept in self.waiting if has_moved(kept.tensor(), kept.version)]
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """Has something changed that a Function of this graph keeps outside of `save_for_backward`?"""
+        """Has something changed that a Function of this graph stores outside of `save_for_backward`?"""
         changed = self._changed()
         for node in nodes if changed else ():
             if not isinstance(node, torch.autograd.function.BackwardCFunction):
