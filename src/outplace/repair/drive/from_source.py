@@ -313,5 +313,11 @@ def fix_of(
     check: Check,
     others: Callable[[], dict[str, str]] = dict,
 ) -> tuple[Fix, str] | None:
-    """The best fix for one of a file's findings, and the text with it; None where there is none."""
-    return _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings))
+    """The best fix for one of a file's findings, and the text with it; None where there is none.
+
+    The fix of a warning is unsafe: the code may be right as it is.
+    """
+    best = _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings))
+    if best is None or finding.severity == "error" or best[0].safety != "safe":
+        return best
+    return replace(best[0], safety="unsafe"), best[1]
