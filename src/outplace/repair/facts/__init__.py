@@ -1,1 +1,1 @@
-"""What the source says about a tensor: who aliases it, where it comes from, what reads it."""
+"""What the source says about a tensor: its aliases, where it comes from, what reads it."""

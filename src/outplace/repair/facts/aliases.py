@@ -1,6 +1,6 @@
-"""Who else knows a tensor that is written, and reads it later? The analysis of the source answers (`source.facts`).
+"""Does another name reach the written tensor and read it later? The analysis of the source answers (`source.facts`).
 
-Three answers: "yes", "no", "unknown" (callers that are not in these files, or a tensor that cannot be followed).
+There are three answers: "yes", "no", and "unknown" (callers outside these files, or a tensor that cannot be followed).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from outplace.source.heuristics import is_parameter_name
 
 
 def facts_of(files: Files, code: Code, statement: ast.stmt, holder: str) -> WriteFacts:
-    """What is known of the tensor that `x`, `self.h` or `d["k"]` holds when this statement writes it."""
+    """The facts about the tensor that `x`, `self.h` or `d["k"]` holds when this statement writes it."""
     return files.inquiry.ask(Question(code.path, statement.lineno, statement.col_offset, holder))
 
 
 def facts_of_value(files: Files, code: Code, value: ast.expr, for_any_caller: bool = False) -> WriteFacts:
-    """What is known of the tensor that an expression gives."""
+    """The facts about the value of an expression."""
     end = value.end_lineno or value.lineno, value.end_col_offset or value.col_offset
     return files.inquiry.ask(Question(code.path, value.lineno, value.col_offset, "", end, for_any_caller))
 
 
 def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answer:
-    """May `path` (a name, or an attribute such as `self.h`) be bound to a new tensor at this statement?"""
+    """May `path` (a name, or an attribute such as `self.h`) be rebound to a new tensor at this statement?"""
     *owner, name = path.split(".")
     if owner and (name in ("data", "grad") or is_parameter_name(name)):
         return "no"
@@ -37,7 +37,7 @@ def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answ
 
 
 def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """Is it the one name in its function for what it holds, whatever object may hold it outside?"""
+    """Is this the only name in its function for its tensor? Objects outside may hold it too."""
     if not _is_own(code, statement, name):
         return False
     facts = facts_of(files, code, statement, name)
@@ -45,12 +45,12 @@ def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
 
 
 def shared_names(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str]:
-    """The names of the function that stand for the same memory as this one."""
+    """The names of the function that share memory with this one."""
     return {path, *facts_of(files, code, statement, path).names}
 
 
 def sole_reader(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """May this statement overwrite what the name holds: a tensor that was made here, and that nobody reads later?"""
+    """May this statement overwrite the value of the name: a tensor made here that nothing reads later?"""
     return may_rebind(files, code, statement, name) == "yes" and not read_later(code, statement, name)
 
 
@@ -61,7 +61,7 @@ def is_parting(value: ast.expr | None) -> bool:
 
 
 def _is_own(code: Code, statement: ast.stmt, name: str) -> bool:
-    """Is it a name of the function itself, not of one around it?"""
+    """Is it a local name of the function, not of an enclosing one?"""
     scope = code.scope(statement)
     if any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in ast.walk(scope)):
         return False
@@ -72,7 +72,7 @@ def _is_own(code: Code, statement: ast.stmt, name: str) -> bool:
 
 
 def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, ast.Call, bool]] | None:
-    """All calls of a function in these files; None where it is handed around, or called in ways that names hide."""
+    """All calls of a function in these files; None if it is passed around, or called in ways that hide its name."""
     owner = code.parents.get(function)
     method = isinstance(owner, ast.ClassDef)
     if isinstance(owner, ast.ClassDef) and function.name == "forward":
@@ -101,7 +101,7 @@ def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, a
 
 
 def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.Call, bool]] | None:
-    """All calls of modules of this class; None where one is made that is not bound to a name, or is handed around."""
+    """All calls of modules of this class; None if one is not bound to a name when it is made, or is passed around."""
     names: set[str] = set()
     for home in files.codes(owner.name):
         for node in ast.walk(home.tree):
@@ -122,6 +122,6 @@ def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.
                 above = home.parents.get(node)
                 if isinstance(above, ast.Call) and above.func is node:
                     found.append((home, above, True))
-                elif not isinstance(above, ast.Attribute):  # `net.parameters()` is no call of it
+                elif not isinstance(above, ast.Attribute):  # `net.parameters()` does not call the module
                     return None
     return found

@@ -1,4 +1,4 @@
-"""What an attribute holds: something that is built once, or a container."""
+"""What an attribute holds: a value that is computed once, or a container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ITEMS = ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list")
 
 
 def is_built_once(files: Files, name: str) -> bool:
-    """Is this attribute set while objects are made, and never after? (`self.penalty`, a graph over all weights.)"""
+    """Is this attribute set only while objects are made? (`self.penalty`, a graph over all weights.)"""
     settings = [(home, node) for home in files.codes(name) for node in ast.walk(home.tree) if _sets(node, name)]
     return bool(settings) and all(_runs_once(files, home, node, _DEEPEST) for home, node in settings)
 
@@ -32,7 +32,7 @@ def _sets(node: ast.AST, name: str) -> bool:
 
 
 def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
-    """Is it run by `__init__` alone, or once by the file itself?"""
+    """Does only `__init__` run it, or the file itself, once?"""
     function = code.function(node)
     if function is None:
         return not code.loops(node)
@@ -40,7 +40,7 @@ def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
         return False
     name = function.name
     if name in ("forward", "__call__"):
-        return False  # nobody calls them by their names
+        return False  # they are called without their names
     calls = [
         (home, call)
         for home in files.codes(name)
@@ -51,7 +51,7 @@ def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
 
 
 def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
-    """Is `self.totals` a list or a dict, by all that its class binds it to? Of other objects: that any file does."""
+    """Is `self.totals` a list or a dict, in every binding of its class? For other objects: in any file."""
     name = held.attr
     owner = code.class_of(held) if ast.unparse(held.value) == "self" else None
     trees = [owner] if owner is not None else [home.tree for home in files.codes(name)]
@@ -68,7 +68,7 @@ def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
 
 
 def makes_items(value: ast.expr | None) -> bool:
-    """`[]`, `{}`, `defaultdict(list)`: something that has items, and is no tensor."""
+    """`[]`, `{}`, `defaultdict(list)`: a container, not a tensor."""
     if isinstance(value, ast.Call):
         return ast.unparse(value.func).split(".")[-1] in _ITEMS
     return isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp)

@@ -1,4 +1,4 @@
-"""One bug as repairs see it, whether it was found in the source or by running."""
+"""One bug as repairs see it, from the source or from a run."""
 
 from __future__ import annotations
 
@@ -12,66 +12,72 @@ from outplace.model import Finding, Safety, Site, StepOrder, TrainingEvent
 from outplace.repair.syntax.edits import Edit
 
 Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
-"""What a repair leaves as it was: losses, gradients and weights; not the weights while a backward runs; the losses, and
-the gradients that each step takes; the losses before the one that failed; the losses of the first rounds; what is
-computed up to the first backward, whose gradients were wrong."""
+"""What a repair leaves unchanged.
+
+- `all`: losses, gradients and weights.
+- `gradients`: the same, without the weights during a backward.
+- `steps`: the losses, and the gradients that each step uses.
+- `earlier`: the losses before the one that failed.
+- `beginning`: the losses of the first iterations.
+- `values`: what is computed up to the first backward, whose gradients were wrong.
+"""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A backward that comes after an optimizer's step: both lines, in the innermost function that runs both."""
+    """A backward after an optimizer step: both lines, in the innermost function that runs both."""
 
     file: str
     step_line: int
     backward_line: int
     held: Mapping[str, str] = field(default_factory=dict)
-    """What holds a graph there, and how: `tensor`, `tuple` or `list`. Empty where no run has shown it."""
+    """The names that hold a graph there, and how: `tensor`, `tuple` or `list`. Empty if no run has shown it."""
     stale: Sequence[str] = ()
-    """Those of them whose backward needs weights of before the step."""
+    """Those of them whose backward needs the weights from before the step."""
     for_the_step: Sequence[str] = ()
-    """Those of them whose backward would reach nothing but the weights that have just been stepped."""
+    """Those of them whose backward would reach only the weights that were just stepped."""
     optimizers: Mapping[str, bool] = field(default_factory=dict)
-    """The optimizers that the function can name: do they hold some of the weights that have just been stepped?"""
+    """The optimizers that the function can name: do they hold some of the weights that were just stepped?"""
     root_is_older: bool | None = None
-    """Was what goes backward computed before the step?"""
+    """Was the loss of the backward computed before the step?"""
     stepped_at: tuple[str, int] | None = None
-    """The file and line of the step itself, which may stand in a function that was called."""
+    """The file and line of the step itself, which may be in a called function."""
     by_optimizer: bool = True
-    """Else it is an update by hand: weights that are averaged, clipped, reset."""
+    """False for an update by hand: weights that are averaged, clipped, reset."""
     from_source: bool = False
-    """Has the source analysis told all this, and no run shown it?"""
+    """Does all this come from the source analysis only, without a run?"""
     events: Sequence[TrainingEvent] = ()
-    """What the function did to parameters and gradients, as the source analysis has followed it."""
+    """What the function did to parameters and gradients, as the source analysis followed it."""
     complete: bool = False
-    """Are these surely all events?"""
+    """Is the list of events certainly complete?"""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """What is known: the lines that write, the line that saved (the nearest first), the tensor's name."""
+    """The facts: the lines that write, the line that saved (the nearest first), the tensor's name."""
 
     kind: str
     writes: tuple[Site, ...]
     savers: tuple[tuple[Site, str], ...] = ()
-    """Each with what the tensor is to the node: `self`, `result`, `weight`; empty where that is not known."""
+    """Each with the role of the tensor in the node: `self`, `result`, `weight`; empty if unknown."""
     tensor: str | None = None
     made_at: Site | None = None
     error: str = ""
-    """PyTorch's own words, where a run has shown them."""
+    """PyTorch's message, if a run has raised it."""
     cause: str = ""
-    """Which of several causes of its kind: the name of a silent rule, or what a kind tells them apart by."""
+    """The cause within its kind: the name of a silent rule, or a word that the kind defines."""
     optimizer_line: int | None = None
-    """Where the optimizer was made that does not step this parameter, in the same file."""
+    """Where, in the same file, the optimizer was made that does not step this parameter."""
     from_run: bool = False
     """Has a run shown it? Else it was found in the source."""
     raised_at: Site | None = None
     """The backward that failed."""
     moment: Moment | None = None
-    """Where an optimizer has stepped before the backward: the two. It need not be the step that wrote."""
+    """The optimizer step and the backward after it, if there was one. It need not be the step that wrote."""
 
     @property
     def rule(self) -> SilentRule | None:
-        """The silent rule that it breaks."""
+        """The silent rule of this bug."""
         return silent_rules.BY_NAME.get(self.cause)
 
 
@@ -79,7 +85,7 @@ class Bug:
 class Candidate:
     """A way to repair a bug: edits by file.
 
-    `provable` marks an unsafe one that a run can make sure of, by what it `keeps`.
+    `provable` marks an unsafe one that a run can verify, by what it `keeps`.
     """
 
     title: str
@@ -88,13 +94,13 @@ class Candidate:
     provable: bool = False
     keeps: Keeps = "all"
     checking: dict[str, tuple[Edit, ...]] | None = None
-    """The edits with checks of what only a run can show: they are run, the others are written."""
+    """The edits with checks that need a run. These are run; the plain edits are written to the file."""
     once: bool = False
     """One such change is enough for all writes of a function."""
     is_update: bool = False
-    """The write stays a write of the leaf, under `no_grad`."""
+    """The write still writes the leaf, under `no_grad`."""
     operand: str = ""
-    """The expression of which backward gets a copy."""
+    """The expression that backward gets a copy of."""
 
 
 def of_finding(finding: Finding) -> Bug:

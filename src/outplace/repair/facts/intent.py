@@ -1,4 +1,4 @@
-"""What a write on a leaf is meant to be: an update of the leaf itself, or a step of the computation."""
+"""The intention of a write to a leaf: an update of the leaf itself, or a step of the computation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEEPEST = 6
 
 
 def intent_of(place: Place) -> Intent:
-    """By what is written, where it comes from, and what is done with the tensor afterwards."""
+    """Decides by the written value, where it comes from, and how the tensor is used afterwards."""
     values = _written(place.node)
     if any(_mentions_gradient(place, value) for value in values) or _ends_a_round(place):
         return "update"
@@ -44,14 +44,14 @@ def intent_of(place: Place) -> Intent:
     if is_update_name(name) and not _handed_on(place, path):
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
-        return "value"  # it is what a module computes that counts
+        return "value"  # the result of the module counts
     if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
         return "unknown" if _may_be_a_step(place, values) else "update"
     return "unknown" if name == "__init__" else "value"
 
 
 def _ends_a_round(place: Place) -> bool:
-    """`target.copy_(w)` below the backward of a loop, and not read until the next round: a graph has just ended."""
+    """`target.copy_(w)` after the backward of a loop, and not read until the next iteration: a graph has just ended."""
     loops = place.code.loops(place.statement)
     if not loops or place.path is None:
         return False
@@ -62,14 +62,15 @@ def _ends_a_round(place: Place) -> bool:
 
 
 def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
-    """Nothing but the place tells of an update: what is written depends on a leaf, or one graph has it of two times."""
+    """Does only its position suggest an update? The value depends on a leaf, or one graph uses both leaf values."""
     given = any(in_graph(place, value, place.statement, leaves=True) for value in values)
     return given or _between_uses(place, place.target or place.node)
 
 
 def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
-    """Is the leaf computed with before and after, and no backward in between? Then one graph has the values of both
-    times, and an update would give it the gradient of neither."""
+    """Is the leaf used before and after, with no backward in between? Then one graph has both values, and an update
+    would give the leaf the gradient of neither.
+    """
     code, statement = place.code, place.statement
     own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     callers = [one for name in own if None in bindings(code, statement, name) for one in _callers(place, name)]
@@ -108,7 +109,7 @@ def _computes_with(part: ast.AST, name: str) -> bool:
 
 
 def is_parameter(place: Place, name: str) -> bool:
-    """Is the name a parameter of some module, by where it comes from, or since it is given to `nn.init`?"""
+    """Is the name a parameter of some module, by its origin or because `nn.init` gets it?"""
     for node in ast.walk(place.code.scope(place.statement)):
         given = node.args if isinstance(node, ast.Call) and "init." in ast.unparse(node.func) else []
         if given and class_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
@@ -128,7 +129,7 @@ def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
 
 
 def _handed_on(place: Place, name: str) -> bool:
-    """`def set_velocity(self, v): v[2] = 0; self.v = v`: it is the written value that is kept, to be computed with."""
+    """`def set_velocity(self, v): v[2] = 0; self.v = v`: the written value is stored for later computation."""
     function = place.code.function(place.statement)
     later = [node for node in ast.walk(function) if isinstance(node, ast.Assign)] if function is not None else []
     return any(
@@ -174,9 +175,9 @@ def _is_gradient(place: Place, source: ast.AST) -> bool:
 
 
 def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0, leaves: bool = False) -> bool | None:
-    """Does the value depend on something that is trained? None where that cannot be known.
+    """Does the value depend on something that is trained? None if that is unknown.
 
-    `leaves` counts those that are no parameters of a module, too: they may be data for which a gradient is asked.
+    `leaves` also counts leaves that are not parameters of a module. They may be data whose gradient is wanted.
     """
     code: Code = place.code
     unknown = False
@@ -212,7 +213,7 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0,
 
 
 def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: int = 0) -> bool:
-    """Is it known to be something that is trained itself, not computed?"""
+    """Is it known to be trained itself, not computed?"""
     statement = statement or place.statement
     if "." in path:
         made = module_made_at(place.files, place.code, ast.parse(path, mode="eval").body)
@@ -229,7 +230,7 @@ def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: i
 
 
 def makes_leaf(call: ast.Call) -> bool:
-    """`torch.zeros(3, requires_grad=True)`, `x.requires_grad_()`, `nn.Parameter(x)`: something that is trained."""
+    """`torch.zeros(3, requires_grad=True)`, `x.requires_grad_()`, `nn.Parameter(x)`: a leaf to be trained."""
     if class_name(call) == "Parameter":
         return True
     asked = [word.value for word in call.keywords if word.arg == "requires_grad"]
@@ -261,7 +262,7 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, lea
 
 
 def _given(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
-    """Of an argument: does what a caller gives depend on something that is trained? None where no caller is known."""
+    """For an argument: does a caller's value depend on something that is trained? None if no caller is known."""
     given = _arguments(place, name, statement)
     if given is None:
         return None
@@ -270,7 +271,7 @@ def _given(place: Place, name: str, statement: ast.stmt, depth: int, leaves: boo
 
 
 def _arguments(place: Place, name: str, statement: ast.stmt) -> list[tuple[Place, ast.expr]] | None:
-    """What the callers of this function give for an argument, and where; None where that is not known."""
+    """What the callers of this function pass for an argument, and where; None if that is unknown."""
     function = place.code.function(statement)
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
@@ -284,7 +285,7 @@ def _arguments(place: Place, name: str, statement: ast.stmt) -> list[tuple[Place
 
 
 def _trained(place: Place, name: str) -> bool:
-    """Is the name itself given to an optimizer, or is its gradient read?"""
+    """Does an optimizer get this name, or is its gradient read?"""
     for node in ast.walk(place.code.scope(place.statement)):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == name:
             return True

@@ -1,4 +1,4 @@
-"""A place where something is written in place: its node, its statement, and the tensor it writes."""
+"""A place of an in-place write: its node, its statement, and the tensor it writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STYLES: tuple[Style, ...] = ("auto", "blend", "at")
 
 
 _OVERLAPPING = ("as_strided", "unfold")
-"""Views whose elements may share an address, beside those that are expanded."""
+"""Views whose elements may share an address, apart from expanded ones."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Place:
 
     @cached_property
     def target(self) -> ast.expr | None:
-        """The expression for the tensor that is written, as it stands in the operation."""
+        """The expression for the written tensor, as in the operation."""
         return target_of(self.node)
 
     @cached_property
     def holder(self) -> ast.expr | None:
-        """What holds the written tensor: `x` of `x[i, :2]`, of `x[0].data`, of `x.view(-1)`; `d["k"]` of a dict."""
+        """The holder of the written tensor: `x` of `x[i, :2]`, of `x[0].data`, of `x.view(-1)`; `d["k"]` of a dict."""
         node = self.target
         while node is not None:
             part = isinstance(node, ast.Subscript) and not self.in_container(node)
@@ -60,12 +60,13 @@ class Place:
 
     @property
     def _parts(self) -> frozenset[str]:
-        """Attributes that are the tensor itself in another guise. A write through a tensor's `.data` saves and breaks
-        nothing that autograd sees: where it does, that is the data of a PackedSequence."""
+        """Attributes that are another form of the tensor itself. Autograd sees no write through a tensor's `.data`.
+        Where it does, that is the data of a PackedSequence.
+        """
         return having("view_attribute") - ({"data"} if self.bug.kind == "saved" else set())
 
     def in_container(self, node: ast.Subscript) -> bool:
-        """Is it an element of a list or a dict, rather than a part of a tensor? True only where that is plain."""
+        """Is it an element of a list or a dict, not a part of a tensor? True only if that is certain."""
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return True
         if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name | ast.Attribute):
@@ -89,7 +90,7 @@ class Place:
         return False
 
     def _kinds(self, name: str) -> set[str | None]:
-        """The containers a name may stand for: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
+        """The containers that a name may be: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
         return {_kind(binding, name) for binding in bindings(self.code, self.statement, name)}
 
     @cached_property
@@ -105,7 +106,7 @@ class Place:
 
     @cached_property
     def rebinding(self) -> Answer:
-        """May the holder be bound anew?"""
+        """May the holder be rebound?"""
         if isinstance(self.holder, ast.Subscript):
             return self._element()
         if self.path is None or (not self.whole and self.bug.kind != "expanded" and self._is_expanded(self.path)):
@@ -113,18 +114,18 @@ class Place:
         return may_rebind(self.files, self.code, self.statement, self.path)
 
     def _is_expanded(self, path: str) -> bool:
-        """May several of its elements lie in one place? A write of one is then seen in the others, in a copy not."""
+        """May several of its elements share an address? Then a write to one changes the others, but not in a copy."""
         values = [getattr(one, "value", None) for one in bindings(self.code, self.statement, path)]
         inside = [node for value in values if isinstance(value, ast.AST) for node in ast.walk(value)]
         names = [node.attr for node in inside if isinstance(node, ast.Attribute)]
         return any(method_has(name, "expands") or name in _OVERLAPPING for name in names)
 
     def _element(self) -> Answer:
-        """An element of a list or dict: the container sees the new tensor; names that hold the element would not."""
+        """An element of a list or dict. The container gets the new tensor; other names of the element would not."""
         text = ast.unparse(self.holder) if self.holder is not None else ""
         container = self.holder.value if isinstance(self.holder, ast.Subscript) else None
         if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
-            used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # its value, that is
+            used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # only its value
             return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
         return "yes" if facts_of(self.files, self.code, self.statement, text).may_rebind == "yes" else "no"
 
@@ -134,7 +135,7 @@ class Place:
 
 
 def _is_view(call: ast.Call) -> bool:
-    """`x.view(-1)`, `x.add_(1)`; not `self.fc(x)`, nor `x.exp()`, which have memory of their own."""
+    """`x.view(-1)`, `x.add_(1)`; not `self.fc(x)` or `x.exp()`, which have their own memory."""
     function = call.func
     if not isinstance(function, ast.Attribute) or is_library(function.value):
         return False
@@ -155,7 +156,7 @@ def _kind(binding: ast.AST | None, name: str) -> str | None:
 
 
 def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:
-    """The place of a site; None where the file is not ours or the site is not in it."""
+    """The place of a site; None if the file does not belong to the project or does not contain the site."""
     code = files.code(site.file)
     node = code.at(site) if code is not None else None
     if code is None or node is None:
@@ -201,7 +202,7 @@ def _flat(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
 
 
 def start_of_chain(node: ast.expr) -> ast.expr:
-    """`y` of `y.mul_(2).add_(1)`: a writing method hands out the tensor it wrote."""
+    """`y` of `y.mul_(2).add_(1)`: a writing method returns the tensor it wrote."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):
         if not node.func.attr.endswith("_") or node.func.attr.endswith("__"):
             break

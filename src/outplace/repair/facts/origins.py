@@ -1,4 +1,4 @@
-"""Which function a call runs, and which constructor made a module, as far as names tell."""
+"""Which function a call runs, and which constructor made a module, as far as names show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outplace.repair.syntax.flow import binds
 
 
 def may_share(name: str) -> bool:
-    """May the result of such a method or function share memory with the tensor?"""
+    """May the result of this method or function share memory with the tensor?"""
     return method_has(name, "may_share")
 
 
@@ -22,7 +22,7 @@ _DEEPEST = 4
 
 
 def is_inplace_call(call: ast.Call) -> bool:
-    """`x.add_(1)`, `torch.relu_(x)`, `F.relu(x, inplace=True)`: the result is the tensor that was given."""
+    """`x.add_(1)`, `torch.relu_(x)`, `F.relu(x, inplace=True)`: the result is the argument itself."""
     name = (
         call.func.attr
         if isinstance(call.func, ast.Attribute)
@@ -34,7 +34,7 @@ def is_inplace_call(call: ast.Call) -> bool:
 
 
 def has_flag(call: ast.Call) -> bool:
-    """Does it say `inplace=` anything but False, by name or by position?"""
+    """Does it pass `inplace=` anything but False, by name or by position?"""
     for keyword in call.keywords:
         if keyword.arg == "inplace":
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
@@ -49,7 +49,7 @@ def class_name(call: ast.Call) -> str:
 
 
 def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
-    """The function of the project that a call runs, where its name says so; True where its first argument is self."""
+    """The project's function that a call runs, if its name shows it; True if its first argument is self."""
     function = call.func
     if isinstance(function, ast.Name):
         found = _functions(files, code, function.id)
@@ -71,7 +71,7 @@ def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function,
 
 
 def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code, Function] | None:
-    """`energy` of `losses.energy`, where `losses` is a module that the file imports."""
+    """`energy` of `losses.energy`, if `losses` is a module that the file imports."""
     if not isinstance(function.value, ast.Name):
         return None
     imported = [item for node in code.every(ast.Import) for item in node.names]
@@ -89,7 +89,7 @@ def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code,
 
 
 def class_named(files: Files, name: str) -> tuple[Code, ast.ClassDef] | None:
-    """The class of this name, where there is only one."""
+    """The class with this name, if there is only one."""
     found = [(code, node) for code in files.codes(name) for node in code.every(ast.ClassDef) if node.name == name]
     return found[0] if len(found) == 1 else None
 
@@ -124,10 +124,10 @@ def _is_static(function: Function) -> bool:
 
 
 def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0) -> tuple[Code, ast.Call] | None:
-    """The constructor call behind `self.relu` or `relu`, where a single assignment of that name makes it.
+    """The constructor call behind `self.relu` or `relu`, if a single assignment to that name makes it.
 
-    `self.net = net` of an `__init__` has it from where such an object is made, `net.eval()` is the same module, and
-    `layer` of `for layer in self.layers` is one of those that the list was made of.
+    `self.net = net` in an `__init__` takes it from the call that makes the object. `net.eval()` is the same module.
+    `layer` in `for layer in self.layers` is one of the modules that the list was made of.
     """
     if not isinstance(function, ast.Name | ast.Attribute):
         return None
@@ -162,7 +162,7 @@ def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:
 
 
 def assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets with what they are bound to, `a, b = f(), g()` taken apart."""
+    """Targets with their values; `a, b = f(), g()` is taken apart."""
     for target in node.targets:
         if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
             if len(target.elts) == len(node.value.elts):
@@ -189,7 +189,7 @@ def _iterated(code: Code, name: ast.Name) -> ast.expr | None:
 
 
 def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
-    """The constructor of the modules in a ModuleList, where all are of one class."""
+    """The constructor of the modules in a ModuleList, if all have one class."""
     given = listed.args[0] if class_name(listed) == "ModuleList" and listed.args else None
     if isinstance(given, ast.ListComp | ast.GeneratorExp):
         parts = [given.elt]
@@ -200,7 +200,7 @@ def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
 
 
 def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast.Call] | None:
-    """The constructor call of what `__init__` is given for a parameter, where its class is made in one place only."""
+    """The constructor call of the argument for a parameter of `__init__`, if its class is made in one place only."""
     while (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)
@@ -217,7 +217,7 @@ def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast
 
 
 def given_to_init(files: Files, code: Code, name: ast.Name) -> list[tuple[Code, ast.expr | None]]:
-    """What each call that makes an object gives to its `__init__` for this parameter; nothing, if it is none."""
+    """What each call that makes an object passes for this parameter of `__init__`; empty if it is not a parameter."""
     function, owner = code.function(name), code.class_of(name)
     if not isinstance(function, ast.FunctionDef) or function.name != "__init__" or owner is None:
         return []
@@ -228,7 +228,7 @@ def given_to_init(files: Files, code: Code, name: ast.Name) -> list[tuple[Code, 
 
 
 def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
-    """What a call gives for a parameter of the function."""
+    """The argument of a call for a parameter of the function."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

@@ -1,1 +1,1 @@
-"""From a bug to a choice of edits."""
+"""From a bug to its candidates."""

@@ -1,4 +1,4 @@
-"""For one bug the ways to repair it, the best first."""
+"""The candidates for one bug, the best first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outplace.repair.syntax.files import Files
 
 
 def propose(files: Files, bug: Bug, style: Style = "auto", neighbours: tuple[Bug, ...] = ()) -> Iterator[Candidate]:
-    """The candidates for a bug. `neighbours` are further bugs of the file, which one edit may mend together."""
+    """The candidates for a bug. `neighbours` are other bugs of the file, which one edit may repair together."""
     if bug.kind == "stepped":
         yield from stepped(files, bug, neighbours)
         yield from kept_weights(files, bug)

@@ -1,4 +1,4 @@
-"""A copy for the backward: the write stays, and what saved the tensor keeps another one."""
+"""A copy for the backward: the write stays, and the operation that saved the tensor saves a copy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from outplace.repair.syntax.edits import Edit
 
 
 def copies_for_backward(place: Place) -> Iterator[Candidate]:
-    """`x.clone() * y`, at each place that saved the tensor."""
+    """`x.clone() * y`, at each site that saved the tensor."""
     written = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
     shared = shared_names(place.files, place.code, place.statement, place.path) if place.path else set()
     names = [*written, *sorted(shared - set(written))]
     firsts: dict[str, list[Edit]] = {}
-    # A checkpoint keeps what its region is given, wherever that is used inside.
+    # A checkpoint saves the arguments of its block, wherever the block uses them.
     sure = "checkpoint(" not in place.code.text
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
@@ -48,7 +48,7 @@ def copies_for_backward(place: Place) -> Iterator[Candidate]:
         named = [one for one in clones if one.named]
         if len(named) > 1:
             ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure, ""))
-        if len(named) < len(clones) > 1:  # an operand may share the memory under a name that nobody can see
+        if len(named) < len(clones) > 1:  # an operand may share the memory under an unknown name
             ways.append(("Let backward keep copies", [one.edit for one in clones], False, ""))
         if not ways:
             return
@@ -65,20 +65,21 @@ def copies_for_backward(place: Place) -> Iterator[Candidate]:
 
 
 def _in_doubt(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
-    """A run knows what keeps a tensor no better than by the call before it: in `f(x) @ w` it may be the product."""
+    """Is it unsure what saved the tensor? A run knows only the call before it: in `f(x) @ w` it may be the product."""
     statement = code.statement(node) if isinstance(node, ast.Call) else None
     return statement if isinstance(statement, ast.Assign | ast.Return | ast.Expr | ast.AnnAssign) else node
 
 
 def _writes_unseen(place: Place, site: Site) -> bool:
-    """Does this operation write in a way that cannot be read from the source (`getattr(x, "add_")(1)`)? A copy would
-    be written in the tensor's place."""
+    """Does this operation write in a way that the source does not show (`getattr(x, "add_")(1)`)? It would write the
+    copy instead of the tensor.
+    """
     here = [one for one in place.bug.writes if (one.file, one.line) == (site.file, site.line)]
     places = [place_at(place.files, place.bug, one) for one in here]
     return any(one is None or one.target is None for one in places)
 
 
 def short(text: str) -> str:
-    """A text in few characters, for a title."""
+    """A shortened text, for a title."""
     text = " ".join(text.split())
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""A new tensor instead of a written one: the plain rewrites, and whether nobody misses the write."""
+"""A new tensor instead of a written one: the plain rewrites, and whether another name needs the write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rewrite(NamedTuple):
 
 
 def plain(place: Place) -> Iterator[Rewrite]:
-    """The writes out of place; whether another name needs the write is not asked here."""
+    """The writes out of place. This does not check whether another name needs the write."""
     here = place.code.path
     for title, edits in _plain_here(place):
         yield Rewrite(title, {here: tuple(edits)})
@@ -76,7 +76,7 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
 
 
 def _copies(place: Place) -> Iterator[list[Edit]]:
-    """`x = x.clone()` before the write of a part of `x`."""
+    """`x = x.clone()` before a write to a part of `x`."""
     call = place.node.value if isinstance(place.node, ast.Expr) else place.node
     if place.whole or (isinstance(call, ast.Call) and inplace_flag.dropped(place.code, call)):
         return
@@ -89,12 +89,12 @@ def _copies(place: Place) -> Iterator[list[Edit]]:
 
 
 def is_whole(statement: ast.stmt, call: ast.Call) -> bool:
-    """Is the call a statement by itself, its result not used?"""
+    """Is the call a statement of its own, whose result is not used?"""
     return isinstance(statement, ast.Expr) and statement.value is call
 
 
 def _saved_before_loops(place: Place) -> bool:
-    """Is one copy before the loops enough? Not where the loops themselves save what they write."""
+    """Is one copy before the loops enough? Not if the loops save what they write."""
     if place.bug.kind != "saved":
         return True
     loops = place.code.loops(place.statement)
@@ -105,13 +105,13 @@ def _saved_before_loops(place: Place) -> bool:
 
 
 def rebinding(place: Place) -> str:
-    """May what is written be left as it is, and a new tensor be used from here on?"""
+    """May the old tensor stay unchanged, and a new one be used from here on?"""
     call = place.node.value if isinstance(place.node, ast.Expr) else place.node
-    if isinstance(call, ast.Call) and place.target is None:  # a module that was built to write
+    if isinstance(call, ast.Call) and place.target is None:  # a module that was built with a flag
         return _argument(place, call)
     if isinstance(call, ast.Call) and has_flag(call):
         return _argument(place, call)
-    if place.holder is None:  # `f(x).mul_(2)`: nobody has it but the expression itself, or somebody who is to see it
+    if place.holder is None:  # `f(x).mul_(2)`: only the expression has it, or other code that must see the write
         if place.target is None:
             return "no"
         return "yes" if facts_of_value(place.files, place.code, place.target).may_rebind == "yes" else "no"
@@ -128,16 +128,16 @@ def _argument(place: Place, call: ast.Call) -> str:
 
 
 def _goes_on(place: Place) -> bool:
-    """Is what is written used here? Else it is for the caller to see."""
+    """Is the written tensor used here? If not, the write is for the caller."""
     if place.path is not None:
         return used_later(place.code, place.statement, place.path)
     return isinstance(place.node, ast.Call) and not is_whole(place.statement, place.node)
 
 
 def out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
-    """Plain rewrites: safe where nobody else sees the write; else for a proof to decide, or not at all.
+    """Plain rewrites. They are safe if no other code sees the write; else a proof decides, or there is none.
 
-    `trusting` is for operations that PyTorch refuses wherever they are reached: nobody can rely on what they write.
+    `trusting` is for operations that PyTorch always refuses. No code can rely on what they write.
     """
     answer = rebinding(place)
     if answer == "unknown" and trusting and _goes_on(place):

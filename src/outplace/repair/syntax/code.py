@@ -1,4 +1,4 @@
-"""A source file as repairs see it: its text, its syntax tree, and the way from one to the other."""
+"""A source file as repairs see it: its text, its syntax tree, and the mapping between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _N = TypeVar("_N", bound=ast.AST)
 
 
 class Code:
-    """One source file. Lines end in `\\n`, whatever they end in on disk."""
+    """One source file. Lines end in `\\n`, whatever the line ends on disk."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path, self.text = path, text
@@ -43,23 +43,23 @@ class Code:
         return found
 
     def every(self, kind: type[_N]) -> list[_N]:
-        """All nodes of a kind. Repairs ask this so often that the tree is gone through only once."""
+        """All nodes of a class. Repairs ask for this so often that the tree is walked only once."""
         return self._nodes.get(kind, [])  # type: ignore[return-value]
 
     @property
     def functions(self) -> list[Function]:
-        """All functions, wherever they stand."""
+        """All functions, nested ones too."""
         return [*self.every(ast.FunctionDef), *self.every(ast.AsyncFunctionDef)]
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
     def offset(self, line: int, column: int) -> int:
-        """The position in the text, by a column in UTF-8 bytes as the syntax tree has it."""
+        """The position in the text of a column in UTF-8 bytes, as in the syntax tree."""
         text = self.lines[line - 1]
         return self._starts[line - 1] + (column if text.isascii() else len(text.encode()[:column].decode()))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Where a node begins and ends in the text."""
+        """The start and the end of a node in the text."""
         end = self.offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
         return self.offset(node.lineno, node.col_offset), end
 
@@ -69,23 +69,23 @@ class Code:
         return self.text[start:end]
 
     def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
-        """An edit that puts a text in a node's place."""
+        """An edit that replaces a node by a text."""
         return Edit(*self.span(node), text)
 
     def indent(self, statement: ast.stmt) -> str:
-        """The blanks before a statement."""
+        """The indentation of a statement."""
         line = self.lines[statement.lineno - 1]
         return line[: len(line) - len(line.lstrip())]
 
     def before(self, statement: ast.stmt, text: str) -> Edit | None:
-        """An edit that puts a line before a statement; None where the statement does not begin its line."""
+        """An edit that inserts a line before a statement; None if the statement does not begin its line."""
         if not self.begins_line(statement):
             return None
         start = self._starts[_first_line(statement) - 1]
         return Edit(start, start, f"{self.indent(statement)}{text}\n")
 
     def begins_line(self, statement: ast.stmt) -> bool:
-        """Is it the first thing in its line, and not behind another statement or an `if x:`?"""
+        """Is it the first statement in its line, not after another statement or an `if x:`?"""
         return not self.lines[statement.lineno - 1][: self._characters(statement)].strip()
 
     def _characters(self, statement: ast.stmt) -> int:
@@ -94,7 +94,7 @@ class Code:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def at(self, site: Site) -> ast.expr | ast.stmt | None:
-        """The node that a site stands for: the one with just its columns, else the innermost that holds its start."""
+        """The node of a site: the one with exactly its columns, else the innermost that contains its start."""
         best: ast.expr | ast.stmt | None = None
         for node in self._by_line.get(site.line, ()):
             start = (node.lineno, self._column(node.lineno, node.col_offset))
@@ -103,14 +103,14 @@ class Code:
                 return node if not isinstance(node, ast.Expr) else node.value
             if start <= (site.line, site.column) and end >= (site.end_line, site.end_column):
                 best = node
-        if isinstance(best, ast.Attribute):  # a chain over several lines stands at its last method
+        if isinstance(best, ast.Attribute):  # a chain over several lines has the site of its last method
             parent = self.parents.get(best)
             best = parent if isinstance(parent, ast.Call) and parent.func is best else best
         return best
 
     @cached_property
     def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
-        """The nodes that each line has a part of, outer ones first."""
+        """The nodes on each line, outer ones first."""
         found: dict[int, list[ast.expr | ast.stmt]] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr | ast.stmt):
@@ -131,35 +131,35 @@ class Code:
             around = self.parents.get(around)
 
     def nearest(self, node: ast.AST, *kinds: type[_N]) -> _N | None:
-        """The innermost node of these kinds that holds the node, or the node itself."""
+        """The innermost node of these classes that contains the node, or the node itself."""
         if isinstance(node, kinds):
             return node
         return next((above for above in self.above(node) if isinstance(above, kinds)), None)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
-        """The statement a node is part of."""
+        """The statement that contains a node."""
         return self.nearest(node, ast.stmt)
 
     def function(self, node: ast.AST) -> Function | ast.Lambda | None:
-        """The function a node stands in; None at the top level of the file."""
+        """The function that contains a node; None at the top level of the file."""
         for above in self.above(node):
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return above
         return None
 
     def scope(self, node: ast.AST) -> Function | ast.Module:
-        """The function, or the module, whose names the node sees as its own."""
+        """The function, or the module, whose local names the node sees."""
         found = self.function(node)
         while isinstance(found, ast.Lambda):
             found = self.function(found)
         return found or self.tree
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class whose method the node stands in."""
+        """The class whose method contains the node."""
         return next((above for above in self.above(node) if isinstance(above, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements it stands among."""
+        """The list of statements that contains this one."""
         parent = self.parents[statement]
         for name in ("body", "orelse", "finalbody", "handlers"):
             block = getattr(parent, name, None)
@@ -168,7 +168,7 @@ class Code:
         return [statement]
 
     def loops(self, node: ast.AST) -> list[Loop]:
-        """The loops of its own function that it is repeated by, innermost first."""
+        """The loops of its own function that repeat the node, innermost first."""
         found: list[Loop] = []
         child = node
         for above in self.above(node):
@@ -180,12 +180,12 @@ class Code:
         return found
 
     def names(self, scope: ast.AST) -> set[str]:
-        """All names that occur in a scope: a new one must be none of them."""
+        """All names that occur in a scope. A new name must differ from them."""
         found = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
         return found | {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
 
     def module_name(self, module: str) -> str | None:
-        """The name under which this file has a module (`torch`), None where it has not imported it."""
+        """The name under which this file imports a module (`torch`); None if it does not."""
         for node in self.tree.body:
             if isinstance(node, ast.Import):
                 for item in node.names:
@@ -196,7 +196,7 @@ class Code:
         return None
 
     def importing(self, module: str) -> list[Edit]:
-        """What brings a module in: nothing where the file has it, else an import at the place where imports stand."""
+        """The edits that import a module: none if the file imports it already, else one at the file's imports."""
         return [] if self.module_name(module) else [self._new_import(f"import {module}")]
 
     def _new_import(self, text: str) -> Edit:
@@ -230,12 +230,12 @@ def _is_standard(module: str) -> bool:
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
-    """Do two expressions read the same, whatever they are used for?"""
+    """Have two expressions the same source, whatever their contexts?"""
     return ast.unparse(one) == ast.unparse(other)
 
 
 def root_of(node: ast.expr) -> ast.expr:
-    """`x` of `x[i].data.view(-1)[0]`: what stays when items, `.data` and method calls on it are taken away."""
+    """`x` of `x[i].data.view(-1)[0]`: the expression without items, `.data` and method calls on it."""
     while True:
         part = isinstance(node, ast.Attribute) and method_has(node.attr, "view_attribute")
         if isinstance(node, ast.Subscript) or part:
@@ -250,6 +250,6 @@ LIBRARIES = {"torch", "F", "functional", "nn", "np", "numpy", "math", "init", "l
 
 
 def is_library(node: ast.expr) -> bool:
-    """Is it `torch`, `F`, `torch.nn.functional`: something that functions belong to, no tensor?"""
+    """Is it `torch`, `F` or `torch.nn.functional`: the owner of functions, not a tensor?"""
     parts = ast.unparse(node).split(".") if isinstance(node, ast.Name | ast.Attribute) else []
     return bool(parts) and parts[0] != "self" and (parts[0] in LIBRARIES or parts[-1] in LIBRARIES)

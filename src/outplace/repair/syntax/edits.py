@@ -1,4 +1,4 @@
-"""Text edits: what a fix is made of. Everything that is not edited stays as it was, to the last blank."""
+"""Text edits, which make up a fix. Text that is not edited stays unchanged, every blank included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Edit:
-    """Replaces the characters from `start` up to `end` by `text`; where both are the same, it inserts."""
+    """Replaces the characters from `start` up to `end` by `text`. If both are equal, it inserts."""
 
     start: int
     end: int
@@ -18,11 +18,11 @@ class Edit:
 
 
 class Conflict(ValueError):
-    """Two edits want the same characters."""
+    """Two edits overlap."""
 
 
 def apply(source: str, edits: Iterable[Edit]) -> str:
-    """The source with all edits made, or an exception and none of them."""
+    """The source with all edits applied. If they conflict, raises an exception and applies none."""
     result: list[str] = []
     position = 0
     last: Edit | None = None
@@ -37,7 +37,7 @@ def apply(source: str, edits: Iterable[Edit]) -> str:
 
 
 def parses(source: str) -> bool:
-    """Is it Python still?"""
+    """Is it still valid Python?"""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""The files a repair may look at and change: read as Python reads them, written as they were written."""
+"""The files that a repair may read and change. They keep their encoding and line ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """A file cannot be read or written as it is; `line` where that is known."""
+    """A file cannot be read or written. `line` is set if it is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Unwritable(Exception):
 
 
 class Document:
-    """A file's text with `\\n` line ends, and how to turn a new text into bytes of the same make."""
+    """A file's text with `\\n` line ends, and how to encode a new text in the same way."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -50,12 +50,12 @@ class Document:
         self._same_ends = self.text.replace("\n", self.newline) == raw
 
     def encode(self, text: str) -> bytes:
-        """A new text as bytes: the same encoding, mark and line ends; lines that did not change stay to the byte."""
+        """A new text as bytes, with the same encoding, mark and line ends. Unchanged lines keep all their bytes."""
         raw = text.replace("\n", self.newline) if self._same_ends else self._with_ends(text)
         return (codecs.BOM_UTF8 if self.bom else b"") + raw.encode(self.encoding)
 
     def _with_ends(self, text: str) -> str:
-        """A new text with the line ends of the old one, which has several."""
+        """A new text with the line ends of the old one, which mixes several."""
         old, new = _lines(self.text), _lines(text)
         made: list[str] = []
         for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -81,7 +81,7 @@ def read(path: str) -> Document:
 
 
 def write(path: str, data: bytes) -> None:
-    """Replaces a file in one step, its mode kept: whoever looks sees the old file or the new one, never half of one."""
+    """Replaces a file atomically and keeps its mode. A reader sees the old file or the new one, never a part."""
     real = os.path.realpath(path)
     try:
         mode = stat.S_IMODE(os.stat(real).st_mode)
@@ -108,17 +108,17 @@ def write(path: str, data: bytes) -> None:
 
 
 class Files:
-    """Sources by path: those on disk, with the texts of repairs in progress over them."""
+    """Sources by path: the files on disk, replaced by the texts of repairs in progress."""
 
     def __init__(
         self, texts: Mapping[str, str] | None = None, may_read: bool = True, like: Files | None = None
     ) -> None:
-        """`like`: others, whose trees serve for the files that are the same there."""
+        """`like`: other files, whose trees are reused for equal texts."""
         self._texts = dict(texts or {})
         self._codes: dict[str, Code | None] = {}
         self._may_read = may_read
         self.found_out: dict[Any, Any] = {}
-        """Answers to questions that are asked again and again, by the question."""
+        """A cache of answers, by the question."""
         if like is not None:
             self._codes = {
                 path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)
@@ -127,7 +127,7 @@ class Files:
     @cached_property
     def inquiry(self) -> Inquiry:
         """The analysis of these texts, for questions about single writes."""
-        from outplace.source.asking import Inquiry  # read when something is to be repaired
+        from outplace.source.asking import Inquiry  # imported only for a repair
 
         return Inquiry({path: self._texts[path] for path in self.paths})
 
@@ -143,7 +143,7 @@ class Files:
         return self._texts[path]
 
     def code(self, path: str) -> Code | None:
-        """The file's tree; None where it cannot be read or parsed."""
+        """The parsed file; None if it cannot be read or parsed."""
         if path not in self._codes:
             try:
                 self._codes[path] = Code(path, self.text(path))
@@ -152,11 +152,11 @@ class Files:
         return self._codes[path]
 
     def codes(self, word: str) -> list[Code]:
-        """The files that hold this word, and parse."""
+        """The files that contain this word and can be parsed."""
         return [code for path in self.paths if word in self._texts[path] and (code := self.code(path)) is not None]
 
     def edited(self, edits: Mapping[str, tuple[Edit, ...]]) -> Files | None:
-        """The files with these edits; None where that changes nothing, or leaves something that does not parse."""
+        """The files with these edits; None if nothing changes, or if the result does not parse."""
         texts = {path: apply(self.text(path), changes) for path, changes in edits.items()}
         if any(not parses(text) for text in texts.values()) or all(self.text(p) == text for p, text in texts.items()):
             return None
@@ -166,7 +166,7 @@ class Files:
 
 
 def write_all(data: Mapping[str, bytes], before: Mapping[str, Document]) -> None:
-    """Writes all files or none: if one cannot be written, those written before it are put back."""
+    """Writes all files or none. If one cannot be written, the earlier ones are restored."""
     written: list[str] = []
     try:
         for path, content in data.items():

@@ -1,4 +1,4 @@
-"""The order in which a function's statements run, as far as names are concerned: what is read later, what was bound."""
+"""The order in which a function's statements run, for names: what is read later, what was bound before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
 Besides = Callable[[ast.Subscript], bool]
-"""Is it a part of something that is not the part in question?"""
+"""Is this a part of the value other than the one in question?"""
 
 
 def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
@@ -33,12 +33,12 @@ def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
 
 
 def binds(statement: ast.AST, path: str) -> bool:
-    """Is it an assignment to this very name or attribute?"""
+    """Is it an assignment to exactly this name or attribute?"""
     return any(_is_target(target, path) for target in targets_of(statement))
 
 
 def flat(targets: list[ast.expr]) -> list[ast.expr]:
-    """The targets of an assignment, those in tuples and behind stars one by one."""
+    """The targets of an assignment, with tuples and stars taken apart."""
     found: list[ast.expr] = []
     for target in targets:
         if isinstance(target, ast.Tuple | ast.List):
@@ -72,21 +72,21 @@ def _is_target(target: ast.expr, path: str) -> bool:
 
 
 def read_later(code: Code, statement: ast.stmt, path: str, besides: Besides | None = None) -> bool:
-    """Can the value that a name holds now still be read after this statement? Parts that lie `besides` do not count."""
+    """Can the present value of a name be read after this statement? Parts that are `besides` do not count."""
     if binds(statement, path):
         return False
     return _after(code, statement, lambda later: _meets(later, path, besides), path)
 
 
 def used_later(code: Code, statement: ast.stmt, path: str) -> bool:
-    """Is it read after this statement, otherwise than to be written again?"""
+    """Is it read after this statement, for more than another write to it?"""
     if binds(statement, path):
         return False
     return _after(code, statement, lambda later: None if _only_writes(later, path) else _meets(later, path), path)
 
 
 def _only_writes(statement: ast.stmt, path: str) -> bool:
-    """`x[i] += 1`, `x[i] = 1`, `x.clamp_(0, 1)`: nothing of x goes anywhere but into x."""
+    """`x[i] += 1`, `x[i] = 1`, `x.clamp_(0, 1)`: x is used only to write x."""
     target: ast.expr
     if isinstance(statement, ast.AugAssign):
         target, values = statement.target, [statement.value]
@@ -102,14 +102,14 @@ def _only_writes(statement: ast.stmt, path: str) -> bool:
 
 
 def _meets(statement: ast.stmt, path: str, besides: Besides | None = None) -> bool | None:
-    """True: reads it. False: the way ends here, or the name is bound anew. None: goes on."""
+    """True: reads it. False: control leaves here, or the name is rebound. None: goes on."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
         return value is not None and (
             reads(value, path, besides) or any(reads(t, path, besides) for t in targets_of(statement))
         )
     if isinstance(statement, ast.For | ast.AsyncFor) and binds(statement, path):
-        return True if reads(statement.iter, path, besides) else None  # what the body reads is the loop's own
+        return True if reads(statement.iter, path, besides) else None  # the body reads the loop's own variable
     if reads(statement, path, besides):
         return True
     return False if isinstance(statement, _LEAVE) and isinstance(statement, ast.Return | ast.Raise) else None
@@ -144,7 +144,7 @@ def _after(code: Code, statement: ast.stmt, meets: Callable[[ast.stmt], bool | N
 def _again(
     loop: ast.For | ast.AsyncFor | ast.While, here: ast.stmt, meets: Callable[[ast.stmt], bool | None], path: str
 ) -> bool:
-    """Does the next round of a loop read it?"""
+    """Does the next iteration of a loop read it?"""
     if isinstance(loop, ast.While) and reads(loop.test, path):
         return True
     if not isinstance(loop, ast.While) and _is_target(loop.target, path):
@@ -157,7 +157,7 @@ def _again(
 
 
 def _in_functions(module: ast.Module, name: str) -> bool:
-    """Is a name of the top level read by some function?"""
+    """Does some function read this name of the top level?"""
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and reads(node, name):
             arguments = [arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
@@ -167,7 +167,7 @@ def _in_functions(module: ast.Module, name: str) -> bool:
 
 
 def bindings(code: Code, statement: ast.stmt, path: str) -> Iterator[ast.AST | None]:
-    """The assignments whose value the name may hold at a statement; None for "from outside", as an argument has it."""
+    """The assignments whose value the name may have at a statement; None for a value from outside (an argument)."""
     here: ast.stmt = statement
     while True:
         block = code.block(here)
@@ -198,14 +198,14 @@ def bindings(code: Code, statement: ast.stmt, path: str) -> Iterator[ast.AST | N
 
 
 def own_parts(statement: ast.stmt) -> list[ast.AST]:
-    """A statement without the blocks inside it: the statement itself, or the head of a loop, an `if`, a `with`."""
+    """A statement without the blocks inside it: the statement itself, or the header of a loop, an `if`, a `with`."""
     if not hasattr(statement, "body"):
         return [statement]
     return [node for node in ast.iter_child_nodes(statement) if not isinstance(node, ast.stmt | ast.ExceptHandler)]
 
 
 def earlier_statements(code: Code, statement: ast.stmt) -> Iterator[ast.stmt]:
-    """All statements of its function that may have run before it, those of its loops included."""
+    """All statements of its function that may have run before it, including those of its loops."""
     scope = code.scope(statement)
     loops = code.loops(statement)
     inside = set(ast.walk(loops[-1])) if loops else set()

@@ -6,7 +6,7 @@ import difflib
 
 
 def unified(name: str, old: str, new: str, context: int = 3) -> str:
-    """The diff from one text to the other; empty where they are the same."""
+    """The diff between two texts; empty if they are equal."""
     lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}", n=context)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -20,7 +20,7 @@ _mode_active = torch._C._is_torch_function_mode_enabled
 
 
 def note_kept(value: Any, way: str) -> Any:
-    """Called by marked code on `[x] * n`, on what is appended to a list, and on what a Function keeps in its ctx."""
+    """Called by marked code on `[x] * n`, on values appended to a list, and on values that a Function stores in ctx."""
     if not tensor_writes.is_traced():
         if way in _OF_ANYTHING:
             _OF_ANYTHING[way](value, _get_frame(1))

@@ -1,1 +1,1 @@
-"""How bugs of each kind are repaired: for one bug the candidates, the best first."""
+"""How bugs of each kind are repaired: the candidates for one bug, the best first."""

@@ -1,4 +1,4 @@
-"""A leaf that requires grad, or a view of one, is written."""
+"""Writes to a leaf that requires grad, or to a view of one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from outplace.repair.syntax.flow import binds, read_later, used_later
 
 
 def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """An update goes under no_grad, a step of the computation makes a new tensor."""
+    """An update goes under no_grad. A step of the computation makes a new tensor."""
     if _flagged_for_its_result(place):
         yield from (rewrite.candidate("safe") for rewrite in plain(place))
         return
-    if place.target is None:  # a module that was built to write
+    if place.target is None:  # a module that was built with a flag
         yield from out_of_place(place, trusting=True)
         return
     intent = intent_of(place)
@@ -42,9 +42,9 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _flagged_for_its_result(place: Place) -> bool:
-    """`w = F.relu(self.w, inplace=True)`: a flag saves memory, it is not there to change a parameter.
+    """`w = F.relu(self.w, inplace=True)`: the flag is there to save memory, not to change a parameter.
 
-    But where the parameter is read again below, one would expect it changed.
+    But if the parameter is read again below, the program expects it to be changed.
     """
     call = place.node
     if not isinstance(call, ast.Call) or is_whole(place.statement, call):
@@ -54,7 +54,7 @@ def _flagged_for_its_result(place: Place) -> bool:
 
 
 def _only_leaf_elsewhere(place: Place) -> bool:
-    """A local name for a parameter that lives elsewhere: the parameter must not change, the name may."""
+    """Is this a local name for another object's parameter? The name may be rebound; the parameter must not change."""
     if not isinstance(place.holder, ast.Name):
         return False
     name = place.holder.id
@@ -64,7 +64,7 @@ def _only_leaf_elsewhere(place: Place) -> bool:
 
 
 def _awaited_by_a_caller(place: Place, name: str) -> bool:
-    """`scale(w)` for the sake of `w`: its result is not used, or `w` is read below the call."""
+    """Does a caller use `scale(w)` to change `w`? Its result is not used, or `w` is read after the call."""
     function = place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
@@ -77,13 +77,14 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
 
 
 def _is_attribute(text: str) -> bool:
-    """`model.prompt`: where the parameter itself lives."""
+    """`model.prompt`: the parameter itself, as an attribute."""
     return "." in text and text.replace(".", "").isidentifier()
 
 
 def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
-    """Of an argument: is another leaf written as a step of the computation? What mends that makes it a leaf no longer,
-    and it may be the one that is given here."""
+    """For an argument: is another leaf written as a step of the computation? Its repair makes it a non-leaf, and it may
+    be the one that is passed here.
+    """
     function = place.code.function(place.statement)
     given = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)] if function is not None else []
     if place.path not in given:
@@ -102,7 +103,7 @@ def _is_of_leaf(bug: Bug) -> bool:
 
 
 def _together(place: Place, neighbours: tuple[Bug, ...]) -> list[ast.stmt]:
-    """The statement with those right behind it that have the same trouble."""
+    """The statement with the following ones that have the same bug."""
     block = place.code.block(place.statement)
     others = _other_leaves(place, neighbours)
     troubled = {other.statement for other in others if other.code is place.code and intent_of(other) == "update"}

@@ -1,4 +1,4 @@
-"""Other writes that PyTorch refuses where they stand."""
+"""Other writes that PyTorch refuses immediately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outplace.repair.syntax.flow import bindings
 
 
 def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """One of several views at once: it may be taken by itself, or left as it is."""
+    """A write to one of several views of one call: takes the view by its index, or writes out of place."""
     name = place.path
     if name is not None and "." not in name:
         if is_parameter(place, name) and intent_of(place) == "update":
@@ -41,12 +41,13 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
 
 
 def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A new tensor, or a copy where the memory is shared."""
+    """A new tensor, or a copy if the memory is shared."""
     if place.bug.kind == "nograd-view":
         yield from _view_with_grad(place)
     runs_forward = place.bug.kind == "expanded" and _writes_one_value(place) and not _refused_at_once(place)
     for candidate in out_of_place(place, trusting=True):
-        # Such a write reaches all that shares the memory, and only its backward is refused: a copy has other values.
+        # Such a write changes everything that shares the memory, and only its backward is refused. A copy has other
+        # values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
     if place.bug.kind == "expanded":
         held = place.holder
@@ -71,13 +72,13 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _refused_at_once(place: Place) -> bool:
-    """Did a run end at the write itself, rather than in a backward?"""
+    """Did the write itself raise the error, not a backward?"""
     raised = place.bug.raised_at
     return raised is not None and any((raised.file, raised.line) == (one.file, one.line) for one in place.bug.writes)
 
 
 def _writes_one_value(place: Place) -> bool:
-    """A write that PyTorch lets through on expanded memory: by a mask or a list of indices, `fill_`, `zero_`."""
+    """Is it a write that PyTorch allows on expanded memory: by a mask or a list of indices, `fill_`, `zero_`?"""
     call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(call, ast.Call):
         return isinstance(call.func, ast.Attribute) and has(call.func.attr, "fills_expanded")
@@ -88,8 +89,9 @@ def _writes_one_value(place: Place) -> bool:
 
 
 def _view_with_grad(place: Place) -> Iterator[Candidate]:
-    """The view is made outside of `no_grad`, so that what is written through it belongs to the graph; or, by an
-    optimizer, it is written under it, too."""
+    """Makes the view outside of `no_grad`, so that a write through it belongs to the graph. If an optimizer writes the
+    view, the write goes under `no_grad` too.
+    """
     code = place.code
     stepped = no_grad.decorated_step(code, place.statement)
     if stepped is not None:
@@ -114,7 +116,7 @@ def out_arg(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """The operand that shares the target's memory gets a copy, or the index that does."""
+    """Copies the operand, or the index, that shares the target's memory."""
     names = [place.path] if place.path else []
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     if index is not None and ast.unparse(index) == place.path:
@@ -126,14 +128,14 @@ def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A sum or a quotient may become a float; what is only bounded is to stay what it is."""
+    """A sum or a quotient may become a float. A value that is only clamped keeps its dtype."""
     bounds = _is_bounding(place.node)
-    if place.bug.cause == "shape of data":  # who is given it may want the shape that it has
+    if place.bug.cause == "shape of data":  # a caller may need the present shape
         yield from (replace(candidate, safety="unsafe") for candidate in out_of_place(place))
         return
     if not bounds:
         yield from out_of_place(place)
-    to_lower = "can't be cast" in place.bug.error and "Complex" not in place.bug.error  # half of a number would be lost
+    to_lower = "can't be cast" in place.bug.error and "Complex" not in place.bug.error  # the imaginary part is needed
     if place.target is not None and (place.bug.cause == "dtype" or to_lower):
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
@@ -149,7 +151,7 @@ def _is_bounding(node: ast.AST) -> bool:
 
 
 def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A clone is a normal tensor; where several are needed, or none can be made, it is the mode that is changed."""
+    """A clone is a normal tensor. If several are needed, or none can be made, the mode is changed."""
     instead = list(no_grad.instead_of_inference(place.files))
     several = any(bug.kind == "inference" for bug in neighbours)
     title = "Use `no_grad` instead of `inference_mode`: what is made there is used outside of it"

@@ -1,4 +1,4 @@
-"""What backward needs is overwritten."""
+"""Writes to a tensor that backward needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outplace.repair.plan.out_of_place import out_of_place
 
 
 def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """Out of place where that is right, else a copy for the backward."""
+    """Out of place if that is right, else a copy for the backward."""
     output = forward_hook.returned_output(place)
     if output is not None:
         yield place.candidate("Return a new output from the hook", "safe", output)
@@ -30,7 +30,7 @@ def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A table that a loop fills and reads back as a list, with those that fail beside it in the same loop."""
+    """A table that a loop fills and reads as a list, with the other tables of the same loop that fail."""
     loops = place.code.loops(place.statement)[:1]
     if not loops:
         return
@@ -47,5 +47,5 @@ def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def detached(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """A new tensor is detached instead of the one in the graph."""
+    """Detaches a new tensor instead of the one in the graph."""
     yield from out_of_place(place)

@@ -1,4 +1,4 @@
-"""Writes that nobody reports."""
+"""Silent bugs: writes that raise no error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Neighbours = tuple[Bug, ...]
 
 
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """The write recorded where its result is computed with; else a copy for the backward, or the backward first."""
+    """Records the write if its result is used; else makes a copy for the backward, or moves the backward first."""
     data = recorded.through_data(place)
     if data is not None and _may_be_recorded(place):
         made = recorded.new_tensor(place, data)
@@ -34,7 +34,7 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         if place.bug.rule is DATA_WRITE_USED:
             return
     if recorded.adds_what_was_cut(place) and rebinding(place) != "no":
-        return  # is what is added to be trained or not? If it is, a copy for the backward would hide that it is not
+        return  # it is unknown whether the added value is trained; if it is, a copy for the backward would hide the bug
     yield from copies_for_backward(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)
@@ -46,18 +46,19 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
 
 
 def _may_be_recorded(place: Place) -> bool:
-    """May a new tensor take the place of what is written? Where a run has not shown that it is computed with, only if
-    it is read later, and by nobody under another name."""
+    """May a new tensor replace the written one? If no run has shown that it is used, only if it is read later, and
+    under no other name.
+    """
     answer, path = rebinding(place), place.path or ""
     if is_leaf(place, path):
-        return False  # what is trained is updated so
+        return False  # this is how trained values are updated
     if place.bug.rule is DATA_WRITE_USED:
         return answer != "no"
     return answer == "yes" and ("." in path or used_later(place.code, place.statement, path))
 
 
 def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """Memory of its own for the array or the tensor, or a copy for the backward."""
+    """Gives the array or the tensor its own memory, or makes a copy for the backward."""
     if place.target is not None:
         for edits in silent.own_array(place.code, place.statement, place.target):
             yield place.candidate("Give the array memory of its own", "safe", edits)
@@ -74,7 +75,7 @@ def silent_alias(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidat
 
 
 def by_rule(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """The form that belongs to the rule."""
+    """The form of the rule."""
     rule = place.bug.rule
     if rule is not None and rule.form:
         yield from FORMS[rule.form](place, rule.fix, neighbours)
@@ -84,7 +85,7 @@ def by_rule(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _unless_run(place: Place) -> Safety:
-    """Only a run shows that one tensor is not meant to follow the other, or that the shapes agree."""
+    """None without a run: only a run shows that two tensors should be separate, or that the shapes agree."""
     return "safe" if place.bug.from_run else "unsafe"
 
 
@@ -229,4 +230,4 @@ FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
     "own_samples": _own_samples,
     "same_parameter": _same_parameter,
 }
-"""The forms, by the name that the rules call them. `data-write-used` has none here: `silent_data` repairs it."""
+"""The forms, by their names in the rules. `data-write-used` is missing here: `silent_data` repairs it."""

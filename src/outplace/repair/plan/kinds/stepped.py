@@ -16,16 +16,16 @@ from outplace.repair.syntax.files import Files
 
 
 def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
-    """Another order of steps, forwards and backwards, or a detach: a run must show what it keeps.
+    """Another order of steps, forwards and backwards, or a detach. A run must show what stays the same.
 
-    Safe is only to compute a loss, with all that it is made from, after the step of another one, and to put off an
-    update that takes no gradient until the backward that is next.
+    Only two are safe: computing a loss, with everything it depends on, after the step of another loss; and moving an
+    update that uses no gradient after the next backward.
     """
     alike = [bug, *(other for other in neighbours if other.kind == "stepped")]
     all_of_them = [one for other in alike for one in step_order.moments(files, other)]
     for moment in step_order.moments(files, bug):
         if any(_goes_before(other, moment) for other in all_of_them):
-            continue  # weights that are swapped in and back: the first of the two is what must wait
+            continue  # weights that are swapped in and back: the first swap must wait
         code = files.code(moment.file)
         ways = list(step_order.reorderings(code, moment, files)) if code is not None else []
         provable = bug.raised_at is not None
@@ -42,10 +42,10 @@ def _goes_before(other: Moment, moment: Moment) -> bool:
 
 
 def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
-    """Weights that are averaged, scaled or swapped by hand: backward may keep copies of the old ones.
+    """Weights that are averaged, scaled or swapped by hand. Backward may keep copies of the old ones.
 
-    An update by gradients is a step of a training, whose order is what is wrong. And rows that are given away to
-    something else must not get the gradients of what they held before.
+    An update by gradients is a training step in the wrong order, so it is not one of these. Rows that are reassigned to
+    something else must not get the gradients of their old values.
     """
     places = [place_at(files, bug, site) for site in bug.writes]
     by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
@@ -61,7 +61,7 @@ def _takes_gradients(place: Place) -> bool:
 
 
 def _gives_away(place: Place) -> bool:
-    """`table[rows] = torch.randn(...)`: are rows begun anew, with nothing of their old values?"""
+    """`table[rows] = torch.randn(...)`: are rows initialised again, without their old values?"""
     write, target = place.statement, place.target
     if isinstance(write, ast.Assign):
         parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
@@ -77,6 +77,6 @@ def _is_method(node: ast.AST) -> bool:
 
 
 def _takes(value: ast.expr, path: str) -> bool:
-    """Is it made from this tensor, not only from its shape?"""
+    """Does it depend on this tensor, and not only on its shape?"""
     about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and without_graph(one.attr)]
     return any(ast.unparse(one) == path and one not in about for one in ast.walk(value) if isinstance(one, ast.expr))
