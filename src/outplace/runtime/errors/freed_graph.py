@@ -48,10 +48,7 @@ class Crossing:
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
     """One diagnosis for each tensor that was kept. `frame` is torch's; its arguments hold the roots."""
-    outputs, inputs = saved_error.arguments(frame)
-    roots = graph.roots_of(outputs)
-    needed = graph.needed_for(roots, inputs)
-    nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
+    roots, nodes = _roots_and_nodes(frame)
     stack = names.own_frames(error.__traceback__, frame)
     raised = log.frames_to_own_code(frame.f_back)
     failure = _Failure(error, match, raised, stack, Surroundings(roots, stack), nodes)
@@ -62,21 +59,35 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
     below = _newest_freed_below(nodes, freed)
     certain = _surely_before(nodes, freed, keeps_graph=_keeps_graph(frame))
     since = [backward for backward in earlier if backward.moment > _number(min(freed, key=_number))]
-    same = [backward for backward in since if backward.frames == raised]
-    newest = max(map(_number, nodes))
-    for moment in dict.fromkeys(backward.moment for backward in (*same[-1:], *reversed(since))):
-        if moment > newest:
-            continue  # nothing was computed since
-        edges = _crossings(nodes, below, moment, set(freed))
-        found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges]
-        surely = set(_crossings(nodes, below, moment, certain))
-        if surely:
-            before = [one for one in found if (one.user, one.kept) in surely]
-            return failure.crossed(before, [one for one in found if one not in before])
+    for moment in _likely_moments(since, raised, newest=max(map(_number, nodes))):
+        sure = set(_crossings(nodes, below, moment, certain))
+        if sure:
+            edges = _crossings(nodes, below, moment, set(freed))
+            crossings = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges]
+            before = [crossing for crossing in crossings if (crossing.user, crossing.kept) in sure]
+            return failure.crossed(before, [crossing for crossing in crossings if crossing not in before])
     return failure.from_one_forward(roots, since, freed)
 
 
 # -- reading the graph -------------------------------------------------------------------------------------------------
+
+
+def _roots_and_nodes(frame: FrameType) -> tuple[list[Any], list[Any]]:
+    """The roots of the failed backward, and the nodes that it needs."""
+    outputs, inputs = saved_error.arguments(frame)
+    roots = graph.roots_of(outputs)
+    needed = graph.needed_for(roots, inputs)
+    return roots, [node for node in graph.walk(roots) if needed is None or node in needed]
+
+
+def _likely_moments(since: list[Backward], raised: tuple[log.Instruction, ...], newest: int) -> list[int]:
+    """The moments of earlier backwards: the last one of the same call first, then from the newest to the oldest.
+
+    Those after the newest node are left out: nothing was computed since.
+    """
+    same_call = [backward for backward in since if backward.frames == raised]
+    moments = dict.fromkeys(backward.moment for backward in (*same_call[-1:], *reversed(since)))
+    return [moment for moment in moments if moment <= newest]
 
 
 def _number(node: Any) -> int:

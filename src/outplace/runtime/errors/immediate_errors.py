@@ -45,18 +45,15 @@ def diagnose(error: BaseException, match: Match) -> list[Diagnosis]:
         return [_written_before(error, match, frame, located)]
     operation = _operation(written, located)
     target = sites.target_node(located, operation)
-    tensor = None if target is None or compiled else _value(target, frame)
-    if match.entry.kind == "inference" and not compiled and (tensor is None or not tensor.is_inference()):
-        target, tensor = _inference_operand(located, frame) or (target, tensor)
-    if match.entry.kind == "leaf" and target is not None and tensor is None and not compiled:
-        target, tensor = _leaf_among(target, frame) or (target, tensor)
-    chain = tuple(sites.at_instruction(part).site for part in library)
+    tensor = None
+    if not compiled:
+        target, tensor = _refused_operand(match.entry.kind, target, located, frame)
     owner = _owner_of_parameters(target, located, frame) if match.entry.kind == "expanded" else None
     if owner is not None:
         return [_expanded_parameter(error, match, located, owner, frame)]
-    return [
-        _diagnosis(error, match, located, Mutation(operation, located.site, None, chain=chain), target, tensor, frame)
-    ]
+    chain = tuple(sites.at_instruction(instruction).site for instruction in library)
+    mutation = Mutation(operation, located.site, None, chain=chain)
+    return [_diagnosis(error, match, located, mutation, target, tensor, frame)]
 
 
 def innermost_own(traceback: TracebackType | None) -> tuple[FrameType, Instruction, list[Instruction]] | None:
@@ -174,6 +171,18 @@ def _attribute(holder: Any, name: str) -> Any:
         if name in place:
             return place[name]
     return None
+
+
+def _refused_operand(
+    kind: str, target: ast.expr | None, located: Located, frame: FrameType
+) -> tuple[ast.expr | None, torch.Tensor | None]:
+    """The expression and the tensor that PyTorch refused: what the operation writes, or an operand the error means."""
+    tensor = None if target is None else _value(target, frame)
+    if kind == "inference" and (tensor is None or not tensor.is_inference()):
+        return _inference_operand(located, frame) or (target, tensor)
+    if kind == "leaf" and target is not None and tensor is None:
+        return _leaf_among(target, frame) or (target, tensor)
+    return target, tensor
 
 
 def _inference_operand(located: Located, frame: FrameType) -> tuple[ast.expr, torch.Tensor] | None:

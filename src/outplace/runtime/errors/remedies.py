@@ -75,32 +75,50 @@ def fixes_for(
 ) -> tuple[Fix, ...]:
     """The fixes, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
     bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
-    fixes: dict[Any, Fix] = {}
-    program = _Program()
     writes = list(writes)
     operations = [operation for operation, _ in writes]
-    sent = (Fix(SENT_ADVICE, "suggestion"),) if SENT in operations else ()
-    writes = [(operation, located) for operation, located in writes if operation != SENT]
-    if sent and not writes:
+    sent = _suggestions([SENT_ADVICE]) if SENT in operations else ()
+    own_writes = [(operation, located) for operation, located in writes if operation != SENT]
+    if sent and not own_writes:
         return sent
+    fixes: dict[Any, Fix] = {}
     if apart:
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
+    rewrites = _add_fixes_of_writes(fixes, bug, own_writes, through_view)
+    advice = _WRITTEN_ADVICE if _stepped_by_hand(kind, operations) else _advice(kind, bool(fixes), rewrites)
+    for suggestion in _suggestions(advice):
+        fixes.setdefault(suggestion.title, suggestion)
+    match = recognise(error) if not fixes else None
+    if match is not None:
+        return _suggestions(match.entry.remedies)
+    return (*fixes.values(), *sent)
+
+
+def _suggestions(advice: Iterable[str]) -> tuple[Fix, ...]:
+    return tuple(Fix(text, "suggestion") for text in advice)
+
+
+def _add_fixes_of_writes(
+    fixes: dict[Any, Fix], bug: Bug, writes: Iterable[tuple[str, Located | None]], through_view: bool
+) -> list[_Rewrite]:
+    """Adds the rewrites of each write, or advice on a write that has none. Returns the rewrites."""
+    program = _Program()
     rewrites: list[_Rewrite] = []
     for operation, located in _once(writes):
-        rewrites += (found := _rewrites_at(bug, located, through_view, program))
-        for rewrite in found:
+        here = _rewrites_at(bug, located, through_view, program)
+        for rewrite in here:
             fix = rewrite.fix
             once = rewrite.candidate.once and (fix.title, located.filename, located.site.function)
             fixes.setdefault(once or fix.diff or fix.title, fix)
-        if not found and (suggested := _advice_at(bug, operation, located)) is not None:
-            fixes.setdefault(suggested, Fix(suggested, "suggestion"))
-    by_hand = kind == "stepped" and operations and not any(name.endswith(".step") for name in operations)
-    for advice in _WRITTEN_ADVICE if by_hand else _advice(kind, bool(fixes), rewrites):
-        fixes.setdefault(advice, Fix(advice, "suggestion"))
-    match = recognise(error) if not fixes else None
-    if match is not None:
-        return tuple(Fix(advice, "suggestion") for advice in match.entry.remedies)
-    return (*fixes.values(), *sent)
+        if not here and (advice := _advice_at(bug, operation, located)) is not None:
+            fixes.setdefault(advice, Fix(advice, "suggestion"))
+        rewrites += here
+    return rewrites
+
+
+def _stepped_by_hand(kind: str, operations: list[str]) -> bool:
+    """Were the parameters written by the program itself, and by no optimizer?"""
+    return kind == "stepped" and bool(operations) and not any(name.endswith(".step") for name in operations)
 
 
 def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:

@@ -64,25 +64,40 @@ class Hurt:
 def hurt_by_writes(slots: list[Slot]) -> Hurt:
     """The writes between the oldest save and now."""
     hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
-    versions = [slot.error for slot in slots if slot.error is not None]
-    if not versions:  # detach_ changes no version; its call is in the record
-        calls = {id(write): write for slot in slots for write in detaching(slot)}
-        hurt.writes = [(write, write.before or 0) for write in calls.values()]
+    errors = [slot.error for slot in slots if slot.error is not None]
+    if not errors:  # detach_ changes no version; its call is in the record
+        hurt.writes = _detaching_writes(slots)
         return hurt
-    first, now = min(error.expected for error in versions), max(error.version for error in versions)
+    first, now = min(error.expected for error in errors), max(error.version for error in errors)
+    missing = _add_recorded_writes(hurt, first, now)
+    hurt.unseen = len(_add_unrecorded_writes(hurt, missing))
+    hurt.writes.sort(key=lambda entry: entry[1])
+    return hurt
+
+
+def _detaching_writes(slots: list[Slot]) -> list[tuple[AnyWrite, int]]:
+    calls = {id(write): write for slot in slots for write in detaching(slot)}
+    return [(write, write.before or 0) for write in calls.values()]
+
+
+def _add_recorded_writes(hurt: Hurt, first: int, now: int) -> list[int]:
+    """Adds the writes and steps of the record between two versions. Returns the versions that none of them left."""
     hurt.writes = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
     covered = {left for _, left in hurt.writes}
     for step, before, after in _steps_of(hurt, first, now):
         hurt.writes.append((step, after))
         covered.update(range(before + 1, after + 1))
-    missing = [version for version in range(first + 1, now + 1) if version not in covered]
+    return [version for version in range(first + 1, now + 1) if version not in covered]
+
+
+def _add_unrecorded_writes(hurt: Hurt, missing: list[int]) -> list[int]:
+    """Adds the writes that explain the missing versions. Returns the versions that are still missing."""
     for look in (_gradient_writes, _marked_dirty, _counted_before, _node_writes):
-        found = look(hurt, missing) if missing else []
-        missing = [version for version in missing if version not in {left for _, left in found}]
-        hurt.writes.extend(found)
-    hurt.unseen = len(missing)
-    hurt.writes.sort(key=lambda entry: entry[1])
-    return hurt
+        writes = look(hurt, missing) if missing else []
+        explained = {left for _, left in writes}
+        missing = [version for version in missing if version not in explained]
+        hurt.writes.extend(writes)
+    return missing
 
 
 def writes_between(storage: int | None, first: int, now: int) -> list[Write]:

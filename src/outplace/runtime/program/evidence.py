@@ -140,35 +140,28 @@ class _Notes:
         self._stepped += 1
 
     def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
-        """The last step that affects this backward, and the backward: their lines in the innermost function that ran
-        both.
+        """The failed backward and the last step before it that changed its weights.
+
+        Both are described in the innermost function that ran both: their lines, and what the function holds.
         """
         ends = _ends(roots)
-        minded = [step for step in self._steps.values() if _is_stale(ends, [step])]
-        steps = sorted(minded or self._steps.values(), key=lambda step: step.clock)
-        if not steps:
+        conflicting = [step for step in self._steps.values() if _is_stale(ends, [step])]
+        steps = sorted(conflicting or self._steps.values(), key=lambda step: step.clock)
+        step = steps[-1] if steps else None
+        meeting = _innermost_shared(step.frames, _frames(frame)) if step is not None else None
+        if step is None or meeting is None:
             return None
-        step = steps[-1]
-        shared = [both for both in zip(step.frames, _frames(frame), strict=False) if both[0][0] is both[1][0]]
-        if not shared:
-            return None
-        (common, step_line), (_, backward_line) = shared[-1]
-        numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
-        held = _held(common)
-        inside = {path: _tensors_in(value) for path, value in held.items()}
-        weights = {weight for one in steps for weight in one.weights} if minded else step.weights
+        (function, step_line), (_, backward_line) = meeting
+        weights = set().union(*(one.weights for one in conflicting)) if conflicting else step.weights
+        step_frame, line_in_step_frame = step.frames[-1]
         return {
-            "file": os.path.realpath(common.f_code.co_filename),
+            "file": os.path.realpath(function.f_code.co_filename),
             "step_line": step_line,
             "backward_line": backward_line,
-            "held": {path: _shape(value) for path, value in held.items()},
-            "stale": [
-                path for path, value in inside.items() if _is_older(value, step) and _is_stale(_ends(value), minded)
-            ],
-            "for_the_step": [path for path, value in inside.items() if _only_reaches(value, weights)],
-            "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(common)},
-            "stepped_at": [os.path.realpath(step.frames[-1][0].f_code.co_filename), step.frames[-1][1]],
-            "root_is_older": bool(numbers) and max(numbers) < step.clock,
+            **_graph_holders(function, step, conflicting, weights),
+            "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(function)},
+            "stepped_at": [os.path.realpath(step_frame.f_code.co_filename), line_in_step_frame],
+            "root_is_older": _are_all_older(roots, step),
         }
 
     def _watched(self, function: Any) -> Any:
@@ -206,6 +199,27 @@ def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
             found.append((frame, frame.f_lineno))
         frame = frame.f_back
     return found[::-1]
+
+
+def _innermost_shared(
+    frames: list[tuple[FrameType, int]], others: list[tuple[FrameType, int]]
+) -> tuple[tuple[FrameType, int], tuple[FrameType, int]] | None:
+    """The innermost frame that two stacks share, as each of them has it."""
+    shared = [pair for pair in zip(frames, others, strict=False) if pair[0][0] is pair[1][0]]
+    return shared[-1] if shared else None
+
+
+def _graph_holders(function: FrameType, step: _Step, conflicting: Sequence[_Step], weights: set[int]) -> dict[str, Any]:
+    """What holds a graph in a function: its type, whether a step made it stale, whether it only trains `weights`."""
+    held = _held(function)
+    tensors = {path: _tensors_in(value) for path, value in held.items()}
+    return {
+        "held": {path: _shape(value) for path, value in held.items()},
+        "stale": [
+            path for path, value in tensors.items() if _is_older(value, step) and _is_stale(_ends(value), conflicting)
+        ],
+        "for_the_step": [path for path, value in tensors.items() if _only_reaches(value, weights)],
+    }
 
 
 def _held(frame: FrameType) -> dict[str, Any]:
@@ -334,8 +348,14 @@ def _ends(roots: Any) -> list[tuple[int, Any]]:
     return found
 
 
+def _are_all_older(roots: Any, step: _Step) -> bool:
+    """Were all roots computed before the step?"""
+    numbers = [root.grad_fn._sequence_nr() for root in roots if root.grad_fn is not None]
+    return bool(numbers) and max(numbers) < step.clock
+
+
 def _is_older(value: Any, step: _Step) -> bool:
-    """Was it computed before the step?"""
+    """Was one of these tensors computed before the step?"""
     nodes = [one.grad_fn for one in value]
     return any(node is not None and node._sequence_nr() < step.clock for node in nodes)
 
