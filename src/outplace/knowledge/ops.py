@@ -173,28 +173,16 @@ def effect(
         options: settings from elsewhere (`training` and the constructor's arguments of a module).
         state: what is known of a module's parameters (frozen ones do not require grad).
     """
-    order = list(range(len(args)))
-    if method and op.self_at:
-        order = [*order[1 : op.self_at + 1], 0, *order[op.self_at + 1 :]]
-    keywords = keywords or {}
-    bound = op.bind([args[i] for i in order], keywords)
-    keys: dict[str, list[str | int]] = {
-        name: [order[k] if isinstance(k, int) else k for k in given] for name, given in bound.items()
-    }
-    known = {
-        name: _merged([args[k] if isinstance(k, int) else keywords[k] for k in given]) for name, given in keys.items()
-    }
+    given: dict[str | int, Arg] = dict([*enumerate(args), *(keywords or {}).items()])
+    keys = _keys_of_parameters(op, args, keywords or {}, method)
+    known = {name: _merged([given[key] for key in its_keys]) for name, its_keys in keys.items()}
     known |= dict.fromkeys(op.state, state)
     call = Call(known, {**op.defaults, **(options or {})})
     saved: dict[str | int, bool | None] = {}
     for name, when in op.saves.items():
-        holds = when.holds(call)
-        if holds is False or (name not in known):
-            continue
-        for key in keys.get(name, [name]):
-            arg = args[key] if isinstance(key, int) else keywords.get(key, state)
-            if arg.tensor is not False:
-                saved[key] = holds if arg.tensor else None
+        if name in known and (holds := when.holds(call)) is not False:
+            tensors = {key: given.get(key, state).tensor for key in keys.get(name, [name])}
+            saved |= {key: holds if is_tensor else None for key, is_tensor in tensors.items() if is_tensor is not False}
     results = {out: holds for out, when in op.results.items() if (holds := when.holds(call)) is not False}
     shares = tuple(
         (share.out, key, share.how, holds)
@@ -204,6 +192,17 @@ def effect(
     )
     writes = keys.get(op.writes, [None])[0] if op.writes else None
     return Effect(saved, results, shares, writes)
+
+
+def _keys_of_parameters(
+    op: Op, args: Sequence[Arg], keywords: Mapping[str, Arg], method: bool
+) -> dict[str, list[str | int]]:
+    """By name of the parameter: the positions and keywords of the call that it got its arguments from."""
+    order = list(range(len(args)))
+    if method and op.self_at:
+        order = [*order[1 : op.self_at + 1], 0, *order[op.self_at + 1 :]]
+    bound = op.bind([args[position] for position in order], keywords)
+    return {name: [order[key] if isinstance(key, int) else key for key in keys] for name, keys in bound.items()}
 
 
 def _merged(args: list[Arg]) -> Arg:

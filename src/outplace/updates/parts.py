@@ -59,17 +59,16 @@ def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
     elif type(item) is slice and (item.step is None or item.step == 1):
         start, stop = item.start, item.stop
         if type(start) is not int or type(stop) is not int or not 0 <= start <= stop <= size:
-            start, stop, _ = extent(item, size)
-            if type(start) is not int or type(stop) is not int:  # a slice may end at a tensor
+            bounds = _bounds(item, size)
+            if bounds is None:
                 return None
+            start, stop = bounds
     else:
         return None
     if x.is_cuda and type(x) in mode.PLAIN and x.is_contiguous():
-        elements = x.numel()
-        if elements < CAT or (elements < CAT_BLOCK and dim == 0 and type(value) is Tensor):
-            result = _cat(x, dim, start, stop, is_int, value)
-            if result is not None:
-                return result
+        result = _small_on_cuda(x, dim, start, stop, is_int, value)
+        if result is not None:
+            return result
     if not mode.eager():
         return None
     part = Part(dim, start, stop, is_int)
@@ -79,6 +78,20 @@ def replaced(x: Tensor, dim: int, item: Any, value: Any) -> Tensor | None:
         if x.is_cpu:
             return _on_cpu(x, part, value)
     return _written(x, part, value)
+
+
+def _bounds(item: slice, size: int) -> tuple[int, int] | None:
+    """Where a slice starts and stops; None if that is not known as ints: a slice may end at a tensor."""
+    start, stop, _ = extent(item, size)
+    return (start, stop) if type(start) is int and type(stop) is int else None
+
+
+def _small_on_cuda(x: Tensor, dim: int, start: int, stop: int, is_int: bool, value: Any) -> Tensor | None:
+    """By `split` and `cat`; None if x is too large for it to be the fastest, or if the value has another shape."""
+    elements = x.numel()
+    if elements < CAT or (elements < CAT_BLOCK and dim == 0 and type(value) is Tensor):
+        return _cat(x, dim, start, stop, is_int, value)
+    return None
 
 
 def _large_on_cuda(x: Tensor, part: Part, value: Any) -> Tensor:

@@ -207,35 +207,64 @@ class Keepers:
 
 
 def _last_use(code: Code, node: ast.AST, name: str) -> tuple[list[ast.stmt], int] | None:
-    """The block that binds the name and its last using statement; None unless both are in one block."""
+    """The block that binds the name, and the index of the last statement that uses it.
+
+    None unless all uses are in that block, nothing else can hold or read the value, and a statement may follow.
+    """
     scope = code.scope(node)
-    everywhere = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
-    elsewhere = {code.scope(n) for n in everywhere if isinstance(n.ctx, ast.Store)} - {scope}
-    uses = [n for n in everywhere if code.scope(n) not in elsewhere]  # functions within have names of their own
-    seeing = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id in _SEES_ALL]
-    begin = min((n.lineno for n in uses), default=0)
-    hidden = any(n.lineno >= begin or code.scope(n) is not scope or code.loops(n) for n in seeing)
-    declared = any(isinstance(n, ast.Global | ast.Nonlocal) and name in n.names for n in ast.walk(code.tree))
-    if hidden or declared or any(code.scope(n) is not scope or _in_inner(code, n, scope) for n in uses):
+    uses = _uses(code, scope, name)
+    if _may_be_used_unseen(code, scope, name, uses) or any(_gives_away(code, use) for use in uses):
         return None
-    stores = [n for n in uses if isinstance(n.ctx, ast.Store)]
-    if not stores or any(isinstance(n.ctx, ast.Del) or _is_handed_on(code, n) for n in uses):
+    binding = _binding(code, name, uses)
+    if binding is None:
         return None
-    first = code.statement(stores[0])
-    if name == "_" or not isinstance(first, ast.Assign) or not all(_is_of_names(target) for target in first.targets):
+    block = code.block(binding)
+    indices = [index for use in uses if (index := _index_in(block, use)) is not None]
+    if len(indices) < len(uses) or min(indices) != block.index(binding):
         return None
-    block = code.block(first)
-    places = []
-    for use in uses:
-        place = next((i for i, one in enumerate(block) if use in set(ast.walk(one))), None)
-        if place is None:
-            return None
-        places.append(place)
-    if min(places) != block.index(first) or any(n.id == name for n in _names_in(first.value)):
-        return None
-    last = max(places)
+    last = max(indices)
     leaves = isinstance(block[last], ast.Return | ast.Raise | ast.Break | ast.Continue)
     return None if leaves else (block, last)
+
+
+def _uses(code: Code, scope: ast.AST, name: str) -> list[ast.Name]:
+    """Where a scope uses its name. Functions inside it that bind the same name have one of their own."""
+    everywhere = [found for found in _names_in(scope) if found.id == name]
+    other_scopes = {code.scope(found) for found in everywhere if isinstance(found.ctx, ast.Store)} - {scope}
+    return [found for found in everywhere if code.scope(found) not in other_scopes]
+
+
+def _may_be_used_unseen(code: Code, scope: ast.AST, name: str, uses: list[ast.Name]) -> bool:
+    """May `locals()` and the like, a `global` statement, or code that runs later use the name?"""
+    begin = min((use.lineno for use in uses), default=0)
+    return (
+        any(
+            seeing.lineno >= begin or code.scope(seeing) is not scope or code.loops(seeing)
+            for seeing in _names_in(scope)
+            if seeing.id in _SEES_ALL
+        )
+        or any(isinstance(n, ast.Global | ast.Nonlocal) and name in n.names for n in ast.walk(code.tree))
+        or any(code.scope(use) is not scope or _in_inner(code, use, scope) for use in uses)
+    )
+
+
+def _gives_away(code: Code, use: ast.Name) -> bool:
+    """Does this use delete the name already, or hand its value to something else that holds it?"""
+    return isinstance(use.ctx, ast.Del) or _is_handed_on(code, use)
+
+
+def _binding(code: Code, name: str, uses: list[ast.Name]) -> ast.Assign | None:
+    """The first assignment to a name, if it binds plain names and does not itself read the name."""
+    stores = [use for use in uses if isinstance(use.ctx, ast.Store)]
+    first = code.statement(stores[0]) if stores and name != "_" else None
+    if not isinstance(first, ast.Assign) or not all(_is_of_names(target) for target in first.targets):
+        return None
+    return None if any(read.id == name for read in _names_in(first.value)) else first
+
+
+def _index_in(block: list[ast.stmt], node: ast.AST) -> int | None:
+    """The index of the statement that contains a node; None if no statement of the block does."""
+    return next((index for index, statement in enumerate(block) if node in set(ast.walk(statement))), None)
 
 
 def _is_of_names(target: ast.expr) -> bool:

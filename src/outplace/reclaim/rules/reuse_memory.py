@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from outplace.knowledge.ops import lookup
 from outplace.knowledge.traits import inplace_position
-from outplace.reclaim.observe.recording import LEAST_BYTES, Instruction, Operation, Recording, Tensor
+from outplace.reclaim.observe.recording import LEAST_BYTES, Instruction, Operation, Recording, Saved, Tensor
 from outplace.reclaim.observe.timeline import Change
 from outplace.reclaim.rules import inplace_forms
 from outplace.reclaim.rules.holders import made_for_good, may_overwrite, node_at, site_of
@@ -113,29 +113,34 @@ class Reuses:
     def _reusable(
         self, number: int, operation: Operation, position: int, freed: Tensor, result: Tensor
     ) -> Reuse | None:
-        recording = self._recording
-        storage = recording.storages[freed.storage]
+        """The reuse of one input's memory for the result; None where the run shows that it is not safe."""
         others = [tensor for place, tensor in enumerate(operation.inputs) if place != position]
-        part = freed.view and not freed.fills(storage.nbytes)
-        owned = part or freed.watched or (freed.leaf and freed.requires_grad) or storage.maker is None
-        if owned or not freed.fits(result) or any(other.storage == freed.storage for other in others):
+        if self._is_owned(freed) or any(other.storage == freed.storage for other in others):
             return None
-        if storage.nbytes != recording.storages[result.storage].nbytes or storage.nbytes == 0:
+        if not self._takes_same_memory(freed, result):
             return None
-        savers = recording.savers.get(freed.storage, [])
-        later = [recording.operations[n] for n in recording.readers[freed.storage] if n > number]
-        foreign = any(saved.node != operation.node for saved in savers) or any(
-            not reader.backward or reader.node != operation.node for reader in later
-        )
-        if foreign:
+        savers = self._recording.savers.get(freed.storage, [])
+        later = [self._recording.operations[n] for n in self._recording.readers[freed.storage] if n > number]
+        if not _are_of_its_backward(operation, savers, later):
             return None
-        at_once = storage.died is not None and storage.died <= number
+        died = self._recording.storages[freed.storage].died
+        at_once = died is not None and died <= number
         by_result = bool(savers or later)
         if by_result and operation.name not in BY_RESULT:
             return None
         if not (at_once or by_result) and self._has_aliases(freed.storage):
             return None
         return Reuse(number, operation, position, freed, result, by_result, at_once)
+
+    def _is_owned(self, tensor: Tensor) -> bool:
+        """Does its memory belong to more than this tensor: to a base, a hook, a trained leaf, or the time before?"""
+        storage = self._recording.storages[tensor.storage]
+        is_part = tensor.view and not tensor.fills(storage.nbytes)
+        return is_part or tensor.watched or (tensor.leaf and tensor.requires_grad) or storage.maker is None
+
+    def _takes_same_memory(self, freed: Tensor, result: Tensor) -> bool:
+        size = self._recording.storages[freed.storage].nbytes
+        return freed.fits(result) and size == self._recording.storages[result.storage].nbytes and size != 0
 
     def _has_aliases(self, storage: int) -> bool:
         readers = (self._recording.operations[number] for number in self._recording.readers.get(storage, ()))
@@ -258,3 +263,10 @@ def _is_a_function(node: ast.Attribute) -> bool:
 
 def _plain(name: str) -> str:
     return name.removeprefix("native_").removeprefix("cudnn_").removeprefix("_")
+
+
+def _are_of_its_backward(operation: Operation, savers: Iterable[Saved], readers: Iterable[Operation]) -> bool:
+    """Do only the operation's own node and its backward save and read the tensor from here on?"""
+    return all(saved.node == operation.node for saved in savers) and all(
+        reader.backward and reader.node == operation.node for reader in readers
+    )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from outplace.model import Safety
 from outplace.repair.drive.evidence import (
@@ -60,6 +61,10 @@ class Outcome:
     """Why nothing was repaired."""
     left: str = ""
     """The silent bugs that are left beside an error that is mended."""
+
+
+_Settled = tuple[Files, Evidence, Path, Proof]
+"""The edited files, what their run has shown, its output, and the proof."""
 
 
 class Repair:
@@ -135,41 +140,37 @@ class Repair:
         places = f"the step in line {step}{one} comes before the backward in line {backward}{following}"
         return f"{places}{through}; {meant}"
 
-    def _round(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+    def _round(self, files: Files, evidence: Evidence) -> _Settled | None:
         """The first candidate whose run shows less wrong than before, and nothing else changed."""
-        reference, self._reference, self._earlier = None, None, self._reference
-        if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
-            reference = self._reference = self._runs.again(_changed(files), reference=True)[0]
-            if self._in_part and not _same_as_meant(self._earlier, reference):
-                return None
-        self._in_part = False
-        redrawn: tuple[Files, Evidence, Path, Proof] | None = None
-        partly: tuple[Files, Evidence, Path, Proof] | None = None
-        fewer: tuple[Files, Evidence, Path, Proof] | None = None
-        for tries, (candidate, edited) in enumerate(self._candidates(files, evidence)):
-            if tries >= MOST_TRIES:
-                break
+        reference = self._run_reference(files, evidence)
+        if self._in_part and reference is not None and not _same_as_meant(self._earlier, reference):
+            return None
+        second_best: dict[_Flaw, _Settled] = {}
+        fewer: _Settled | None = None
+        for candidate, edited in islice(self._candidates(files, evidence), MOST_TRIES):
             tried = files.edited(candidate.checking) if candidate.checking else edited
             after, output = self._runs.again(_changed(tried or edited))
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
-            if proof is None:
+            if proof is not None:
+                flaw = _flaw(candidate, evidence, after)
+                if flaw is None:
+                    self._in_part = False
+                    return edited, after, output, proof
+                second_best.setdefault(flaw, (edited, after, output, proof))
+            elif fewer is None or len(after.diagnoses) < len(fewer[1].diagnoses):
                 proof = _judge_one(candidate, evidence, after, reference)
-                if proof is not None and (fewer is None or len(after.diagnoses) < len(fewer[1].diagnoses)):
-                    fewer = edited, after, output, proof
-                continue
-            settled = edited, after, output, proof
-            if candidate.keeps == "earlier" and not drew_alike(evidence, after):
-                redrawn = redrawn or settled  # it draws again at random: perhaps there is one that need not
-            elif candidate.keeps in ("earlier", "beginning") and not after.good:
-                partly = partly or settled  # a later backward minds a step, too: perhaps there is one for both
-            else:
-                return settled
-        if partly or redrawn:
-            return partly or redrawn
-        self._in_part = fewer is not None
-        return fewer
+                fewer = fewer if proof is None else (edited, after, output, proof)
+        self._in_part = not second_best and fewer is not None
+        return second_best.get("later error") or second_best.get("other draws") or fewer
 
-    def _silent(self, files: Files, evidence: Evidence) -> tuple[Files, Evidence, Path, Proof] | None:
+    def _run_reference(self, files: Files, evidence: Evidence) -> Evidence | None:
+        """A run that keeps copies of everything saved, for errors that such a run gets through."""
+        self._reference, self._earlier = None, self._reference
+        if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
+            self._reference = self._runs.again(_changed(files), reference=True)[0]
+        return self._reference
+
+    def _silent(self, files: Files, evidence: Evidence) -> _Settled | None:
         """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
         from outplace.repair.drive.from_source import repair
         from outplace.source.analysis import check_file
@@ -227,10 +228,26 @@ class Repair:
                 yield candidate
 
 
+_Flaw = Literal["other draws", "later error"]
+"""Why a proved candidate is tried last: it draws random numbers again, or a later backward still fails."""
+
+
+def _flaw(candidate: Candidate, before: Evidence, after: Evidence) -> _Flaw | None:
+    """What another candidate may do better."""
+    if candidate.keeps == "earlier" and not drew_alike(before, after):
+        return "other draws"
+    if candidate.keeps in ("earlier", "beginning") and not after.good:
+        return "later error"
+    return None
+
+
 def _is_silent(evidence: Evidence) -> bool:
     """Is there nothing left that raises?"""
-    silent = all(diagnosis["kind"].startswith("silent") for diagnosis in evidence.diagnoses)
-    return silent and (evidence.code == 0 or evidence.stopped)
+    return _all_silent(evidence) and (evidence.code == 0 or evidence.stopped)
+
+
+def _all_silent(evidence: Evidence) -> bool:
+    return all(diagnosis["kind"].startswith("silent") for diagnosis in evidence.diagnoses)
 
 
 def _left(evidence: Evidence) -> str:
@@ -261,36 +278,52 @@ def _united(given: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edi
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
     """Is the bug gone, with nothing else changed? What could be shown for it?"""
-    old = [essence(diagnosis) for diagnosis in before.diagnoses]
-    new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    if not after.good and (not new or not _less(old, new) or len(after.roots) < len(before.roots)):
+    if not after.good and not _fails_later(before, after):
         return None
-    if candidate.keeps in ("steps", "earlier", "beginning"):
+    if candidate.keeps == "steps":
+        return _as_meant(candidate, before, after, reference)
+    if candidate.keeps in ("earlier", "beginning"):
         as_meant = _as_meant(candidate, before, after, reference)
-        return (
-            as_meant
-            if as_meant is not None or candidate.keeps == "steps"
-            else _up_to_the_error(candidate, before, after, reference)
-        )
+        return as_meant or _up_to_the_error(candidate, before, after, reference)
     if candidate.keeps == "values":
         return _now_recorded(candidate, before, after)
     kinds = {diagnosis["kind"] for diagnosis in before.diagnoses}
     if kinds <= _CHANGED_VALUES:
         return _first_only(candidate, before, after)
-    first = 1 if all(kind.startswith("silent") for kind in kinds) else None
-    steady = reference is None or same_roots(before, reference, first)
-    if not steady:
+    return _same_values(candidate, before, after, reference, 1 if _all_silent(before) else None)
+
+
+def _fails_later(before: Evidence, after: Evidence) -> bool:
+    """Does the program fail for another reason now, and not earlier than before?"""
+    old = [essence(diagnosis) for diagnosis in before.diagnoses]
+    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    return bool(new) and _less(old, new) and len(after.roots) >= len(before.roots)
+
+
+def _same_values(
+    candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None, first: int | None
+) -> Proof | None:
+    """A rewrite that computes the same losses (`first` of them, None for all), and the gradients that were meant."""
+    if reference is not None and not same_roots(before, reference, first):
         if candidate.safety != "safe":
             return None
         return Proof(candidate.title, "the program gives other values in every run: not compared", "not compared")
     if not same_roots(before, after, first):
         return None
     if reference is None or not reference.roots:
-        if candidate.safety != "safe":
-            return None
-        count = min(len(before.roots), len(after.roots))
-        loss = f"as it was in {_times(count)} up to the error" if count else "there was no backward before the error"
-        return Proof(candidate.title, loss, "no reference: the program never got past the error before")
+        return _without_reference(candidate, before, after)
+    return _with_reference(candidate, before, after, reference)
+
+
+def _without_reference(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
+    if candidate.safety != "safe":
+        return None
+    count = min(len(before.roots), len(after.roots))
+    loss = f"as it was in {_times(count)} up to the error" if count else "there was no backward before the error"
+    return Proof(candidate.title, loss, "no reference: the program never got past the error before")
+
+
+def _with_reference(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence) -> Proof | None:
     if not same_roots(reference, after):
         return None
     equal, count = same_gradients(reference, after, candidate.keeps == "all")

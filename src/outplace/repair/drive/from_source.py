@@ -96,13 +96,9 @@ class _Repair:
         given_up: set[tuple[str, str]] = set()
         unsound: set[str] = set()
         """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
-        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each ends with one less, or one given up
-            waiting = [one for one in findings if self._to_do(one) and one.site.function not in unsound]
-            if any(not _silent(one) for one in waiting):
-                waiting += [one for one in findings if self.wanted(one) and _doubtful(one)]
-            refused = {_line(one) for one in findings if one.code.startswith("OUT1") and one.severity == "error"}
-            waiting = [one for one in waiting if _key(one) not in given_up and not _is_idle(one, refused)]
-            finding = min(waiting, key=lambda one: not _silent(one), default=None)
+        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each round ends with one finding less, or one given up
+            waiting = self._waiting(findings, given_up, unsound)
+            finding = min(waiting, key=lambda waits: not _silent(waits), default=None)
             if finding is None:
                 break
             together = None if _silent(finding) else self._settle_together(texts, waiting, findings)
@@ -110,19 +106,40 @@ class _Repair:
             if settled is None:
                 given_up.add(_key(finding))
                 self._by_itself.add(_key(finding))
-                if _silent(finding) and not self.unsafe:
-                    unsound |= {one.site.function for one in findings if finding.severity == "error"}
-                    unsound.add(finding.site.function)
+                unsound |= self._left_unsound(finding, findings)
                 continue
             new, after, pairs = settled
-            mended = Counter(_essence(one) for one in findings) - Counter(_essence(one) for one in after)
-            done += [(one, _done_about(one, pairs)) for one in findings if _taken(mended, one)]
+            mended = Counter(map(_essence, findings)) - Counter(map(_essence, after))
+            done += [(before, _done_about(before, pairs)) for before in findings if _taken(mended, before)]
             texts, findings = new, after
             given_up.clear()  # what could not be fixed before this edit perhaps can be now
-        left = tuple(one for one in findings if self.wanted(one))
-        asked = [] if self.unsafe else [one for one in left if one.kind == "stepped"]
-        meanings = {_line(one): titles for one in asked if (titles := self._meanings(texts, one, findings))}
+        left = tuple(finding for finding in findings if self.wanted(finding))
+        meanings = self._all_meanings(texts, left, findings)
         return Repaired(texts.pop(self.path), tuple(done), left, texts, meanings)
+
+    def _waiting(
+        self, findings: list[Finding], given_up: Collection[tuple[str, str]], unsound: Collection[str]
+    ) -> list[Finding]:
+        """The findings that are still to be fixed, and can be tried now."""
+        waiting = [finding for finding in findings if self._to_do(finding) and finding.site.function not in unsound]
+        if any(not _silent(finding) for finding in waiting):
+            waiting += [finding for finding in findings if self.wanted(finding) and _doubtful(finding)]
+        refused = {_line(finding) for finding in findings if _is_refused(finding)}
+        return [finding for finding in waiting if _key(finding) not in given_up and not _is_idle(finding, refused)]
+
+    def _left_unsound(self, finding: Finding, findings: list[Finding]) -> set[str]:
+        """The functions that stay wrong because this finding cannot be fixed: those of a silent bug."""
+        if not _silent(finding) or self.unsafe:
+            return set()
+        affected = [finding, *(findings if finding.severity == "error" else ())]
+        return {wrong.site.function for wrong in affected}
+
+    def _all_meanings(
+        self, texts: _Texts, left: Iterable[Finding], findings: list[Finding]
+    ) -> dict[tuple[str, int], tuple[str, ...]]:
+        """By line of a step in the wrong place: the repairs among which only the author can choose."""
+        asked = [] if self.unsafe else [finding for finding in left if finding.kind == "stepped"]
+        return {_line(finding): titles for finding in asked if (titles := self._meanings(texts, finding, findings))}
 
     def _meanings(self, texts: _Texts, finding: Finding, before: list[Finding]) -> tuple[str, ...]:
         """The titles of unsafe repairs after which the analysis finds less."""
@@ -245,6 +262,11 @@ def _doubtful(finding: Finding) -> bool:
 
 def _silent(finding: Finding) -> bool:
     return finding.code.startswith("OUT3")
+
+
+def _is_refused(finding: Finding) -> bool:
+    """Does PyTorch surely refuse the operation itself?"""
+    return finding.code.startswith("OUT1") and finding.severity == "error"
 
 
 def _line(finding: Finding) -> tuple[str, int]:

@@ -61,37 +61,54 @@ def lanes(events: Sequence[Event]) -> Figure:
     at = middles(events)
     rows = {event.node: row for row, event in enumerate(events) if event.node is not None}
     leads = _leading_to_saver(events)
-    lane_of: dict[int, int] = {}
-    waiting: list[int | None] = []  # by lane: the node that its line goes up to
-    edges: list[tuple[int, int, int]] = []
-    for event in reversed([event for event in events if event.node is not None]):
-        assert event.node is not None
-        mine = [lane for lane, node in enumerate(waiting) if node == event.node]
-        lane = mine[0] if mine else _free(waiting)
-        lane_of[event.node] = lane
-        for other in mine:
-            waiting[other] = None
-        for following in sorted(event.inputs, key=lambda node: node not in leads):
-            if following not in rows or rows[following] >= rows[event.node]:
-                continue
-            through = next((at for at, node in enumerate(waiting) if node == following), None)
-            if through is None:
-                through = lane if waiting[lane] is None else _free(waiting)
-                waiting[through] = following
-            edges.append((event.node, through, following))
-    count = min(max([*lane_of.values(), *(through for _, through, _ in edges), -1]) + 1, MOST_LANES)
+    lane_of, edges = _assigned_lanes(events, rows, leads)
     points = {node: (_x(lane), at[rows[node]]) for node, lane in lane_of.items()}
     paths = [
-        Path(_edge(points[one], _x(through), points[other]), "walked" if {one, other} <= leads else "other")
-        for one, through, other in edges
+        Path(_edge(points[node], _x(lane), points[following]), "walked" if {node, following} <= leads else "other")
+        for node, lane, following in edges
     ]
     dots = [Dot(*points[node], events[row].role) for node, row in rows.items()]
     if 0 in rows and events[-1].role == "raised":  # from the backward, in the last row, to the node it starts from
         x, y = points[0]
         paths.append(Path(f"M{x} {at[-1]}V{y}", "walked"))
         dots.append(Dot(x, at[-1], "raised"))
-    width = LEFT * 2 + (count - 1) * LANE if count else 0
-    return Figure(width, sum(map(height, events)), tuple(paths), tuple(dots))
+    return Figure(_width(lane_of, edges), sum(map(height, events)), tuple(paths), tuple(dots))
+
+
+_LaneEdge = tuple[int, int, int]
+"""A node, the lane that the line goes along, and the node that it goes up to."""
+
+
+def _assigned_lanes(
+    events: Sequence[Event], rows: dict[int, int], leads: set[int]
+) -> tuple[dict[int, int], list[_LaneEdge]]:
+    """The lane of each node, and the edges, from the last row up."""
+    lane_of: dict[int, int] = {}
+    edges: list[_LaneEdge] = []
+    waiting: list[int | None] = []  # by lane: the node that its line goes up to
+    for node, row in sorted(rows.items(), key=lambda item: -item[1]):
+        arriving = [lane for lane, goal in enumerate(waiting) if goal == node]
+        lane_of[node] = arriving[0] if arriving else _free(waiting)
+        for lane in arriving:
+            waiting[lane] = None
+        for following in sorted(events[row].inputs, key=lambda following: following not in leads):
+            if following in rows and rows[following] < row:
+                edges.append((node, _lane_up_to(following, waiting, lane_of[node]), following))
+    return lane_of, edges
+
+
+def _lane_up_to(goal: int, waiting: list[int | None], own: int) -> int:
+    """The lane whose line goes up to a node: one that does already, a node's own lane, or a free one."""
+    if goal in waiting:
+        return waiting.index(goal)
+    lane = own if waiting[own] is None else _free(waiting)
+    waiting[lane] = goal
+    return lane
+
+
+def _width(lane_of: dict[int, int], edges: Sequence[_LaneEdge]) -> int:
+    count = min(max([*lane_of.values(), *(lane for _, lane, _ in edges), -1]) + 1, MOST_LANES)
+    return LEFT * 2 + (count - 1) * LANE if count else 0
 
 
 def _leading_to_saver(events: Sequence[Event]) -> set[int]:
