@@ -1,7 +1,6 @@
-"""The record of a running program, and what is read from it after a failure.
+"""Records a running program, and reads the record after a failure or a silent bug.
 
-`usercode` says which files are the user's own, `instrument` puts marks into them, `record` keeps what the marks and the
-writes report, `writes` and `engine` are the hooks inside torch, `graph` and `hidden` read a failed graph, `culprits`
-finds who wrote, `sites` and `names` turn what was recorded into places and names, `postmortem` and `refused` make the
-diagnoses, `attach` ties it together and `launch` runs a program under it.
+`program` starts and ends a recording; `instrument` adds marks to the user's source; `patches` changes torch and Python
+while outplace is attached; `record` stores what marks and patches report; `locate` finds lines and names; `errors`
+diagnoses what PyTorch raises; `silent` finds wrong numbers that raise no error.
 """
