@@ -68,8 +68,9 @@ def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
 
 
 def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
-    """Is the leaf used before and after, with no backward in between? Then one graph has both values, and an update
-    would give the leaf the gradient of neither.
+    """Is the leaf used before and after, with no backward in between?
+
+    Then one graph has both values, and an update would give the leaf the gradient of neither.
     """
     code, statement = place.code, place.statement
     own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}

@@ -60,8 +60,9 @@ class Place:
 
     @property
     def _parts(self) -> frozenset[str]:
-        """Attributes that are another form of the tensor itself. Autograd sees no write through a tensor's `.data`.
-        Where it does, that is the data of a PackedSequence.
+        """Attributes that are another form of the tensor itself.
+
+        Autograd sees no write through a tensor's `.data`. Where it does, that is the data of a PackedSequence.
         """
         return having("view_attribute") - ({"data"} if self.bug.kind == "saved" else set())
 

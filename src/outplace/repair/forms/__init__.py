@@ -1,1 +1,1 @@
-"""The forms of a repair, one file each: what is written in place, and what to write instead."""
+"""The forms of a repair, one module each: what is written in place, and the rewrite."""

@@ -19,7 +19,7 @@ _UNARY, _ATOM, _WEAKEST = 7, 9, 0
 
 
 def strength(node: ast.expr) -> int:
-    """How strongly an expression holds together: what is weaker than its surroundings needs parentheses."""
+    """The precedence of an expression. A weaker one than its surroundings needs parentheses."""
     if isinstance(node, ast.BinOp):
         return _STRENGTH[SYMBOLS[type(node.op)]]
     if isinstance(node, ast.UnaryOp):
@@ -30,7 +30,7 @@ def strength(node: ast.expr) -> int:
 
 
 def out_of_place(code: Code, statement: ast.AugAssign) -> list[Edit]:
-    """The edits: the operator changes, with blanks as its author sets them; the value gets parentheses if needed."""
+    """The edits: the operator changes, spaced as its author does it. The value gets parentheses if needed."""
     symbol = SYMBOLS[type(statement.op)]
     target = code.segment(statement.target)
     after_target, (start, end) = code.span(statement.target)[1], code.span(statement.value)

@@ -1,7 +1,7 @@
-"""A write that backward must not see waits for it: the backward, with what it needs, goes before the write.
+"""Moves the backward, with the statements it needs, before a write that must not affect it.
 
-The write and all that came after it keep their order, so that what they compute stays as it was. A write that takes
-gradients itself (an update by hand) stays where it is: it would take those of this backward, too.
+The write and all statements after it keep their order, so their values stay the same. A write that uses gradients
+itself (an update by hand) is not passed: it would also use the gradients of this backward.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from outplace.repair.syntax.flow import targets_of
 
 @dataclass(frozen=True)
 class Earlier:
-    """The edits that put a backward before a write."""
+    """The edits that move a backward before a write."""
 
     edits: list[Edit]
     plain: bool
-    """Does nothing go with it but what clears the gradients, past statements that take none?"""
+    """Does only the clearing of gradients move with it, past statements that use no gradients?"""
 
 
 def backward_first(code: Code, moment: Moment) -> Earlier | None:
-    """The backward and the statements it needs, moved in front of the write."""
+    """Moves the backward and the statements it needs before the write."""
     found = _in_one_block(code, moment)
     if found is None or takes_gradients(code, found[0]):
         return None
@@ -55,7 +55,7 @@ def clears(statement: ast.stmt) -> bool:
 
 
 def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:
-    """The statements of one block that write and that go backward, in this order."""
+    """The statements of one block that write and that call backward, in this order."""
     write, backward = (_around(code, line) for line in (moment.step_line, moment.backward_line))
     for one in write:
         for other in backward:
@@ -66,7 +66,7 @@ def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | Non
 
 
 def _around(code: Code, line: int) -> list[ast.stmt]:
-    """The statements that a line belongs to, innermost first."""
+    """The statements that contain a line, innermost first."""
     found = [
         node
         for node in ast.walk(code.tree)
@@ -76,7 +76,7 @@ def _around(code: Code, line: int) -> list[ast.stmt]:
 
 
 def needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
-    """What computes the loss, and what clears the gradients for it."""
+    """The statements that compute the loss, and those that clear its gradients."""
     names, found = _read(backward), []
     for one in reversed(between):
         if _bound(one) & names or "zero_grad(" in ast.unparse(one):
@@ -99,7 +99,7 @@ def _leaves(node: ast.stmt) -> bool:
 
 
 def takes_gradients(code: Code, write: ast.stmt) -> bool:
-    """Does it, or a function of the file that it calls by name, look at gradients, or step an optimizer?"""
+    """Does it, or a function of the file that it calls by name, read gradients or step an optimizer?"""
     called = {
         one.func.id if isinstance(one.func, ast.Name) else one.func.attr
         for one in ast.walk(write)

@@ -1,4 +1,4 @@
-"""An update of another dtype than its target: the update is cast, where the target must stay what it is."""
+"""An update with another dtype than its target: casts the update if the target must keep its dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expanded memory gets a copy where it is made: `self.gains = gains.expand(n, -1)`, written somewhere else."""
+"""Copies expanded memory where it is made: `self.gains = gains.expand(n, -1)`, which other code writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outplace.repair.syntax.flow import bindings
 
 
 def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tuple[str, list[Edit]] | None:
-    """The file and the edits, for a name or an attribute that one assignment has made to hold expanded memory."""
+    """The file and the edits, for a name or an attribute that a single assignment binds to expanded memory."""
     values = _values(code, statement, held.id) if isinstance(held, ast.Name) else [held]
     made = [
         (code, one) if isinstance(one, ast.Call) else module_made_at(files, code, one) or _registered(files, one)
@@ -29,7 +29,7 @@ def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tup
 
 
 def _registered(files: Files, held: ast.expr) -> tuple[Code, ast.Call] | None:
-    """What `self.register_buffer("name", value)` is given, where one call alone makes a buffer of that name."""
+    """The value of `self.register_buffer("name", value)`, if only one call registers that name."""
     name = held.attr if isinstance(held, ast.Attribute) else ""
     calls = [
         (home, call.args[1])
@@ -45,7 +45,7 @@ def _registered(files: Files, held: ast.expr) -> tuple[Code, ast.Call] | None:
 
 
 def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:
-    """What the name may be bound to here; `a, b = x, y` taken apart."""
+    """The values that the name may have here; `a, b = x, y` is taken apart."""
     found: list[ast.expr] = []
     for binding in bindings(code, statement, name):
         value = getattr(binding, "value", None)
@@ -61,8 +61,10 @@ def _values(code: Code, statement: ast.stmt, name: str) -> list[ast.expr]:
 
 
 def parameter(files: Files) -> tuple[str, list[Edit]] | None:
-    """`nn.Parameter(p.expand(heads, -1))`, `weight.data = p.expand(heads, -1)`, where there is one such parameter: an
-    optimizer, or whoever loads it, writes it somewhere else."""
+    """`nn.Parameter(p.expand(heads, -1))`, `weight.data = p.expand(heads, -1)`, if there is only one such parameter.
+
+    An optimizer, or code that loads a state, writes it elsewhere.
+    """
     found: list[tuple[str, list[Edit]]] = []
     for code in {home for name in having("expands") for home in files.codes(name)}:
         made = [call.args[0] for call in code.every(ast.Call) if class_name(call) == "Parameter" and call.args]

@@ -1,4 +1,4 @@
-"""A forward hook that writes the output it is given: it returns a new one, which then takes the output's place."""
+"""A forward hook that writes its output: returns a new output, which replaces the old one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REGISTERS = "register_forward_hook"
 
 
 def returned_output(place: Place) -> list[Edit] | None:
-    """The edits; None where the write does not stand in such a hook."""
+    """The edits; None if the write is not in such a hook."""
     code, function = place.code, place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef) or not _hooked(code, _given_as(code, function)):
         return None
@@ -33,7 +33,7 @@ def returned_output(place: Place) -> list[Edit] | None:
 
 
 def _kept_before(function: ast.FunctionDef, statement: ast.stmt, name: str) -> bool:
-    """Does the hook keep its output somewhere before it writes it? Then that is to see the write, too."""
+    """Does the hook store its output somewhere before it writes it? Then the stored output must see the write, too."""
     for node in (node for one in function.body if one.lineno < statement.lineno for node in ast.walk(one)):
         values = [node.value] if isinstance(node, ast.Assign) else node.args if isinstance(node, ast.Call) else []
         if any(isinstance(value, ast.Name) and value.id == name for value in values):
@@ -42,7 +42,7 @@ def _kept_before(function: ast.FunctionDef, statement: ast.stmt, name: str) -> b
 
 
 def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
-    """The hook's name, or that of the function that makes the hook and returns it, or of the object that is called."""
+    """The name of the hook, of the function that makes and returns it, or of the object that is called."""
     owner = code.class_of(function)
     if owner is not None and function.name == "__call__":
         objects = [
@@ -64,7 +64,7 @@ def _given_as(code: Code, function: ast.FunctionDef) -> set[str]:
 
 
 def _hooked(code: Code, names: set[str]) -> bool:
-    """Is it given to `register_forward_hook`, and called by nobody else?"""
+    """Is it passed to `register_forward_hook`, and never called by other code?"""
     if _REGISTERS not in code.text:
         return False
     calls = code.every(ast.Call)

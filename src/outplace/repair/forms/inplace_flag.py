@@ -1,4 +1,4 @@
-"""`F.relu(x, inplace=True)` and `nn.ReLU(True)`: the flag goes, at the call or where the module is made."""
+"""`F.relu(x, inplace=True)` and `nn.ReLU(True)`: removes the flag, at the call or where the module is made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["dropped", "flags_behind"]
 
 
 def dropped(code: Code, call: ast.Call) -> list[Edit]:
-    """The edits that take the flag out of a call; none where it has none, or one that is False already."""
+    """The edits that remove the flag from a call; none if it has no flag, or if the flag is False."""
     for keyword in call.keywords:
         if keyword.arg == "inplace" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
             return [without_keyword(code, call, keyword)]

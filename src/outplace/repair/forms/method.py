@@ -1,4 +1,4 @@
-"""`x.add_(v)` becomes `x = x.add(v)`: also chained, inside an expression, and without a twin of that name."""
+"""`x.add_(v)` becomes `x = x.add(v)`: also chained, inside an expression, and if `add` is not the twin's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outplace.repair.syntax.flow import read_later
 
 
 def chain_of(code: Code, call: ast.Call) -> ast.Call:
-    """The whole chain of writing methods that a call is part of: `x.mul_(2).add_(1)` for either of the two."""
+    """The whole chain of writing methods that contains a call: `x.mul_(2).add_(1)` for either of the two."""
     while True:
         above = code.parents.get(call)
         call_above = code.parents.get(above) if isinstance(above, ast.Attribute) else None
@@ -24,7 +24,7 @@ def chain_of(code: Code, call: ast.Call) -> ast.Call:
 
 
 def new_value(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
-    """The target of a chain, and the edits that turn the chain into an expression for the new value."""
+    """The target of a chain, and the edits that make the chain an expression for the new value."""
     if not isinstance(call.func, ast.Attribute):
         return None
     if is_library(call.func.value):
@@ -77,14 +77,14 @@ def _function(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
 
 
 def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:
-    """The edits; None where the call stands where its target cannot be bound anew."""
+    """The edits; None if the target cannot be rebound where the call is."""
     whole = chain_of(code, call)
     made = new_value(code, whole)
     if made is None:
         return None
     target, edits = made
     if not isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
-        return edits  # what is written has no name: only the expression's value counts
+        return edits  # the written tensor has no name: only the expression's value counts
     text = code.segment(target)
     if isinstance(statement, ast.Expr) and statement.value is whole:
         start = code.span(statement)[0]
@@ -103,6 +103,6 @@ def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] 
 
 
 def _once(statement: ast.stmt, name: str) -> bool:
-    """Is it read once? (It may be bound, too.)"""
+    """Is it read only once? (It may also be bound.)"""
     names = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
     return sum(isinstance(node.ctx, ast.Load) for node in names) == 1

@@ -1,4 +1,4 @@
-"""A parameter's own update or initialisation: under `torch.no_grad()`, where the leaf stays the leaf it is."""
+"""Updates or initialises a parameter under `torch.no_grad()`, so that it stays a leaf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outplace.repair.syntax.flow import reads
 
 
 def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
-    """Neighbouring statements put into one block; a block that ends just before them takes them in."""
+    """Puts neighbouring statements into one block, or into a block that ends just before them."""
     first, last = statements[0], statements[-1]
     if not all(isinstance(one, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) for one in statements):
         return None
@@ -43,7 +43,7 @@ def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
 
 
 def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`@torch.no_grad()` for the `step` of an optimizer; None where it has one, or may run what needs grad."""
+    """`@torch.no_grad()` for the `step` of an optimizer; None if it has one, or may run code that needs grad."""
     function, owner = code.function(statement), code.class_of(statement)
     if not isinstance(function, ast.FunctionDef) or function.name != "step" or owner is None:
         return None
@@ -60,7 +60,7 @@ def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] | None:
-    """Takes a statement out of a block: behind it, or in its place where nothing else is in it."""
+    """Moves a statement out of a block: after the block, or in its place if the block has nothing else."""
     rest = [one for one in block.body if one is not statement]
     names = [ast.unparse(target) for target in statement.targets]
     if not (code.begins_line(statement) and code.begins_line(block)) or statement.lineno == block.lineno:
@@ -92,7 +92,7 @@ def is_no_grad(node: ast.AST) -> bool:
 
 
 def _lines_in_strings(code: Code) -> set[int]:
-    """Lines that begin inside a string: their blanks are part of it."""
+    """Lines that begin inside a string. Their indentation is part of the string."""
     found: set[int] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(code.text).readline):
@@ -104,7 +104,7 @@ def _lines_in_strings(code: Code) -> set[int]:
 
 
 def instead_of_inference(files: Files) -> Iterator[tuple[str, list[Edit]]]:
-    """For each `torch.inference_mode()` of these files, a decorator or a `with`: `torch.no_grad()` in its place."""
+    """Replaces each `torch.inference_mode()` of these files, a decorator or a `with`, by `torch.no_grad()`."""
     for code in files.codes("inference_mode"):
         for node in ast.walk(code.tree):
             if isinstance(node, ast.Attribute) and node.attr == "inference_mode" and is_library(node.value):

@@ -1,4 +1,4 @@
-"""`torch.add(a, b, out=c)` becomes `c = torch.add(a, b)`, or gets a name where `c` is memory kept for the result."""
+"""`torch.add(a, b, out=c)` becomes `c = torch.add(a, b)`, or binds a new name if `c` is a result buffer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outplace.repair.syntax.files import Files
 
 
 def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:
-    """The edits; None where the call is neither a statement nor the value of an assignment."""
+    """The edits; None if the call is neither a statement nor the value of an assignment."""
     keyword = next((item for item in call.keywords if item.arg == "out"), None)
     if keyword is None or not isinstance(keyword.value, ast.Name | ast.Attribute | ast.Subscript):
         return None
@@ -29,8 +29,10 @@ def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] 
 
 
 def into_a_name(files: Files, code: Code, call: ast.Call, statement: ast.stmt) -> tuple[str, list[Edit]] | None:
-    """`torch.add(a, b, out=self.scratch)`, where only what follows here reads `self.scratch`: a name for the result
-    does. The edits, and the name."""
+    """Binds the result to a name instead: `torch.add(a, b, out=self.scratch)`. Returns the edits and the name.
+
+    Only if the following statements of the function are the only ones that read `self.scratch`.
+    """
     keyword = next((item for item in call.keywords if item.arg == "out"), None)
     held = keyword.value if keyword is not None else None
     function = code.function(statement)
@@ -53,13 +55,13 @@ def into_a_name(files: Files, code: Code, call: ast.Call, statement: ast.stmt) -
 
 
 def _reads(node: ast.AST, path: str, name: str = "") -> TypeGuard[ast.Attribute]:
-    """Is it this attribute, or one of that name on whatever object?"""
+    """Is it this attribute, or an attribute of that name on any object?"""
     loads = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     return loads and (node.attr == name or ast.unparse(node) == path)  # type: ignore[attr-defined]
 
 
 def _asks_for_its_size(code: Code, node: ast.Attribute) -> bool:
-    """`len(self.scratch)`, `self.scratch.shape`: whatever is written, it answers the same."""
+    """`len(self.scratch)`, `self.scratch.shape`: the answer does not depend on the contents."""
     parent = code.parents.get(node)
     if isinstance(parent, ast.Attribute):
         return parent.attr in ("shape", "size", "dtype", "device", "ndim")
@@ -67,7 +69,7 @@ def _asks_for_its_size(code: Code, node: ast.Attribute) -> bool:
 
 
 def without_keyword(code: Code, call: ast.Call, keyword: ast.keyword) -> Edit:
-    """Takes a keyword out of a call, with the comma that belongs to it."""
+    """Removes a keyword from a call, with its comma."""
     end = code.span(keyword.value)[1]
     start = code.text.rindex(keyword.arg or "", 0, code.span(keyword.value)[0])
     before = [code.span(node)[1] for node in call.args] + [

@@ -1,4 +1,4 @@
-"""`h.data.clamp_(-1, 1)` becomes `h = h.clamp(-1, 1)`: a result of the graph is changed where autograd sees it."""
+"""`h.data.clamp_(-1, 1)` becomes `h = h.clamp(-1, 1)`, which autograd records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outplace.repair.syntax.edits import Edit
 
 
 def through_data(place: Place) -> ast.Attribute | None:
-    """`h.data` of a name or an attribute, through which a write goes whose derivative backward would need."""
+    """The `h.data` of a name or an attribute, if a write through it has a derivative that backward needs."""
     node = place.target
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -24,12 +24,12 @@ def through_data(place: Place) -> ast.Attribute | None:
 
 
 def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> bool:
-    """`is_number`: is it known that what is assigned is one, by whatever name?"""
+    """Has the write a derivative? `is_number`: the assigned value is known to be a number, whatever its name."""
     call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
         names = [one.attr for one in ast.walk(statement) if isinstance(one, ast.Attribute)]
         if any(passed_by(one) for one in names) or ({"fill_", "zero_"} & set(names) and not _writes_a_part(call)):
-            return False  # all of it is replaced: its gradient is meant for something else
+            return False  # the whole is replaced: its gradient is meant for something else
         return any(rescales(one) or overwrites(one) for one in names)
     if isinstance(call, ast.AugAssign):
         return not isinstance(call.op, ast.Add | ast.Sub)
@@ -41,7 +41,7 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> b
 
 
 def adds_what_was_cut(place: Place) -> bool:
-    """`state.data += (dt * rate).data`: a state goes on, by something that was cut off so that it may."""
+    """`state.data += (dt * rate).data`: is the added value detached on purpose, so that the state has no graph?"""
     write, added = place.statement, None
     if isinstance(write, ast.AugAssign) and isinstance(write.op, ast.Add | ast.Sub):
         added = write.value
@@ -84,7 +84,7 @@ def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
 
 
 def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:
-    """`h.data` in this and the statements next to it that write parts of the same: one copy does for all of them."""
+    """The `h.data` of this and the neighbouring statements that write parts of it. One copy is enough for all."""
     block = place.code.block(place.statement)
     here = block.index(place.statement) if place.statement in block else 0
     rows: list[ast.Attribute] = []

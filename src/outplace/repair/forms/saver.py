@@ -1,6 +1,6 @@
-"""A copy for the backward: `x.clone() * y` keeps a tensor that nobody writes. The program means what it meant.
+"""A copy for the backward: `x.clone() * y` saves a tensor that nothing writes. The program's values do not change.
 
-Where the operation keeps what it was given, that operand is cloned; where it keeps its result, the result is.
+If the operation saves an operand, that operand is cloned. If it saves its result, the result is cloned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_ma
 
 
 def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
-    """The expressions that an operation is given, those that may be tensors."""
+    """The operands of an operation that may be tensors."""
     if isinstance(node, ast.BinOp):
         found = [node.left, node.right]
     elif isinstance(node, ast.Compare):
@@ -45,19 +45,19 @@ def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
 
 
 def _asks(node: ast.expr) -> bool:
-    """`self.memory.get()`: a method without arguments may hand out what somebody keeps."""
+    """`self.memory.get()`: a method without arguments may return a stored tensor."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords)
 
 
 def _calls_module(function: ast.Attribute) -> bool:
-    """`self.fc(x)`, `net.head(x)`, `SwishFn.apply(x)`: what stands before the dot is no operand."""
+    """`self.fc(x)`, `net.head(x)`, `SwishFn.apply(x)`: what comes before the dot is not an operand."""
     return (isinstance(function.value, ast.Name) and function.value.id in ("self", "super")) or (
         function.attr == "apply" and isinstance(function.value, ast.Name) and function.value.id[:1].isupper()
     )
 
 
 def operations(code: Code, node: ast.expr | ast.stmt) -> list[ast.expr | ast.stmt]:
-    """The operation at a site; for a whole statement, or a chain of operators, those inside it too."""
+    """The operation at a site; for a whole statement, or a chain of operators, also those inside it."""
     inside: list[ast.expr | ast.stmt] = [node]
     for part in ast.walk(node):
         if isinstance(part, ast.BinOp | ast.UnaryOp | ast.Call | ast.Compare) and part is not node:
@@ -67,7 +67,7 @@ def operations(code: Code, node: ast.expr | ast.stmt) -> list[ast.expr | ast.stm
 
 @dataclass(frozen=True)
 class Clone:
-    """A copy of one operand; `named` where it is named like the written tensor, so that it is surely a tensor."""
+    """A copy of one operand. `named`: it has the name of the written tensor, so it is certainly a tensor."""
 
     text: str
     edit: Edit
@@ -78,8 +78,7 @@ _FIRST, _SECOND = ("self", "input", "mat1"), ("other", "mat2", "vec")
 
 
 def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str], saved_as: str = "") -> list[Clone]:
-    """For each operand a copy, those first that are named like the written tensor, then the one that a run has seen
-    kept."""
+    """A copy for each operand: first those with the name of the written tensor, then the one that a run saw saved."""
     found: dict[tuple[int, int], ast.expr] = {}
     for operation in operations(code, node):
         for operand in operands(operation):
@@ -108,7 +107,7 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
 
 @dataclass(frozen=True)
 class Given:
-    """A copy for a function that keeps what it is given for its backward; `sure` where it does nothing else with it."""
+    """A copy for a function that saves its argument for backward. `sure`: it does nothing else with it."""
 
     function: str
     edits: tuple[Edit, ...]
@@ -116,7 +115,7 @@ class Given:
 
 
 def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home: Code, node: ast.AST) -> Given | None:
-    """`f(x.clone())`, where what keeps `x`, or a part of it, stands in `f`, and `x` is written here, after the call."""
+    """`f(x.clone())`, if the operation that saves `x` or a part of it is in `f`, and `x` is written after the call."""
     function = home.function(node)
     if not isinstance(function, ast.FunctionDef) or code.function(statement) is function:
         return None
@@ -149,7 +148,7 @@ def _is_part(node: ast.expr, path: str) -> bool:
 
 
 def _only_computes(function: ast.FunctionDef) -> bool:
-    """Does it neither write nor keep anything that it was given?"""
+    """Does it neither write nor store its arguments?"""
     for node in ast.walk(function):
         stored = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
         if stored or isinstance(node, ast.AugAssign | ast.Yield | ast.Global | ast.Nonlocal):
@@ -173,7 +172,7 @@ def _is_class(node: ast.expr) -> bool:
 
 
 def is_number(code: Code, node: ast.expr) -> bool:
-    """A counter of a loop, or a name that is only ever given numbers."""
+    """A loop counter, or a name that is only bound to numbers."""
     if not isinstance(node, ast.Name):
         return False
     made = [one for one in ast.walk(code.scope(node)) if binds(one, node.id)]
@@ -194,7 +193,7 @@ def _cloned(code: Code, operand: ast.expr) -> Edit:
 
 
 def result_clone(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
-    """A copy of the result; None where the operation has no result of its own."""
+    """A copy of the result; None if the operation has no result of its own."""
     if isinstance(node, ast.Assign | ast.Return | ast.AnnAssign) and node.value is not None:
         node = node.value
     if not isinstance(node, ast.expr) or isinstance(node, ast.Tuple | ast.List):

@@ -1,4 +1,4 @@
-"""Writes through iteration: `for row in x: row.mul_(2)` becomes a loop over indices, where `x[i]` may be written."""
+"""Writes while iterating: `for row in x: row.mul_(2)` becomes a loop over indices, because `x[i]` may be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outplace.repair.syntax.flow import bindings, binds, read_later, reads
 
 @dataclass(frozen=True)
 class _Source:
-    """The tensor that is iterated, along which dimension; the expression that hands out the views."""
+    """The tensor that is iterated, its dimension, and the expression that returns the views."""
 
     tensor: ast.expr
     iterable: ast.expr
@@ -22,7 +22,7 @@ class _Source:
 
 
 def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
-    """The edits of the loop that hands out `name`; None where it is not such a loop."""
+    """The edits of the loop that binds `name`; None if it is not such a loop."""
     for loop in code.loops(statement):
         if isinstance(loop, ast.For) and binds(loop, name):
             return _loop(code, loop, name)
@@ -30,7 +30,7 @@ def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
 
 
 def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """`for part in x.split(2): part *= 2`, where nobody but the loop has the parts, and nobody reads `x` afterwards."""
+    """`for part in x.split(2): part *= 2`, if only the loop has the parts, and nothing reads `x` afterwards."""
     for loop in code.loops(statement):
         if not isinstance(loop, ast.For) or not binds(loop, name):
             continue
@@ -50,8 +50,10 @@ def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) ->
 
 
 def kept_here(code: Code, statement: ast.stmt) -> bool:
-    """`fields = dict(zip(names, x.unbind(1)))`, and `fields[name] += rate`: an item of a dict or list that was made of
-    the parts here, and is read later, where `x` is not. A new item takes its place."""
+    """`fields = dict(zip(names, x.unbind(1)))`, and `fields[name] += rate`: a new item replaces the old one.
+
+    The item belongs to a dict or list that was made of the parts here. It is read later, and `x` is not.
+    """
     item = statement.target if isinstance(statement, ast.AugAssign) else None
     if not isinstance(item, ast.Subscript) or not isinstance(item.value, ast.Name):
         return False
@@ -115,7 +117,7 @@ def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
 
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
-    """The way to a name inside a loop's target."""
+    """The path to a name inside a loop's target."""
     if isinstance(target, ast.Name):
         return () if target.id == name else None
     if isinstance(target, ast.Tuple | ast.List):
@@ -127,7 +129,7 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
 
 
 def _find(loop: ast.For, position: tuple[int, ...]) -> tuple[ast.expr | None, ast.expr | None]:
-    """The part of the target and of the iterable that belong together, through `zip` and `enumerate`."""
+    """The corresponding parts of the target and of the iterable, through `zip` and `enumerate`."""
     target, iterable = loop.target, loop.iter
     for index in position:
         assert isinstance(target, ast.Tuple | ast.List)

@@ -1,4 +1,4 @@
-"""The silent ones: a hook that writes its gradient, a state dict that is kept, an array in a tensor's memory."""
+"""Silent bugs: a hook that writes its gradient, a stored state dict, an array that shares a tensor's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outplace.repair.syntax.flow import bindings, binds, reads
 
 
 def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt) -> list[Edit] | None:
-    """The hook returns a new gradient instead of writing the one it was given."""
+    """Makes the hook return a new gradient instead of writing its argument."""
     function = code.function(node)
     if isinstance(function, ast.Lambda):
         made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
@@ -27,7 +27,7 @@ def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt
     last = function.body[-1] is statement
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and last and not returns:
         if _name(statement) is None:
-            return None  # a module's hook, which is given tuples: what it returns takes the place of `grad_input`
+            return None  # a module's hook gets tuples, and its result replaces `grad_input`
         made = method.new_value(code, method.chain_of(code, statement.value))
         start = code.span(statement)[0]
         return None if made is None else [Edit(start, start, "return "), *made[1]]
@@ -57,7 +57,7 @@ def _name(statement: ast.stmt) -> str | None:
 
 
 def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:
-    """For each `model.state_dict()` that is kept: a deep copy of it; first that of the name that is written."""
+    """A deep copy for each `model.state_dict()` that is stored; first for the name that is written."""
     found: list[list[Edit]] = []
     first = 0
     for node in ast.walk(code.tree):
@@ -77,7 +77,7 @@ def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:
 
 
 def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
-    """`torch.from_numpy(array).clone()`, where an operation is given such a tensor, or a name that is only read."""
+    """`torch.from_numpy(array).clone()`, if an operation gets such a tensor, or a name that is only read."""
     statement = code.statement(node)
     if statement is None:
         return []
@@ -90,7 +90,7 @@ def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
 
 
 def _shares_array(code: Code, call: ast.Call) -> bool:
-    """`torch.from_numpy(array)`, of which no copy is made at once."""
+    """`torch.from_numpy(array)`, if it is not copied immediately."""
     above = code.parents.get(call)
     copied = isinstance(above, ast.Attribute) and above.attr in ("clone", "copy")
     named = isinstance(call.func, ast.Attribute) and method_has(call.func.attr, "takes_array")
@@ -98,13 +98,13 @@ def _shares_array(code: Code, call: ast.Call) -> bool:
 
 
 def own_parts(code: Code) -> list[list[Edit]]:
-    """For each `torch.from_numpy(array)`: a copy of it."""
+    """A copy for each `torch.from_numpy(array)`."""
     calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _shares_array(code, node)]
     return [[Edit(end, end, ".clone()")] for call in calls for end in [code.span(call)[1]]]
 
 
 def samples(code: Code) -> list[Edit]:
-    """`self.data[index]`, with an argument of the method, in a class that has a `__getitem__`: a deep copy of it."""
+    """A deep copy of `self.data[index]`, if the index is an argument of a method and the class has a `__getitem__`."""
     copy = code.module_name("copy") or "copy"
     edits: list[Edit] = []
     for owner in code.every(ast.ClassDef):
@@ -116,7 +116,7 @@ def samples(code: Code) -> list[Edit]:
 
 
 def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
-    """Those that are returned, bound to a name or given to a function; not `if self.seen[index]`."""
+    """Those that are returned, bound to a name or passed to a function; not `if self.seen[index]`."""
     arguments = {arg.arg for arg in function.args.args[1:]}
     return [
         node
@@ -129,7 +129,7 @@ def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
 
 
 def handed_out(place: Place) -> list[Edit]:
-    """`return self.state`, `return self.buffer.numpy()` of an object that goes on to change it: a copy each time."""
+    """`return self.state`, `return self.buffer.numpy()` of an object that changes it later: a copy each time."""
     owner = place.code.class_of(place.node)
     returned = [one.value for one in ast.walk(owner) if isinstance(one, ast.Return)] if owner is not None else []
     parts = [part for one in returned for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
@@ -148,8 +148,10 @@ def _is_array_of_own(returned: ast.expr) -> bool:
 
 
 def kept_arrays(code: Code) -> list[Edit]:
-    """Copies of what is appended and lies in memory of others: `torch.from_numpy(a)`, `x.numpy()`, or what a function
-    of this file returns as such. Of several in one entry the first may have been changed before it is copied."""
+    """Copies of appended values that share memory: `torch.from_numpy(a)`, `x.numpy()`, a function that returns one.
+
+    If an entry has several of them, the first may have been changed before it is copied.
+    """
     edits: list[Edit] = []
     for call in code.every(ast.Call):
         if not (isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "appendleft") and call.args):
@@ -176,7 +178,7 @@ def _is_array_of_tensor(code: Code, call: ast.Call) -> bool:
 
 
 def own_leaves(code: Code) -> list[list[Edit]]:
-    """For each `x.detach()`, `x.data` and `nn.Parameter(x)`: a leaf made of a copy."""
+    """A leaf made from a copy, for each `x.detach()`, `x.data` and `nn.Parameter(x)`."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
         shared = _shared_by(node)
@@ -188,7 +190,7 @@ def own_leaves(code: Code) -> list[list[Edit]]:
 
 
 def _shared_by(node: ast.AST) -> ast.expr | None:
-    """What lies in the memory of another tensor: `x.detach()`, `x.data`, and the x of `nn.Parameter(x)`."""
+    """The expressions that share memory with another tensor: `x.detach()`, `x.data`, and the x of `nn.Parameter(x)`."""
     if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
         return node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
@@ -200,7 +202,7 @@ def _shared_by(node: ast.AST) -> ast.expr | None:
 
 
 def new_tensor(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`x[key] = x[key] + v` and `x = x + v`: the name or the item gets a tensor of its own."""
+    """`x[key] = x[key] + v` and `x = x + v`: the name or the item gets its own tensor."""
     if isinstance(statement, ast.AugAssign):
         parts = ast.walk(statement.target)
         return None if any(isinstance(part, ast.Call) for part in parts) else augmented.out_of_place(code, statement)
@@ -210,7 +212,7 @@ def new_tensor(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
-    """Is what it binds never written, so that a copy of it is as good?"""
+    """Is the bound tensor never written, so that a copy of it is as good?"""
     if not isinstance(binding, ast.Assign) or not isinstance(binding.targets[0], ast.Name):
         return False
     name, scope = binding.targets[0].id, code.scope(binding)
@@ -228,7 +230,7 @@ def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
 
 
 def own_entries(code: Code) -> list[list[Edit]]:
-    """For each `[x] * n` or `[x for _ in range(n)]`: a list with an x for each entry."""
+    """For each `[x] * n` or `[x for _ in range(n)]`: a list with a separate x for each entry."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -251,20 +253,20 @@ def _is_bound_in(node: ast.ListComp) -> bool:
 
 
 def kept_copies(code: Code, name: str) -> list[list[Edit]]:
-    """A clone wherever this tensor is appended to a list, or stored in one or in a dict; gradients likewise."""
+    """A clone wherever this tensor is appended to a list, or stored in a list or a dict. The same for gradients."""
     kept = [value for node in ast.walk(code.tree) if (value := _kept_by(node, name)) is not None]
     edits = [Edit(end, end, ".clone()") for value in kept for end in [code.span(value)[1]]]
     return [edits] if edits else []
 
 
 def _kept_by(node: ast.AST, name: str) -> ast.expr | None:
-    """What this node keeps, if that is the tensor of this name."""
+    """The value that this node stores, if it is the tensor of this name."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("append"):
         value = node.args[0] if len(node.args) == 1 else None
         gradients = name.endswith(".grad") and isinstance(value, ast.ListComp) and _is_gradient(value.elt)
         return value.elt if gradients and isinstance(value, ast.ListComp) else _if_named(value, name)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        key = node.targets[0].slice  # an optimizer's: state["previous"] = p.grad
+        key = node.targets[0].slice  # an optimizer's state["previous"] = p.grad
         same_key = isinstance(key, ast.Constant) and name.endswith(f"[{ast.unparse(key)}]".replace("'", '"'))
         return node.value if same_key and _is_gradient(node.value) else _if_named(node.value, name)
     return None
@@ -279,7 +281,7 @@ def _is_gradient(value: ast.expr) -> bool:
 
 
 def kept_parameters(code: Code) -> list[list[Edit]]:
-    """Clones in comprehensions that keep the parameters themselves."""
+    """Clones in comprehensions that store the parameters themselves."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
         if isinstance(node, ast.ListComp | ast.DictComp):
@@ -293,11 +295,11 @@ def kept_parameters(code: Code) -> list[list[Edit]]:
 
 
 _NO_COPIES = (".data", ".detach()", ".cpu()")
-"""What hands out the same memory, the last of them where it lies on the CPU."""
+"""Methods whose result shares the memory; the last one only if the tensor is on the CPU."""
 
 
 def copied_in_ctx(code: Code) -> list[list[Edit]]:
-    """What a Function keeps as an attribute of its ctx becomes a copy."""
+    """Copies what a Function stores as an attribute of its ctx."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
@@ -309,13 +311,13 @@ def copied_in_ctx(code: Code) -> list[list[Edit]]:
 
 
 def copied_gradient(code: Code, statement: ast.stmt, name: str) -> list[Edit]:
-    """The Function's backward writes a copy of the gradient it was given."""
+    """Makes the Function's backward write a copy of the gradient it was given."""
     start = code.span(statement)[0]
     return [Edit(start, start, f"{name} = {name}.clone()\n{code.indent(statement)}")]
 
 
 def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`y[index] += v`, or `y[index] = y[index] + v`, as an operation that adds for each index."""
+    """`y[index] += v`, or `y[index] = y[index] + v`, as an operation that adds for every repeated index."""
     target: ast.expr | None = None
     if isinstance(statement, ast.AugAssign):
         target, value, op = statement.target, statement.value, statement.op
@@ -337,7 +339,7 @@ def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
-    """`.copy()` behind the `.numpy()` that an array came from, or before it goes into `from_numpy`."""
+    """`.copy()` after the `.numpy()` that an array came from, or before `from_numpy` gets it."""
     while isinstance(target, ast.Subscript):
         target = target.value
     if not isinstance(target, ast.Name | ast.Attribute):
@@ -364,7 +366,7 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
 
 
 def own_gradient(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`a.grad = b.grad.clone()`: a gradient of its own."""
+    """`a.grad = b.grad.clone()`: each leaf gets its own gradient."""
     value = statement.value if isinstance(statement, ast.Assign) else None
     if not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
         return None
@@ -373,7 +375,7 @@ def own_gradient(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def changed_parameter(code: Code, statement: ast.stmt) -> list[Edit] | None:
-    """`w = nn.Parameter(v)` as a change of the parameter that the optimizer knows."""
+    """`w = nn.Parameter(v)` as a change of the parameter that the optimizer steps."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(target, ast.Name | ast.Attribute) or not code.begins_line(statement):
         return None
@@ -387,7 +389,7 @@ def changed_parameter(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 
 def _new_contents(value: ast.expr) -> ast.expr | None:
-    """What a new leaf is made from: `v` in `nn.Parameter(v)` and in `v.requires_grad_()`."""
+    """The value of a new leaf: `v` in `nn.Parameter(v)` and in `v.requires_grad_()`."""
     if not isinstance(value, ast.Call):
         return None
     if ast.unparse(value.func).split(".")[-1] == "Parameter":
@@ -399,7 +401,7 @@ def _new_contents(value: ast.expr) -> ast.expr | None:
 
 
 def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | None:
-    """The optimizer is made after the module that it is to train has got its last layer."""
+    """Makes the optimizer after the module has got its last layer."""
     block = code.block(statement)
     made = next((one for one in block if one.lineno <= line <= (one.end_lineno or 0)), None)
     if not isinstance(made, ast.Assign) or block.index(made) >= block.index(statement):
@@ -416,14 +418,14 @@ def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | 
 
 
 def deep_copies(code: Code) -> list[list[Edit]]:
-    """For each `copy.copy(x)`: a copy all the way down."""
+    """A deep copy for each `copy.copy(x)`."""
     called = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call)]
     found = [node.func for node in called if ast.unparse(node.func) == f"{code.module_name('copy')}.copy"]
     return [[code.replaced(function, f"{ast.unparse(function)[:-4]}deepcopy")] for function in found]
 
 
 def own_argument(place: Place) -> list[Edit] | None:
-    """`work = x.float()` in a Function's forward, which then writes it: a copy, also where nothing is converted."""
+    """`work = x.float()` in a Function's forward, which then writes it: a copy, even if nothing is converted."""
     made = list(bindings(place.code, place.statement, place.path)) if place.path is not None else []
     if made == [None]:
         return subscript.into_a_copy(place, hoist=False)

@@ -15,7 +15,7 @@ _METHODS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast
 
 
 def into_a_copy(place: Place, hoist: bool) -> list[Edit] | None:
-    """`x = x.clone()` before the statement, or before the loops around it where the name comes from before them."""
+    """`x = x.clone()` before the statement, or before the loops around it if the name is bound before them."""
     if place.path is None or not isinstance(place.holder, ast.Name | ast.Attribute):
         return None
     where: ast.stmt = place.statement
@@ -33,7 +33,7 @@ def into_a_copy(place: Place, hoist: bool) -> list[Edit] | None:
 
 
 def _loops_outside(place: Place) -> list[Loop]:
-    """The loops around the statement, as far out as the name is not bound by them."""
+    """The loops around the statement, out to the first one that binds the name."""
     found: list[Loop] = []
     for loop in place.code.loops(place.statement):
         if place.path is None or any(binds(node, place.path) for node in ast.walk(loop)):
@@ -43,10 +43,11 @@ def _loops_outside(place: Place) -> list[Loop]:
 
 
 def as_expression(place: Place) -> tuple[str, list[Edit]] | None:
-    """The assignment as one expression, where that is surely the same and reads better than a copy that is written.
+    """The assignment as one expression, if that is certainly equal and easier to read than writing a copy.
 
-    That is so for masks of the tensor's own shape and for index tensors. `slice_scatter` and `select_scatter` would be
-    exact too, but broadcast nothing and number dimensions and places: `x = x.clone()` before `x[:, 0] = v` says more.
+    This holds for masks of the tensor's own shape and for index tensors. `slice_scatter` and `select_scatter` would
+    also be exact, but they do not broadcast, and they number dimensions and positions. `x = x.clone()` before `x[:, 0]
+    = v` is clearer.
     """
     if place.style == "at":
         return _at(place)
@@ -73,7 +74,7 @@ def as_expression(place: Place) -> tuple[str, list[Edit]] | None:
 
 
 def _by_mask(place: Place, target: ast.Subscript, value: ast.expr) -> tuple[str, list[Edit]] | None:
-    """`masked_fill` for a number, `torch.where` for a value that is there for each element."""
+    """`masked_fill` for a number, `torch.where` for a value with one element for each element of the tensor."""
     statement, code = place.statement, place.code
     name, mask = code.segment(target.value), code.segment(target.slice)
     if isinstance(statement, ast.Assign) and _is_number(value):
@@ -97,8 +98,8 @@ def _by_mask(place: Place, target: ast.Subscript, value: ast.expr) -> tuple[str,
 def _unmasked(code: Code, value: ast.expr, mask: ast.expr) -> str | None:
     """`v * 2 + x` of `v[mask] * 2 + x[mask]`: sums and multiples of tensors under the same mask.
 
-    Nothing else: `torch.where` computes both sides everywhere, and the root of what a mask leaves out may be nan, whose
-    gradient is nan although it was not chosen.
+    Nothing else: `torch.where` computes both sides everywhere. The square root of a masked-out element may be nan, and
+    its gradient is nan although the element was not chosen.
     """
     if _is_number(value):
         return code.segment(value)
@@ -119,7 +120,7 @@ def _unmasked(code: Code, value: ast.expr, mask: ast.expr) -> str | None:
 
 
 def _enclosed(code: Code, node: ast.expr, text: str) -> str:
-    """With the parentheses that it has."""
+    """The text with the parentheses that the node has."""
     start, end = code.span(node)
     inside = isinstance(node, ast.BinOp) and code.text[start - 1] == "(" and code.text[end : end + 1] == ")"
     return f"({text})" if inside else text
@@ -145,7 +146,7 @@ _VALUES = {
     },
     "": {"clone", "cos", "exp", "log", "relu", "sigmoid", "sin", "softmax", "sqrt", "square", "tanh"},
 }
-"""Functions of torch, and methods that only tensors have, whose result is surely a tensor."""
+"""Functions of torch, and methods that only tensors have, whose result is certainly a tensor."""
 
 
 def _is_made(place: Place, node: ast.expr, makers: dict[str, set[str]], named: bool = True) -> bool:
@@ -184,7 +185,7 @@ _NUMBERS = ("torch.inf", "math.inf", "np.inf", "torch.nan", "math.nan", "np.nan"
 
 
 def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
-    """`x > 0.5` as an index of `x`: surely a mask, and of its shape, whatever it is compared with; also by a name."""
+    """`x > 0.5` as an index of `x`: certainly a mask of its shape, whatever it is compared with; also under a name."""
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.Invert):
         return _own_mask(index.operand, tensor, place)
     if isinstance(index, ast.BinOp) and isinstance(index.op, ast.BitAnd | ast.BitOr | ast.BitXor):
@@ -208,7 +209,7 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
 
 
 def _of_shape(node: ast.expr, tensor: ast.expr) -> bool:
-    """Is it the tensor itself, or something made of each of its elements?"""
+    """Is it the tensor itself, or an elementwise function of it?"""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and has(node.func.attr, "keeps_shape"):
         subject = node.args[0] if ast.unparse(node.func.value) == "torch" and node.args else node.func.value
         return _of_shape(subject, tensor)
@@ -234,7 +235,7 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
         operator = _METHODS.get(type(statement.op))
         if operator is not None and _no_repeats(target.slice, target.value, place):
             method = operator
-        else:  # where an index stands twice, `x[i] += v` adds once and `at(x)[i].add(v)` twice
+        else:  # with a repeated index `x[i] += v` adds once and `at(x)[i].add(v)` twice
             symbol = SYMBOLS[type(statement.op)]
             given = f"{name}[{index}] {symbol} {given if strength(value) > 6 else f'({given})'}"
     text = f"{name} = outplace.at({name})[{index}].{method}({given})"
@@ -242,14 +243,14 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
 
 
 def _no_repeats(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
-    """Does an index surely name each place once: numbers, slices, `...`, None, a mask of the tensor's own?"""
+    """Does an index certainly name each position once: numbers, slices, `...`, None, a mask of the tensor's own?"""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     plain = ast.Slice | ast.Constant
     return _own_mask(index, tensor, place) or all(isinstance(part, plain) or _is_number(part) for part in parts)
 
 
 def _blend(place: Place) -> tuple[str, list[Edit]] | None:
-    """`x = x + mask * (v - x)`, the mask made from the index where the index is not one."""
+    """`x = x + mask * (v - x)`. The mask is made from the index, if the index is not a mask."""
     statement, code = place.statement, place.code
     target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
     value = getattr(statement, "value", None)
@@ -258,7 +259,7 @@ def _blend(place: Place) -> tuple[str, list[Edit]] | None:
     if isinstance(value, ast.Subscript) and _plain(value.value) and same(value.slice, target.slice):
         value = value.value  # x[mask] = v[mask]
     elif not (isinstance(value, ast.Constant) or _is_number(value)):
-        return None  # a value of another shape than x has no place in a blend
+        return None  # a blend needs a value of the shape of x
     if not code.begins_line(statement):
         return None
     name, index, number = code.segment(target.value), _index(place, target), code.segment(value)

@@ -1,7 +1,8 @@
-"""A table that a loop fills and reads back, `out[:, t] = f(out[:, t - 1])`: a list, stacked behind the loop.
+"""A table that a loop fills and reads, `out[:, t] = f(out[:, t - 1])`: a list, stacked after the loop.
 
-The source shows which entries there are and in which order. Their shapes and dtypes only a run can show, because an
-assignment to an entry also broadcasts and casts: so each rewrite comes with a second one, which checks them as it runs.
+The source shows which entries there are and in which order. Only a run can show their shapes and dtypes, because an
+assignment to an entry also broadcasts and casts. So each rewrite comes with a second one that checks them while it
+runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAKERS = {
     "new_zeros": True, "new_ones": True, "new_full": True, "new_empty": False,
 }  # fmt: skip
 _LIKE = {"zeros_like": True, "ones_like": True, "empty_like": False}
-"""What makes a table, and whether an entry that is never written has a value."""
+"""The functions that make a table, and whether an entry that is never written has a value."""
 
 _Linear = tuple[str, int]
 """`T - 1` as `("T", -1)`."""
@@ -29,7 +30,7 @@ _Linear = tuple[str, int]
 
 @dataclass(frozen=True)
 class Stacked:
-    """The edits, and those that also check that each entry is what the table would have held."""
+    """The edits, and the edits that also check that each entry equals the table's entry."""
 
     names: tuple[str, ...]
     edits: tuple[Edit, ...]
@@ -38,7 +39,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table before it is rewritten: where it is made, what one of its entries is, what is changed inside the loop."""
+    """A table before its rewrite: where it is made, one of its entries, and the changes inside the loop."""
 
     name: str
     dim: int
@@ -48,7 +49,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One entry as it is made: the sizes of the table (or the tensor that has them), the text, its parts."""
+    """How one entry is made: the sizes of the table (or the tensor that has them), the text, its parts."""
 
     sizes: list[ast.expr] | str
     text: str
@@ -67,7 +68,7 @@ class _Entry:
 
 
 def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | None:
-    """The tables that these statements write, all in one loop, as lists; None where none of them can be one."""
+    """The tables that these statements write, all in one loop, as lists; None if none of them can be one."""
     loops = {id(loop): loop for write in writes for loop in code.loops(write)[:1]}
     written = {ast.unparse(target.value) for write in writes if (target := _target(write)) is not None}
     loop = next(iter(loops.values()), None)
@@ -100,7 +101,7 @@ def _behind(code: Code, loop: ast.For, lines: list[str]) -> Edit:
 
 
 class _NoList(Exception):
-    """The table is not filled entry by entry, or something else needs it as a tensor."""
+    """The table is not filled entry by entry, or other code needs it as a tensor."""
 
 
 class _Reader:
@@ -110,7 +111,7 @@ class _Reader:
         self.files, self.code, self.loop, self.name = files, code, loop, name
 
     def table(self) -> _Table | None:
-        """The table, or None where it cannot be a list."""
+        """The table; None if it cannot be a list."""
         try:
             return self._table()
         except _NoList:
@@ -178,7 +179,7 @@ class _Reader:
         return _Entry(sizes, text, _MAKERS[name], f"{library}.{full}", (shape,), keywords)
 
     def _beginning(self, made: ast.Assign, between: list[ast.stmt], count: int) -> Iterator[Edit]:
-        """The entries that are there when the loop begins: those written before it, or as the table was made."""
+        """The entries before the loop begins: those written before it, or the initial ones."""
         code = self.code
         first: list[ast.Assign] = []
         for index, one in enumerate(one for one in between if _mentions(one, self.name)):
@@ -208,8 +209,7 @@ class _Reader:
             yield from _around(code, one, f"{self.name}.append(", ")")
 
     def _stays(self, made: ast.Assign, counter: str, later: list[ast.stmt]) -> None:
-        """What the sizes are made from must not change, nor the counter inside the loop, and no function may see the
-        table while it is a list."""
+        """Checks that the sizes and the counter are not rebound, and that no function sees the list."""
         names = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
         stored = [
             node.id
@@ -230,7 +230,7 @@ class _Reader:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _rounds(self, counter: str) -> tuple[int, _Linear]:
-        """The first value of the counter and the one behind its last."""
+        """The first value of the counter, and the one after its last."""
         loop, over = self.loop, self.loop.iter
         if not isinstance(over, ast.Call) or over.keywords:
             raise _NoList
@@ -246,7 +246,7 @@ class _Reader:
         return start[1], self._linear(over.args[-1])
 
     def _once(self, block: list[ast.stmt]) -> Iterator[ast.Assign]:
-        """The writes of a round: one on each way through it."""
+        """The writes of an iteration: one on each path through it."""
         found = 0
         for statement in block:
             if _leaves(statement):
@@ -266,7 +266,7 @@ class _Reader:
             raise _NoList
 
     def _reads(self, counter: str, start: int, ahead: int) -> Iterator[Edit]:
-        """Each read of an earlier entry, without the other dimensions; of the table's size in the loop's head."""
+        """Each read of an earlier entry, without the other dimensions, and of the table's size in the loop header."""
         code = self.code
         targets = {statement.targets[0] for statement in self.writes}
         written_at = max(statement.lineno for statement in self.writes)
@@ -296,7 +296,7 @@ class _Reader:
             yield code.replaced(item, f"{self.name}[{position}]{rest}")
 
     def _least(self, node: ast.AST, counter: str, start: int) -> int:
-        """The smallest value that the counter has where this node is reached."""
+        """The smallest value of the counter where this node runs."""
         least, child = start, node
         for above in self.code.above(node):
             if above is self.loop:
@@ -311,7 +311,7 @@ class _Reader:
     # -- indices and sizes --------------------------------------------------------------------------------------------
 
     def _place(self, target: ast.expr) -> tuple[int, _Linear]:
-        """The dimension and the place of an entry that is written whole."""
+        """The dimension and the position of an entry that is written as a whole."""
         if not isinstance(target, ast.Subscript) or ast.unparse(target.value) != self.name:
             raise _NoList
         dim, place, rest = self._parts(target)
@@ -320,7 +320,7 @@ class _Reader:
         return dim, place
 
     def _parts(self, item: ast.Subscript) -> tuple[int, _Linear, str]:
-        """The dimension and the place of an entry, and what is then taken from it."""
+        """The dimension and the position of an entry, and what is then taken from it."""
         elements = list(item.slice.elts) if isinstance(item.slice, ast.Tuple) else [item.slice]
         if any(isinstance(one, ast.Starred) for one in elements):
             raise _NoList
@@ -362,7 +362,7 @@ class _Reader:
         return one[0], one[1] + number
 
     def _is_own(self, value: ast.expr) -> None:
-        """An entry of a list is the tensor itself, no copy: nobody may write it afterwards."""
+        """Is the value never written afterwards? An entry of a list is the tensor itself, not a copy."""
         facts = facts_of_value(self.files, self.code, value)
         if facts.written or facts.unclear:
             raise _NoList
@@ -393,7 +393,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    """May it end the round, or the loop, before its time?"""
+    """May it leave the iteration or the loop early?"""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -411,7 +411,7 @@ def _in_own_lines(code: Code, statement: ast.stmt) -> bool:
 
 
 def _around(code: Code, statement: ast.Assign, before: str, after: str) -> list[Edit]:
-    """`out[t] = v` as `out.append(v)`: the value stays as it is, parentheses and comments too."""
+    """`out[t] = v` as `out.append(v)`. The value keeps its text, with parentheses and comments."""
     start, end = code.span(statement)
     equals = code.text.index("=", code.span(statement.targets[0])[1])
     value = equals + 1 + len(code.text[equals + 1 : end]) - len(code.text[equals + 1 : end].lstrip())
@@ -419,7 +419,7 @@ def _around(code: Code, statement: ast.Assign, before: str, after: str) -> list[
 
 
 def _bound(test: ast.expr, counter: str, holds: bool, least: int) -> int:
-    """What a test says about a counter of at least `least`: `t > 0` where it holds, `t == 0` where it does not."""
+    """What a test says about a counter of at least `least`: `t > 0` if it holds, `t == 0` if it does not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _bound(test.operand, counter, not holds, least)
     if isinstance(test, ast.Name) and test.id == counter:

@@ -71,8 +71,9 @@ def _in_doubt(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
 
 
 def _writes_unseen(place: Place, site: Site) -> bool:
-    """Does this operation write in a way that the source does not show (`getattr(x, "add_")(1)`)? It would write the
-    copy instead of the tensor.
+    """Does this operation write in a way that the source does not show (`getattr(x, "add_")(1)`)?
+
+    It would write the copy instead of the tensor.
     """
     here = [one for one in place.bug.writes if (one.file, one.line) == (site.file, site.line)]
     places = [place_at(place.files, place.bug, one) for one in here]

@@ -43,8 +43,9 @@ as_text: Callable[[Sequence[Diagnosis]], str] = _as_errors
 """Makes the note of an exception. `attach` sets it to that of its reporter."""
 
 notes_wait = False
-"""Under `outplace run` an exception gets its note when the program, a logger or a thread's end reads it. An exception
-that is never read ends the program, and the diagnosis is shown below the traceback.
+"""Under `outplace run` an exception gets its note when the program, a logger or a thread's end reads it.
+
+An exception that is never read ends the program, and the diagnosis is shown below the traceback.
 """
 
 _NOTE_DUE = "outplace_note_due"

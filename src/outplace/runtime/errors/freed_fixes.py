@@ -21,8 +21,10 @@ from outplace.runtime.errors.freed_names import Keeper, Kept, base, value_of
 from outplace.runtime.locate import sites
 
 Story = Literal["carried", "once", "cached", "shared", "same"]
-"""How a backward enters a freed graph: through the state of the step before, a value computed once, a weight cached by
-`parametrize.cached()`, two losses of one forward, or one loss twice.
+"""How a backward enters a freed graph.
+
+Through the state of the step before, a value computed once, a weight cached by `parametrize.cached()`, two losses of
+one forward, or one loss twice.
 """
 
 _KEEP_VALUES = "Take `.detach()` of it where it is kept for the next step, or where the next step takes it up."

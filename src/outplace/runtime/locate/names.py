@@ -54,8 +54,9 @@ def described(tensor: torch.Tensor, name: str | None) -> Tensor:
 
 
 def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:
-    """The shortest path from a name in these frames to the tensor, else (unless `itself`) to one that shares its
-    storage.
+    """The shortest path from a name in these frames to the tensor.
+
+    If there is none, and not `itself`, the path to a tensor that shares its storage.
     """
     storage = storage_of(wanted)
     alias: str | None = None

@@ -1,15 +1,15 @@
-"""An optimizer steps between a forward and the backward that needs the old parameters: the ways out of it.
+"""Repairs for an optimizer step between a forward and the backward that needs the old parameters.
 
-- `detach`: a value that the backward is not to go through. State that a loop carries is cut off from the iterations
-  before; of several that are trained in turn each loss takes the others' part detached.
-- `run_again`: what is stale is computed again after the step, in each loop iteration, or where it is used.
-- `compute_later`: what only the later backward needs is computed after the step.
-- `update_first`: the later update goes before the step that it minds.
-- `steps_wait`: the steps wait for the last backward, which is given the parameters that its own optimizer steps; or for
-  the end of the loop.
+- `detach`: detaches a value that the backward must not go through. A state that a loop passes on loses the graph of
+  earlier iterations. If several networks are trained in turn, each loss gets the others' part detached.
+- `run_again`: computes stale values again after the step, in each loop iteration, or where they are used.
+- `compute_later`: computes what only the later backward needs after the step.
+- `update_first`: moves the later update before the step that affects it.
+- `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
+  after the end of the loop.
 
-Most give other numbers from the step on: a run has to show that all before it stays as it was. Where the events of the
-training step show that no step takes another gradient (`training`), it does without a run.
+Most of them change the numbers after the step. A run has to show that everything before it stays the same. If the
+events of the training step show that no step uses another gradient (`training`), no run is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Reordering", "moments", "reorderings"]
 
 
 def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:
-    """The ways that fit, the likeliest to be meant first."""
+    """The repairs that fit, the most likely intention first."""
     order = order_of(code, moment)
     if order is None:
         return
@@ -38,7 +38,7 @@ def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering
         yield from steps_wait.update_waits(order)
         return
     unused = moment.from_source and Training(order).trains_again() is False and Training(order).cut_keeps_steps()
-    if moment.from_source and not unused:  # who knows what the loss is to train?
+    if moment.from_source and not unused:  # the source does not show what the loss is meant to train
         order = replace(order, moment=replace(moment, for_the_step=()))
     loop = order.loop
     if loop is not None:

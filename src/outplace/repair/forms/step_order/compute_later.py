@@ -1,4 +1,4 @@
-"""What only the later backward needs is computed after the step."""
+"""Computes after the step what only the later backward needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outplace.repair.syntax.flow import binds, reads
 
 
 def moved(order: Order) -> Iterator[Reordering]:
-    """Moves what only the later backward needs behind the step; what both losses are made from is made anew there."""
+    """Moves what only the later backward needs after the step. What both losses depend on is computed again there."""
     code = order.code
     block = code.block(order.outer_step)
     first, last = block.index(order.outer_step), block.index(order.outer_backward)
@@ -38,10 +38,10 @@ def moved(order: Order) -> Iterator[Reordering]:
         if not wanted.intersection(bound) or draws(code, statement):
             continue
         if order.moment.stale and not set(order.stale).intersection(bound):
-            continue  # the step changes nothing about it
+            continue  # the step does not affect it
         between = [one for one in block[index + 1 : last] if one not in late]
         if any(reads(one, name) or binds_within(one, name) for one in between for name in bound):
-            continue  # others need it where it is
+            continue  # other statements need it where it is
         own = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
         if any(binds_within(one, name) for one in block[index + 1 : first + 1] if one not in late for name in own):
             continue
@@ -77,7 +77,7 @@ def _has_its_own_loss(order: Order, moved: list[ast.stmt]) -> bool:
 
 
 def _all_names(statement: ast.Assign) -> bool:
-    """Does it bind plain names only?"""
+    """Does it bind only plain names?"""
     return all(
         isinstance(item, ast.Name)
         for target in statement.targets
@@ -86,12 +86,12 @@ def _all_names(statement: ast.Assign) -> bool:
 
 
 def kept_by_an_object(order: Order, files: Files) -> Iterator[Reordering]:
-    """A loss that a method has computed too early, and an object keeps: the line, or the call, goes behind the step."""
+    """An object stores a loss that a method computed too early: moves the line, or the call, after the step."""
     yield from filter(None, (_line_behind(order), _call_behind(order, files)))
 
 
 def _line_behind(order: Order) -> Reordering | None:
-    """`self.loss_g` that a method has computed before the step: that line goes behind it."""
+    """A method computed `self.loss_g` before the step: moves that line after the step."""
     code, function, owner = order.code, order.code.function(order.backward), order.code.class_of(order.backward)
     loss = _loss(order.backward)
     if loss is None or not isinstance(function, Function) or owner is None:
@@ -109,7 +109,7 @@ def _line_behind(order: Order) -> Reordering | None:
         return None
     own = {arg.arg for arg in home.args.args[1:]} | {name for one in home.body for name in names_bound_within(one)}
     if home is not function and own & needed:
-        return None  # made from what only that method has
+        return None  # it depends on local names of that method
     deep = len(code.indent(made[0]))
     lines = [code.indent(order.outer_step) + line[deep:] for line in text_of(code, made)]
     title = f"Compute `{path}` after the step, with the new weights"
@@ -117,7 +117,7 @@ def _line_behind(order: Order) -> Reordering | None:
 
 
 def _call_behind(order: Order, files: Files) -> Reordering | None:
-    """`self.compute_g()`, a method that has computed `self.loss_g` before the step: the call goes behind it."""
+    """The method call `self.compute_g()` computed `self.loss_g` before the step: moves the call after the step."""
     code = order.code
     loss = _loss(order.backward)
     if loss is None:

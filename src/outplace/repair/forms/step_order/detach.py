@@ -1,4 +1,4 @@
-"""Values that a backward must not go through are detached."""
+"""Detaches values that a backward must not go through."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DETACHED = {
 
 
 def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
-    """`h = h.detach()` behind the step, or `previous = out.detach()` where it is kept later than that."""
+    """`h = h.detach()` after the step, or `previous = out.detach()` if it is stored later than that."""
     code = order.code
     shapes = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
     cut, edits = _cut(code, loop, order.step, shapes, order.moment.held)
@@ -52,7 +52,7 @@ def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
 
 
 def _retained(order: Order, loop: Loop) -> Edit | None:
-    """`retain_graph=True` of the only backward of the loop: nothing is left that goes through its graph again."""
+    """Removes `retain_graph=True` from the only backward of the loop: nothing goes through its graph again."""
     backwards = [
         node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("backward", "grad")
     ]
@@ -69,13 +69,13 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
 def _cut(
     code: Code, around: ast.AST, step: ast.stmt, shapes: Mapping[str, str], held: Mapping[str, str]
 ) -> tuple[list[str], list[Edit]]:
-    """What can be detached, and the edits: values that are kept after the step, and lines behind statements."""
+    """What can be detached, and the edits: values that are stored after the step, and lines after statements."""
     cuts = _Cuts(code)
     cut: list[str] = []
     for path, shape in shapes.items():
         kept = list(_keepers(around, path))
         later = [one for one in kept if one[0].lineno > step.lineno]
-        if len(later) < len(kept):  # what is bound later is perhaps a state to begin with
+        if len(later) < len(kept):  # a later binding may be the initial state
             later = [one for one in later if any(reads(one[1], name) for name in held)]
         done: list[bool] = []
         if any(_is_kept_more_often(code, statement, step) for statement, _, _ in later):
@@ -97,7 +97,7 @@ def _cut(
 
 
 class _Cuts:
-    """Edits that detach, as far as it is known how."""
+    """Edits that detach, as far as possible."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -105,7 +105,7 @@ class _Cuts:
         self._values: list[Edit] = []
 
     def behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
-        """`h = h.detach()` behind a statement."""
+        """`h = h.detach()` after a statement."""
         if shape in _DETACHED:
             lines, line = self._lines.setdefault(statement, []), f"{path} = {_DETACHED[shape].format(path)}"
             lines += [line] if line not in lines else []
@@ -118,13 +118,13 @@ class _Cuts:
         return shape in _DETACHED
 
     def edits(self) -> list[Edit] | None:
-        """All of them; None where lines cannot be put behind a statement."""
+        """All edits; None if lines cannot be inserted after a statement."""
         lines = [lines_after(self._code, statement, texts) for statement, texts in self._lines.items()]
         return None if None in lines else [*(one for one in lines if one is not None), *dict.fromkeys(self._values)]
 
 
 def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
-    """Does only every so many rounds step? Then those in between go on with the graph."""
+    """Do only some iterations step? Then the ones in between continue with the graph."""
     around = list(code.above(statement))
     return any(isinstance(one, ast.If) and one not in around for one in code.above(step))
 
@@ -135,8 +135,10 @@ def _operand(code: Code, value: ast.expr) -> str:
 
 
 def _keepers(around: ast.AST, path: str) -> Iterator[tuple[ast.stmt, ast.expr, bool]]:
-    """The statements that keep a value (`previous = out`, `memory["last"] = out`, `seen.append(out)`), the value, and
-    whether it is all that the name then holds."""
+    """The statements that store a value, the value, and whether the name then holds nothing else.
+
+    For example `previous = out`, `memory["last"] = out`, `seen.append(out)`.
+    """
     for node in ast.walk(around):
         if isinstance(node, ast.Assign) and binds(node, path):
             yield node, node.value, len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple | ast.List)
@@ -154,7 +156,7 @@ def _is_item(target: ast.expr, path: str) -> bool:
 
 
 def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
-    """One call does both, the step and the next round's backward: what the object keeps is detached where it steps."""
+    """One call does both the step and the next iteration's backward: detaches what the object stores at its step."""
     calls = [
         node for node in ast.walk(order.step) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
@@ -177,12 +179,12 @@ def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]
 
 
 def _is_only_way(order: Order) -> bool:
-    """Does the source show that each loop iteration trains by itself, with all its parameters?"""
+    """Does the source show that each loop iteration trains alone, with all its parameters?"""
     return order.moment.from_source and not order.in_one_round and Training(order).rounds_are_separate()
 
 
 def _is_carried(loop: Loop, path: str, files: Files) -> bool:
-    """Does a round read what the round before has left? An attribute is kept by its object, if a round sets it."""
+    """Does an iteration read what the one before stored? An object keeps an attribute, if an iteration sets it."""
     root = path.split(".")[0]
     if root != path and any(binds(node, root) for one in loop.body for node in ast.walk(one)):
         return False
@@ -208,7 +210,7 @@ def _first_use(statement: ast.stmt, path: str) -> str | None:
 
 
 def others(order: Order, loop: Loop) -> Iterator[Reordering]:
-    """Each round steps another one of several: its loss is not to train the others, whose part in it is detached."""
+    """Each iteration steps one of several networks. Its loss must not train the others, so their part is detached."""
     code = order.code
     own = [] if isinstance(loop, ast.While) else names_bound(loop)
     if not any(reads(order.step, name) or reads(order.backward, name) for name in own):
@@ -225,7 +227,7 @@ def others(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 
 def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
-    """In a loop that counts: all of the list but the one whose turn it is."""
+    """In a counting loop: all of the list except the element of this iteration."""
     counter = _counter(loop)
     others = f"one if number == {counter} else one.detach() for number, one in enumerate({path})"
     for node in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.expr)):
@@ -269,8 +271,10 @@ def _loads(node: ast.AST, path: str) -> Iterator[ast.Attribute]:
 
 
 def cut(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
-    """What trains nothing but the parameters that were just stepped: the later loss takes it detached. `unused` says
-    that such gradients are surely thrown away."""
+    """The later loss gets a detached value, if that value trains only the parameters that were just stepped.
+
+    `unused`: such gradients are certainly discarded.
+    """
     if Training(order).trains_again():
         return
     late = _late_reads(order, files) if order.moment.root_is_older is not True else {}
@@ -281,7 +285,7 @@ def cut(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
 
 
 def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
-    """Where statements after the step go on with the graph of stale values, if all of these may be cut off."""
+    """Where statements after the step use the graph of stale values, if all of these may be detached."""
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     paths = [*order.stale, *(path for path in order.moment.stale if "." in path)]
@@ -292,8 +296,10 @@ def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
 
 
 def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
-    """Where the later loss, which was computed before the step, is made from such values; nothing where another loss
-    goes through the same statement."""
+    """Where the later loss, computed before the step, depends on such values.
+
+    Empty if another loss uses the same statement.
+    """
     code, block = order.code, order.code.block(order.outer_step)
     stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
     statements = list(_simple(block[: block.index(order.outer_backward)]))
@@ -319,7 +325,7 @@ def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
 
 
 def _simple(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block, those of its loops and branches too."""
+    """The statements of a block, including those of its loops and branches."""
     for statement in statements:
         parts = [part for _, part in ast.iter_fields(statement) if isinstance(part, list)]
         inside = [one for part in parts for one in part if isinstance(one, ast.stmt)]
@@ -339,7 +345,7 @@ def _filled(statement: ast.stmt) -> list[str]:
 
 
 def _reads(files: Files, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:
-    """Where a statement, or a method of the object that nobody else calls, reads a value with its graph."""
+    """Where a statement, or a method of the object that only it calls, reads a value with its graph."""
     if "." not in path:
         yield from uses(code, statement, path)
         return

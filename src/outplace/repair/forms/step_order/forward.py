@@ -1,4 +1,4 @@
-"""What may be run once more: the statements of a forward pass that make a value."""
+"""What may run again: the statements of a forward pass that compute a value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Remade:
-    """Statements that make values anew, as text, and the values that they detach."""
+    """Statements that compute values again, as text, and the values that they detach."""
 
     lines: list[str]
     detached: list[str]
@@ -33,8 +33,10 @@ class Remade:
 def remade(
     code: Code, at: ast.stmt, names: Iterable[str], stale: Collection[str], cut: Collection[str] = ()
 ) -> Remade | None:
-    """What makes values anew at a statement, from the first that is stale on. Those in `cut` are taken as they are, and
-    detached. None where one of them cannot be made anew."""
+    """The statements that compute values again, starting with the first stale one.
+
+    Values in `cut` are reused and detached. None if a value cannot be computed again.
+    """
     waiting, wanted = list(names), set(names)
     found: list[ast.Assign] = []
     while waiting:
@@ -56,7 +58,7 @@ def remade(
 
 
 def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
-    """The assignment that a name has its value from, where that is sure: a loop is taken to run, an `if` is not."""
+    """The assignment that a name has its value from, if that is certain: a loop is assumed to run, an `if` is not."""
     here: ast.AST | None = at
     while isinstance(here, ast.stmt) and not isinstance(here, Function):
         block = code.block(here)
@@ -83,7 +85,7 @@ def contexts(code: Code, statement: ast.stmt) -> list[str]:
 
 
 def _part(made: ast.Assign, names: Collection[str]) -> tuple[str, ast.expr]:
-    """`b`, `g()` of `a, b = f(), g()`; `_, b` of `a, b = f()`, where the other is not wanted."""
+    """`b`, `g()` of `a, b = f(), g()`; `_, b` of `a, b = f()`, if the other is not needed."""
     target, value = made.targets[0], made.value
     if not isinstance(target, ast.Tuple) or len(made.targets) > 1:
         return " = ".join(map(ast.unparse, made.targets)), value
@@ -106,7 +108,7 @@ def _making(code: Code, made: ast.Assign, names: Collection[str], cut: Collectio
 
 
 def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Collection[ast.stmt]) -> bool:
-    """Is a name bound to something else on the way?"""
+    """Is a name rebound in between?"""
     inside = {id(node) for one in but for node in ast.walk(one)}
     return any(
         node.id == name and not isinstance(node.ctx, ast.Load) and made.lineno < node.lineno < at.lineno
@@ -116,7 +118,7 @@ def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Col
 
 
 def runs(code: Code, statement: ast.stmt) -> list[ast.Call]:
-    """The calls that may run a network: of no library, no method of what was computed, no class."""
+    """The calls that may run a network: not of a library, not a method of a computed value, not a class."""
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
     own = [call for call in calls if isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("self.")]
     return [call for call in own if not _makes_object(code, call) and ast.unparse(call.func) not in dir(builtins)]
@@ -134,7 +136,7 @@ def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:
 
 
 def is_forward(code: Code, statement: ast.Assign) -> bool:
-    """May it be run again? What draws at random must not be drawn again, and what is trained not be made again."""
+    """May it run again? It must not draw random numbers or train."""
     text = code.segment(statement)
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
     if any(_makes_object(code, call) for call in calls) or "requires_grad" in text:
@@ -153,7 +155,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _trainers(code: Code) -> set[str]:
-    """The functions of the file that go backward or step, or call such a one: to run them again is to train again."""
+    """The functions of the file that call backward or step, directly or not. Running them again trains again."""
     calls = {
         function.name: {_called(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
         for function in code.functions
@@ -165,15 +167,18 @@ def _trainers(code: Code) -> set[str]:
 
 
 def draws(code: Code, statement: ast.stmt) -> bool:
-    """Does it draw at random?"""
+    """Does it draw random numbers?"""
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     names = [ast.unparse(call.func).split(".") for call in calls]
     return any("random" in parts or draws_at_random(parts[-1]) for parts in names)
 
 
 def _makes_object(code: Code, call: ast.Call) -> bool:
-    """Is it a class that is called: a module, an optimizer? `D(fake)` is none where `D` is a name that was assigned. A
-    distribution is no more than its parameters."""
+    """Does it call a class: a module, an optimizer?
+
+    `D(fake)` does not if `D` is a name that was assigned. A distribution does not count, since it is only its
+    parameters.
+    """
     name = ast.unparse(call.func)
     if name.split(".")[-1] in _DISTRIBUTIONS:
         return False

@@ -1,4 +1,4 @@
-"""The names that statements bind, and lines before and behind them."""
+"""The names that statements bind, and inserting lines before and after them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def names_bound(statement: ast.stmt) -> list[str]:
 
 
 def names_bound_within(statement: ast.stmt) -> list[str]:
-    """Those that statements inside it bind, too."""
+    """The names that the statement and the statements inside it bind."""
     return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
 def binds_within(statement: ast.stmt, name: str) -> bool:
-    """Is a name bound, or deleted, anywhere inside?"""
+    """Is a name bound or deleted anywhere inside?"""
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store | ast.Del)
         for node in ast.walk(statement)
@@ -29,23 +29,23 @@ def binds_within(statement: ast.stmt, name: str) -> bool:
 
 
 def lines_before(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
-    """Lines before a statement; None where it does not begin its line."""
+    """Inserts lines before a statement; None if it does not begin its line."""
     return code.before(statement, f"\n{code.indent(statement)}".join(lines))
 
 
 def lines_after(code: Code, statement: ast.stmt, lines: list[str]) -> Edit | None:
-    """Lines behind a statement; None where it does not stand in lines of its own."""
+    """Inserts lines after a statement; None if it shares a line with others."""
     indent = code.indent(statement)
     return pasted(code, statement, [f"{indent}{text}" for text in lines]) if whole_lines(code, statement) else None
 
 
 def pasted(code: Code, statement: ast.stmt, lines: list[str]) -> Edit:
-    """Lines behind a statement's last line, which may be the file's last and unended."""
+    """Inserts lines after a statement's last line, which may be the file's last one without a line end."""
     return Edit(end_of(code, statement), end_of(code, statement), "".join(f"\n{text}" for text in lines))
 
 
 def removed(code: Code, statement: ast.stmt) -> Edit:
-    """A statement's lines taken out."""
+    """Removes a statement's lines."""
     return Edit(code.offset(statement.lineno, 0), code.offset((statement.end_lineno or 0) + 1, 0), "")
 
 
@@ -55,7 +55,7 @@ def text_of(code: Code, statements: Iterable[ast.stmt]) -> list[str]:
 
 
 def moved_behind(code: Code, statements: list[ast.stmt], target: ast.stmt, before: Iterable[str] = ()) -> list[Edit]:
-    """Statements, and lines before them, put behind another statement of their block."""
+    """Moves statements, with lines before them, after another statement of their block."""
     return [*(removed(code, one) for one in statements), pasted(code, target, [*before, *text_of(code, statements)])]
 
 
@@ -66,7 +66,7 @@ def end_of(code: Code, statement: ast.stmt) -> int:
 
 
 def whole_lines(code: Code, statement: ast.stmt) -> bool:
-    """Has it its lines for itself?"""
+    """Does it share no line with another statement?"""
     rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
     return code.begins_line(statement) and (not rest or rest.startswith("#"))
 

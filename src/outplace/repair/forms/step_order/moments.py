@@ -15,11 +15,11 @@ from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 
 _DEEPEST, _MOST_CALLS = 3, 3
-"""How far up a write is looked for in callers, and how many of them one function may have."""
+"""How many levels of callers are searched for a write, and how many callers a function may have."""
 
 
 def moments(files: Files, bug: Bug) -> Iterator[Moment]:
-    """The step that wrote and the backward after it; or updates and backwards of one function, by the source."""
+    """The step that wrote and the backward after it; or, from the source, updates and backwards of one function."""
     by_optimizer = any(_by_optimizer(files, site) for site in bug.writes)
     if by_optimizer and bug.moment is not None:
         yield bug.moment if bug.from_run else _of_the_writer(files, bug, bug.moment)
@@ -42,7 +42,7 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
 
 
 def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
-    """Are all networks of this loss run after the update? Then it is another one that hurts."""
+    """Do all networks of this loss run after the update? Then another update is the cause."""
     names = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
     found = [made for name in names if (made := made_last(code, backward, name)) is not None]
     makers: list[ast.Assign] = []
@@ -57,7 +57,7 @@ def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> 
 
 
 def _of_the_writer(files: Files, bug: Bug, moment: Moment) -> Moment:
-    """The step that wrote, where it stands in the function of the last step."""
+    """The step that wrote, if it is in the function of the last step."""
     code, site = files.code(moment.file), bug.writes[0]
     if code is None or site.file != moment.file or site.line == moment.step_line:
         return moment
@@ -68,7 +68,7 @@ def _of_the_writer(files: Files, bug: Bug, moment: Moment) -> Moment:
 
 
 def _by_optimizer(files: Files, site: Site) -> bool:
-    """Did an optimizer write, not an update by hand? A `step` that goes backward itself is one of the training."""
+    """Did an optimizer write, not an update by hand? A `step` that calls backward belongs to the training code."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None
     function = code.function(statement) if code is not None and statement is not None else None
@@ -77,7 +77,7 @@ def _by_optimizer(files: Files, site: Site) -> bool:
 
 
 def _ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
-    """The statement of a site, and those that call its function, where there are only few such calls."""
+    """The statement of a site, and the statements that call its function, if there are only a few calls."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None
     if code is not None and statement is not None:

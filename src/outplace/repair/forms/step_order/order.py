@@ -1,4 +1,4 @@
-"""Where a step and the backward after it stand, and a way to put them right."""
+"""The statements of a step and of the backward after it, and a way to reorder them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from outplace.repair.syntax.flow import binds
 
 @dataclass(frozen=True)
 class Reordering:
-    """One way: what it is called, what stays as it was, and the edits."""
+    """One reordering: its title, what stays the same, and the edits."""
 
     title: str
     keeps: Keeps
     edits: list[Edit]
     file: str | None = None
-    """Where it is not the file of the moment."""
+    """Set if it is not the file of the moment."""
     plain: bool = False
-    """Is a loss only computed, with all that it is made from, after the step of another loss, or an update only put off
-    until the backward that is next? Or does the source show that no step takes another gradient?"""
+    """Is this reordering safe without a run?
+
+    It is if it only moves a loss, with everything it depends on, after the step of another loss. It is if it only moves
+    an update after the next backward. And it is if the source shows that no step uses another gradient.
+    """
 
 
 @dataclass(frozen=True)
 class Order:
-    """Where the step and the backward stand: their own statements, and those of the block that holds both."""
+    """The statements of the step and of the backward, and those of the block that contains both."""
 
     code: Code
     moment: Moment
@@ -45,8 +48,10 @@ class Order:
 
     @property
     def stale(self) -> list[str]:
-        """The names whose values need weights of before the step, or objects that keep such ones (`dist`). Where no run
-        has shown that, all that may be in a graph."""
+        """The names whose values need the weights from before the step, or objects that hold such values (`dist`).
+
+        If no run has shown this, all names that may be in a graph.
+        """
         paths = [
             path
             for path in self.moment.stale or self.moment.held
@@ -58,18 +63,18 @@ class Order:
         return [name for name in dict.fromkeys(names) if name in own]
 
     def _made_in(self, scope: ast.AST, name: str) -> bool:
-        """Is it an object that a forward has made, no network?"""
+        """Is it an object that a forward has made, not a network?"""
         made = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
         return bool(made) and all(is_forward(self.code, node) for node in made)
 
     @property
     def in_one_round(self) -> bool:
-        """Does the step come before the backward in the same run through the block?"""
+        """Does the step come before the backward in the same pass through the block?"""
         return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
 
 
 def order_of(code: Code, moment: Moment) -> Order | None:
-    """None where no block holds both."""
+    """The order of the moment; None if no block contains both."""
     step, backward = statement_at(code, moment.step_line, "step"), statement_at(code, moment.backward_line, "backward")
     if step is None or backward is None or code.scope(step) is not code.scope(backward):
         return None
@@ -83,7 +88,7 @@ def order_of(code: Code, moment: Moment) -> Order | None:
 
 
 def statement_at(code: Code, line: int, word: str = "") -> ast.stmt | None:
-    """The innermost statement of a line; where several stand in it, the one with this word."""
+    """The innermost statement of a line; if the line has several, the one with this word."""
     found = [
         node
         for node in ast.walk(code.tree)

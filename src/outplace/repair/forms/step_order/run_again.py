@@ -1,4 +1,4 @@
-"""The forward is run again after the step: only what is stale is computed anew."""
+"""Runs the forward again after the step, for the stale values only."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from outplace.repair.syntax.flow import binds, reads
 
 
 def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
-    """Values that are made once, before the loop, and go backward in every round."""
+    """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
-        return  # each round steps another optimizer: the rounds are not repetitions of one update
+        return  # each iteration steps another optimizer, so the iterations do not repeat one update
     used = [name for name in order.stale if any(uses(order.code, one, name) for one in loop.body)]
     names = [name for name in used if not any(binds_within(one, name) for one in loop.body)]
     if not names:
@@ -34,7 +34,7 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     user = _first_reader(order, loop.body, names)
     run_inside = {ast.unparse(call) for one in loop.body for call in runs(order.code, one)}
     again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
-    if again:  # made anew they would be what the rounds compare them with: PPO's old probabilities are no new ones
+    if again:  # the iterations compare with these values: PPO's old probabilities must not be computed again
         edit = _detached_before(order, loop, names) if again == names else None
         if edit is not None:
             title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
@@ -49,7 +49,7 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 
 def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
-    """The networks that are run to make a value."""
+    """The networks that run to compute a value."""
     found: list[ast.Call] = []
     waiting, seen = [name], {name}
     while waiting:
@@ -62,13 +62,13 @@ def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
 
 
 def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
-    """Lines before the outermost loop that goes on with what was made before it."""
+    """Lines before the outermost loop that uses values from before it."""
     outside = [one for one in order.code.loops(order.step) if not any(binds_within(one, name) for name in names)]
     return lines_before(order.code, (outside or [loop])[-1], [f"{name} = {name}.detach()" for name in names])
 
 
 def after_the_step(order: Order) -> Iterator[Reordering]:
-    """`d_fake` goes into the loss of the step, and then into the next one, which takes it made anew."""
+    """`d_fake` goes into the loss of the step and into the next loss, which gets it computed again."""
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     used = [name for name in order.stale if any(uses(order.code, one, name) for one in after)]
@@ -80,7 +80,7 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
     user = _first_reader(order, after, names)
     if all(name in cut for name in names):
         return  # they are detached
-    if not any(name in cut for name in names):  # else some would be of the old weights, some of the new ones
+    if not any(name in cut for name in names):  # else some would use the old weights and some the new ones
         made = remade(order.code, user, names, order.stale, cut)
         edit = lines_before(order.code, user, made.lines) if made is not None else None
         if made is not None and made.detached and edit is not None:
@@ -94,7 +94,7 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
 
 
 def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
-    """The statement that first goes on with the graph of one of them, inside the `with` blocks that it stands in."""
+    """The first statement that uses the graph of one of them, inside its `with` blocks."""
 
     def goes_on(statement: ast.stmt) -> bool:
         return any(uses(order.code, statement, name) for name in names)
@@ -109,7 +109,7 @@ def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.
 
 
 def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
-    """`return loss, score` after the step: the score is made anew before it is handed out for the next loss."""
+    """`return loss, score` after the step: computes the score again before it is returned for the next loss."""
     file, line = order.moment.stepped_at or ("", 0)
     code = files.code(file) if file else None
     step = statement_at(code, line, "step") if code is not None else None
@@ -138,7 +138,7 @@ def _items(node: ast.expr) -> list[ast.expr]:
 
 
 def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
-    """`self.penalty = self.net.weight.pow(2).sum()` of an `__init__`: that line again, before it is read."""
+    """`self.penalty = self.net.weight.pow(2).sum()` in an `__init__`: repeats that line before the value is read."""
     names = dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path)
     for name in names:
         if not is_built_once(files, name):
@@ -158,7 +158,7 @@ def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
 
 
 def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
-    """What the only assignment to it says, with its names, if nothing is in it that only the `__init__` knows."""
+    """The value of its only assignment, with its names, if it uses no local name of the `__init__`."""
     path = f"self.{name}"
     made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
     code, assigned = made[0] if len(made) == 1 else (None, None)
@@ -172,7 +172,7 @@ def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
 
 
 def _only_reader(files: Files, name: str) -> tuple[Code, ast.stmt, str] | None:
-    """The one statement that reads it, and whose attribute it is there."""
+    """The only statement that reads it, and the object whose attribute it is there."""
     read = [
         (code, node)
         for code in files.codes(name)

@@ -1,4 +1,4 @@
-"""The steps wait for the last backward that needs the old parameters."""
+"""Moves the steps after the last backward that needs the old parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds, reads
 
 _REFUSED = ("requires_grad", "DistributedDataParallel", "DDP(", "fully_shard", "GradScaler")
-"""Where weights are frozen or spread over devices, a backward may refuse to be told what to train."""
+"""Calls that freeze weights or spread them over devices. A backward may then refuse the argument `inputs`."""
 
 
 def together(order: Order) -> Iterator[Reordering]:
@@ -51,7 +51,7 @@ def together(order: Order) -> Iterator[Reordering]:
     title = "Step after the last backward, each of which trains what its own optimizer steps"
     way = Reordering(title, "steps", [*edits, *moved_behind(code, steps, backwards[-1])])
     if not order.moment.from_source:
-        yield way  # a run will show whether each step takes what it took
+        yield way  # a run will show whether each step uses the same gradients
         return
     training = Training(order)
     reached = {one: training.parameters(_next_step(block, one), "step") for one in backwards}
@@ -64,7 +64,7 @@ def together(order: Order) -> Iterator[Reordering]:
 
 
 def _loss(statement: ast.stmt) -> str | None:
-    """`loss` of `loss.backward()`, which does not say what it is to train."""
+    """`loss` of `loss.backward()`, if the call has no `inputs`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         return None
@@ -78,7 +78,7 @@ def _bound(statements: list[ast.stmt], path: str) -> bool:
 
 
 def _may_stay(statement: ast.stmt, trained: list[str]) -> bool:
-    """Does it neither run a network nor clear what waits for its step? Such statements keep their place."""
+    """Does it neither run a network nor clear gradients that a moved step needs? Such statements stay in place."""
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
         if isinstance(call.func, ast.Attribute) and name == "zero_grad":
@@ -104,7 +104,7 @@ def _stepped_next(statements: list[ast.stmt]) -> str | None:
 
 
 def _weights(code: Code, step: ast.stmt, optimizer: str) -> str:
-    """What an optimizer steps: as it was told, where those names are known here, too."""
+    """The parameters that an optimizer steps, as in its constructor, if those names exist here, too."""
     made = [node for node in code.every(ast.Assign) if ast.unparse(node.targets[0]) == optimizer]
     call = made[0].value if len(made) == 1 else None
     told = call.args[0] if isinstance(call, ast.Call) and call.args else None
@@ -117,8 +117,10 @@ def _weights(code: Code, step: ast.stmt, optimizer: str) -> str:
 
 
 def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
-    """`for opt in optimizers: opt.zero_grad(); loss.backward(retain_graph=True); opt.step()`: each would have taken the
-    same gradients as from one backward before the first step."""
+    """One backward before the first step gives each optimizer the same gradients.
+
+    `for opt in optimizers: opt.zero_grad(); loss.backward(retain_graph=True); opt.step()`
+    """
     code = order.code
     if not isinstance(loop, ast.For) or loop.orelse or not whole_lines(code, loop):
         return
@@ -148,7 +150,7 @@ def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 
 def _can_be_asked_again(given: ast.expr) -> bool:
-    """Does a second loop over it take the same?"""
+    """Does a second loop over it give the same items?"""
     if isinstance(given, ast.Call):
         return isinstance(given.func, ast.Attribute) and given.func.attr in ("values", "items") and not given.args
     return isinstance(given, ast.Name | ast.Attribute | ast.Tuple | ast.List)
@@ -162,20 +164,24 @@ def _is_call_of(statement: ast.stmt, method: str, names: list[str]) -> bool:
 
 
 def update_waits(order: Order) -> Iterator[Reordering]:
-    """An update by hand goes behind the backward."""
+    """Moves an update by hand after the backward."""
     yield from filter(None, (_before_the_update(order), _behind_the_backward(order)))
 
 
 def _before_the_update(order: Order) -> Reordering | None:
-    """An average of weights, a clipping, a swap: it takes no gradient, so the backward can go before it. What comes
-    after the update, and may need the new weights, still does."""
+    """An average of weights, a clipping, a swap: it uses no gradient, so the backward can go before it.
+
+    Statements after the update, which may need the new weights, stay after it.
+    """
     earlier = backward_first(order.code, order.moment)
     return Reordering("Update after the backward", "gradients", earlier.edits, plain=earlier.plain) if earlier else None
 
 
 def _behind_the_backward(order: Order) -> Reordering | None:
-    """The same where the backward stands in a block of its own: the update waits. Nothing that the backward does not
-    need may stand between them: it would find the old weights."""
+    """The same if the backward is in a block of its own: the update moves.
+
+    Only statements that the backward needs may be in between, because others would find the old weights.
+    """
     code, update, backward = order.code, order.outer_step, order.outer_backward
     if not order.in_one_round or not (whole_lines(code, update) and whole_lines(code, backward)):
         return None
@@ -192,7 +198,7 @@ def _behind_the_backward(order: Order) -> Reordering | None:
 
 
 def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
-    """A step that comes too often: once, after the loop, with the gradients of all rounds."""
+    """A step that runs too often: moves it after the loop, where it uses the gradients of all iterations."""
     code = order.code
     step = next((one for one in loop.body if one is order.step or order.step in ast.walk(one)), None)
     if step is None or loop.orelse or len(loop.body) < 2:
@@ -202,7 +208,7 @@ def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
         return
     body = "\n".join(code.segment(one) for one in loop.body)
     if "zero_grad" in body or not only_steps(step):
-        return  # a round's gradients are its own, or more than steps would be moved
+        return  # each iteration clears its gradients, or more than steps would move
     moved = [*_clipped_before(loop.body, step), step]
     outside = names_bound(loop) + [name for one in loop.body if one not in moved for name in names_bound_within(one)]
     if len(moved) == len(loop.body) or not all(whole_lines(code, one) for one in moved):
@@ -213,7 +219,7 @@ def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     start = code.offset(first, 0)
     deeper = len(code.indent(step)) - len(code.indent(loop))
     lines = [line[deeper:] if line.strip() else line for line in code.lines[first - 1 : last]]
-    if loop.end_lineno == last:  # the step ends the loop: only its blanks change
+    if loop.end_lineno == last:  # the step is the last line of the loop: only its indentation changes
         edits = [Edit(start, end_of(code, step), "\n".join(lines))]
     else:
         edits = [Edit(start, code.offset(last + 1, 0), ""), pasted(code, loop, lines)]
@@ -221,7 +227,7 @@ def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 
 def _sums_up(order: Order, loop: Loop) -> bool:
-    """`opt.zero_grad()` before the loop, and each round keeps the graph for the next: all gradients are to be added."""
+    """`opt.zero_grad()` before the loop, and each iteration retains the graph: are all gradients meant to be added?"""
     block = order.code.block(loop)
     before = block[block.index(loop) - 1 :: -1] if loop in block[1:] else []
     cleared = any(".zero_grad(" in order.code.segment(one) for one in before[:2])
@@ -229,7 +235,7 @@ def _sums_up(order: Order, loop: Loop) -> bool:
 
 
 def _clipped_before(body: list[ast.stmt], step: ast.stmt) -> list[ast.stmt]:
-    """What bounds the gradients right before they are taken."""
+    """The statements that clip the gradients right before the step."""
     found: list[ast.stmt] = []
     for one in reversed(body[: body.index(step)]):
         call = one.value if isinstance(one, ast.Expr) else None

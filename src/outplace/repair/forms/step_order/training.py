@@ -1,7 +1,7 @@
-"""The training step as a list of events, and whether a rewrite leaves each optimizer step with the gradients it took.
+"""The training step as a list of events, and whether a reordering leaves the gradients of each step unchanged.
 
-Parameters are numbers. A forward reads them, a backward adds to their gradients, a step takes those gradients. The
-events are replayed in the old order and in the new one: every step must take the same sums, and every forward must find
+Parameters are numbers. A forward reads them, a backward adds to their gradients, and a step uses those gradients. The
+events are replayed in the old order and in the new one. Every step must use the same sums, and every forward must find
 the parameters as the same steps left them.
 """
 
@@ -19,22 +19,22 @@ _Event = tuple[int, TrainingEvent]
 
 
 class Training:
-    """The events of the function that steps, by the statements of the block that holds the step and the backward."""
+    """The events of the function that steps, by the statements of the block that contains the step and the backward."""
 
     def __init__(self, order: Order) -> None:
         self._order, self._code = order, order.code
         self._block = order.code.block(order.outer_step)
         moment = order.moment
         self._known = moment.complete and not self._looks_at_gradients()
-        self._events: list[_Event] = list(enumerate([*moment.events, *moment.events]))  # as if it were called again
+        self._events: list[_Event] = list(enumerate([*moment.events, *moment.events]))  # as if it were called twice
 
     def _looks_at_gradients(self) -> bool:
-        """Does more than a report at the end of the program look at gradients?"""
+        """Does anything but a report at the end of the program read gradients?"""
         found = [node for node in self._code.every(ast.Attribute) if node.attr == "grad"]
         return any(self._code.scope(node) is not self._code.tree or self._code.loops(node) for node in found)
 
     def parameters(self, statement: ast.stmt, *kinds: str) -> frozenset[int]:
-        """The parameters that the events of a statement concern."""
+        """The parameters in the events of a statement."""
         lines = _lines(statement)
         events = [event for event in self._order.moment.events if event.kind in kinds and event.line in lines]
         return frozenset(number for event in events for number in event.parameters)
@@ -42,8 +42,10 @@ class Training:
     def keeps_steps(
         self, new_order: Sequence[ast.stmt] = (), reached: Mapping[ast.stmt, frozenset[int]] | None = None
     ) -> bool:
-        """Does every step take what it took, with the statements of the block in this order, and with backwards that
-        reach only these parameters?"""
+        """Does every step use the same gradients in this order of statements?
+
+        `reached`: the backwards reach only these parameters.
+        """
         if not self._known:
             return False
         ranks = {self._block.index(statement): rank for rank, statement in enumerate(new_order)}
@@ -53,15 +55,17 @@ class Training:
         return _replayed(limited) == _replayed(self._events)
 
     def cut_keeps_steps(self) -> bool:
-        """Does every step take what it took, if the backward after the step reaches nothing that was just stepped? It
-        must reach something else."""
+        """Does every step use the same gradients, if the backward after the step does not reach what was just stepped?
+
+        It must reach something else.
+        """
         backward = self._order.outer_backward
         stepped = self.parameters(self._order.outer_step, "step")
         left = self.parameters(backward, "backward") - stepped
         return bool(stepped and left) and self.keeps_steps(reached={backward: left})
 
     def others_are_unused(self) -> bool:
-        """Does every step take what it took, if each backward reaches only what is stepped before the next one?"""
+        """Does every step use the same gradients, if each backward reaches only what is stepped before the next one?"""
         if not self._known:
             return False
         lines, limited, own = _lines(self._order.outer_backward), list[_Event](), frozenset[int]()
@@ -74,8 +78,10 @@ class Training:
         return _replayed(limited[::-1]) == _replayed(self._events)
 
     def trains_again(self) -> bool | None:
-        """Does the next step after the backward update parameters that the step before it has updated, too? None where
-        there is no next one."""
+        """Does the next step after the backward update parameters that the step before it also updated?
+
+        None if there is no next step.
+        """
         if not self._order.moment.from_source:
             return self._next_optimizer()
         lines, stepped = _lines(self._order.outer_backward), self.parameters(self._order.outer_step, "step")
@@ -85,7 +91,7 @@ class Training:
         return next((bool(event.parameters & stepped) for event in after if event.kind == "step"), None)
 
     def _next_optimizer(self) -> bool | None:
-        """The same by what a run has seen of the optimizers that the function can name."""
+        """The same, from what a run has seen of the optimizers that the function can name."""
         optimizers = self._order.moment.optimizers
         for statement in self._block[self._block.index(self._order.outer_backward) :]:
             names = [stepping(node) for node in ast.walk(statement) if isinstance(node, ast.Expr)]
@@ -95,8 +101,11 @@ class Training:
         return None
 
     def rounds_are_separate(self) -> bool:
-        """Does each step take the gradients of one backward, which reaches as many parameters in the first loop
-        iteration as in later ones? No other backward may go through the same parameters."""
+        """Does each step use the gradients of exactly one backward?
+
+        That backward must reach as many parameters in the first loop iteration as in later ones. No other backward may
+        reach the same parameters.
+        """
         if not self._known:
             return False
         step, backward = (_lines(one) for one in (self._order.outer_step, self._order.outer_backward))
@@ -110,7 +119,7 @@ class Training:
         return alone and apart and all(one <= reached[0] for one in reached)
 
     def _rounds(self) -> Iterable[list[tuple[int, _Event]]]:
-        """The events by runs through the block, each with the place of its statement in the block."""
+        """The events of each pass through the block, each with the position of its statement in the block."""
         part: list[tuple[int, _Event]] = []
         for number, event in self._events:
             place = self._place(event)
@@ -136,7 +145,7 @@ def _limited(event: TrainingEvent, kept: frozenset[int] | None) -> TrainingEvent
 
 
 def _replayed(events: Iterable[_Event]) -> dict[int, Any]:
-    """What each step takes, and by which steps each forward finds its parameters written."""
+    """The gradients that each step uses, and the steps that wrote the parameters before each forward."""
     gradients: dict[int, frozenset[Any]] = {}
     written: dict[int, int] = {}
     seen: dict[int, Any] = {}
@@ -158,6 +167,6 @@ def _replayed(events: Iterable[_Event]) -> dict[int, Any]:
 
 
 def _count(gradient: frozenset[Any]) -> int:
-    """How many backwards are summed up in a gradient, clipped or not?"""
+    """How many backwards are summed up in a gradient, clipped or not."""
     parts = [max(map(_count, (one for _, one in part[2]))) if isinstance(part, tuple) else 1 for part in gradient]
     return sum(parts)

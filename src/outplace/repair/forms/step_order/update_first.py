@@ -1,7 +1,8 @@
-"""The later update goes before the one whose step it minds: nothing is computed anew, and each step takes what it took.
+"""Moves the later update before the step that affects it.
 
-That is what is meant where the earlier loss takes only the value, detached, of what the later one goes backward through
-(the targets of a critic that an actor climbs): made anew after the step, it would be another value than that one's.
+Nothing is computed again, and each step uses the same gradients. This is the intention if the earlier loss uses a
+detached value that the later loss back-propagates through (the target of a critic, which the actor's loss maximises).
+Computed again after the step, that value would be a different one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.Yie
 
 
 def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
-    """The later update, moved before the other one. `shared`: only where both take the same stale value, or only where
-    they do not."""
+    """Moves the later update before the other one.
+
+    `shared`: only if both use the same stale value, or only if they do not.
+    """
     turns = _turns(order)
     if turns is None or turns.shared is not shared or not (shared or turns.frees):
         return
@@ -39,18 +42,18 @@ def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
 
 @dataclass(frozen=True)
 class _Turns:
-    """Two updates of one block, by the places of their statements in it."""
+    """Two updates of one block, by the positions of their statements in it."""
 
     order: Order
     training: Training
     start: int
-    """Where the earlier update begins: with what clears its gradients, or with its backward."""
+    """The start of the earlier update: the statement that clears its gradients, or its backward."""
     cleared: int | None
-    """What clears them, where that comes too early to begin with."""
+    """The statement that clears them, if it comes too early to be the start."""
     moved: slice
     earlier: str | None
     later: str | None
-    """The optimizers; None where a function that is called has them."""
+    """The optimizers; None if a called function has them."""
 
     @cached_property
     def block(self) -> list[ast.stmt]:
@@ -58,14 +61,14 @@ class _Turns:
 
     @cached_property
     def shared(self) -> bool:
-        """Does the earlier loss take detached what the later one goes backward through, and the step makes stale?"""
+        """Does the earlier loss use a detached stale value that the later loss back-propagates through?"""
         own, later = self._behind_both
         names = [name for name in self.order.moment.stale if any(reads(one, name) for one in later)]
         return any(any(reads(one, name) for one in own) and not self._goes_through(own, name) for name in names)
 
     @cached_property
     def _behind_both(self) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """The statements of each update, and those that its loss is made by."""
+        """The statements of each update, and those that compute its loss."""
         block = self.block
         passed = block[self.start : self.moved.start]
         losses = [one for one in passed if goes_backward(one)]
@@ -77,7 +80,7 @@ class _Turns:
 
     @cached_property
     def _is_entangled(self) -> bool:
-        """Do both go backward through some value, of which one would free the graph?"""
+        """Do both backwards go through the same value, so that one would free the graph of the other?"""
         own, later = self._behind_both
         only, others = [one for one in own if one not in later], [one for one in later if one not in own]
         return any(
@@ -86,12 +89,12 @@ class _Turns:
 
     @property
     def frees(self) -> bool:
-        """Does the earlier backward free its graph? Else the later one is to go through it, too."""
+        """Does the earlier backward free its graph? If not, the later one is meant to use it, too."""
         return not any("retain_graph" in ast.unparse(one) for one in self.block[self.start : self.moved.start])
 
     @cached_property
     def plain(self) -> bool:
-        """Does the source show that each step takes what it took, and that no graph is freed too early?"""
+        """Does the source show that each step uses the same gradients, and that no graph is freed too early?"""
         if not self.shared or not self.frees or self._is_entangled:
             return False
         start, block = self._beginning(), self.block
@@ -102,7 +105,7 @@ class _Turns:
         return known and self.training.keeps_steps(swapped)
 
     def edits(self) -> list[Edit] | None:
-        """The moved lines, with the comments and blank lines that are theirs."""
+        """The moved lines, with their comments and blank lines."""
         code, block = self.order.code, self.block
         moved, start = block[self.moved], self._beginning()
         passed = block[start : self.moved.start]
@@ -128,7 +131,7 @@ class _Turns:
         return [*edits, *([removed(code, clear)] if clear is not None else [])]
 
     def _beginning(self) -> int:
-        """The first line of the paragraph that computes the earlier loss, where none of it minds the later step."""
+        """The first line of the paragraph that computes the earlier loss, if the later step affects none of it."""
         code, start = self.order.code, self.start
         mine = self.training.parameters(self.block[self.moved][-1], "step")
         while mine and start > 0 and self.cleared is None:
@@ -160,7 +163,7 @@ def _turns(order: Order) -> _Turns | None:
 
 
 def _does_all(code: Code, statement: ast.stmt) -> bool:
-    """Is it a whole update: a block, or the call of a function of the file, that both goes backward and steps?"""
+    """Is it a whole update: a block, or a call of a function of the file, that both calls backward and steps?"""
     called = {ast.unparse(node.func).split(".")[-1] for node in ast.walk(statement) if isinstance(node, ast.Call)}
     parts = [statement, *(function for function in code.functions if function.name in called)]
     texts = [code.segment(one) for one in parts]
@@ -168,7 +171,7 @@ def _does_all(code: Code, statement: ast.stmt) -> bool:
 
 
 def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
-    """With the place where the earlier update begins to collect its gradients."""
+    """The same, with the position at which the earlier update starts to accumulate its gradients."""
     cleared = [n for n, one in enumerate(before) if _clears(turns, one, turns.order.outer_step, turns.earlier)]
     after = cleared[-1] if cleared else -1
     losses = [number for number, one in enumerate(before) if number > after and goes_backward(one)]
@@ -181,7 +184,7 @@ def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
 
 
 def _clears(turns: _Turns, statement: ast.stmt, step: ast.stmt, optimizer: str | None) -> bool:
-    """Does it clear the gradients that a step takes: `opt.zero_grad()`, or that of its network?"""
+    """Does it clear the gradients that a step uses: `opt.zero_grad()`, or that of its network?"""
     if not clears(statement):
         return False
     taken, cleared = (turns.training.parameters(one, kind) for one, kind in ((step, "step"), (statement, "clear")))
@@ -192,7 +195,7 @@ _OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "l
 
 
 def _is_followed(training: Training, statement: ast.stmt) -> bool:
-    """Is all known that a statement does? A function that is called may do anything, unless it runs a network."""
+    """Are all effects of a statement known? A called function may do anything, unless it runs a network."""
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
         known = name in _OF_A_TRAINING or is_library(call.func) or training.parameters(statement, "forward", "clip")
@@ -208,7 +211,7 @@ def _names(statements: Iterable[ast.stmt]) -> set[str]:
 
 
 def _are_apart(some: list[ast.stmt], others: list[ast.stmt]) -> bool:
-    """Do they come to the same in either order, as far as names are concerned?"""
+    """Can the two lists run in either order, as far as names show?"""
     if any(isinstance(node, _LEAVE) for one in [*some, *others] for node in ast.walk(one)):
         return False
     return not (_bound(some) & _names(others) or _bound(others) & _names(some))

@@ -82,8 +82,9 @@ def _is_attribute(text: str) -> bool:
 
 
 def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
-    """For an argument: is another leaf written as a step of the computation? Its repair makes it a non-leaf, and it may
-    be the one that is passed here.
+    """For an argument: is another leaf written as a step of the computation?
+
+    Its repair makes it a non-leaf, and it may be the one that is passed here.
     """
     function = place.code.function(place.statement)
     given = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)] if function is not None else []

@@ -89,8 +89,9 @@ def _writes_one_value(place: Place) -> bool:
 
 
 def _view_with_grad(place: Place) -> Iterator[Candidate]:
-    """Makes the view outside of `no_grad`, so that a write through it belongs to the graph. If an optimizer writes the
-    view, the write goes under `no_grad` too.
+    """Makes the view outside of `no_grad`, so that a write through it belongs to the graph.
+
+    If an optimizer writes the view, the write goes under `no_grad` too.
     """
     code = place.code
     stepped = no_grad.decorated_step(code, place.statement)

@@ -46,8 +46,9 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
 
 
 def _may_be_recorded(place: Place) -> bool:
-    """May a new tensor replace the written one? If no run has shown that it is used, only if it is read later, and
-    under no other name.
+    """May a new tensor replace the written one?
+
+    If no run has shown that it is used, only if it is read later, and under no other name.
     """
     answer, path = rebinding(place), place.path or ""
     if is_leaf(place, path):

@@ -1,5 +1,6 @@
-"""One tensor that is stored by reference several times and changed in place in between. All entries have its last
-value.
+"""One tensor that is stored by reference several times and changed in place in between.
+
+All entries have its last value.
 
 `history.append(state)`, `replay.append((before, state))`, `history[t] = state`.
 """
