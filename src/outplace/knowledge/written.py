@@ -10,10 +10,10 @@ _PARTS = ("data", "T", "mT")
 
 def written_by(call: ast.Call) -> ast.expr | None:
     """`x` of `x.zero_()`, `torch.relu_(x)`, `nn.init.zeros_(x)`, `zeros_(x)`; None where the name is no such one's."""
-    function = ast.unparse(call.func)
-    if not function.endswith("_") or function.endswith("__"):
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if not name.endswith("_") or name.endswith("__"):
         return None
-    if isinstance(call.func, ast.Attribute) and not function.startswith(_FUNCTIONS):
+    if isinstance(call.func, ast.Attribute) and not ast.unparse(call.func).startswith(_FUNCTIONS):
         return call.func.value
     return call.args[0] if call.args else None
 

@@ -150,7 +150,7 @@ class Interpreter:
         top = name.split(".")[0]
         if top == "torch":
             return Torch(name)
-        path = self.project.find(name, self.frame.module)
+        path = None if top in python_model.MODELLED else self.project.find(name, self.frame.module)
         return python_model.outside(name) if path is None else Namespace(path, name)
 
     def names_of(self, namespace: Namespace) -> dict[str, Value]:

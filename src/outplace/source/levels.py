@@ -16,7 +16,7 @@ def given_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
     names: set[str] = set()
     sized: set[str] | None = None
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and _is_reshaped(node.value, ast.unparse(node.targets[0])):
+        if isinstance(node, ast.Assign) and _is_reshaped(node.value, node.targets[0]):
             names |= _of_items(node.targets)
         elif owner is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             sized = _lists_of_sizes(owner) if sized is None else sized
@@ -36,13 +36,15 @@ def _of_items(nodes: list[ast.expr]) -> set[str]:
     }
 
 
-def _is_reshaped(value: ast.expr, item: str) -> bool:
+def _is_reshaped(value: ast.expr, item: ast.expr) -> bool:
     """Is it `item.view(...).permute(...)`?"""
-    methods = set()
+    methods = set[str]()
+    if not isinstance(item, ast.Subscript):
+        return False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         methods.add(value.func.attr)
         value = value.func.value
-    return any(map(_gives_another_shape, methods)) and ast.unparse(value) == item
+    return any(map(_gives_another_shape, methods)) and ast.unparse(value) == ast.unparse(item)
 
 
 def _gives_another_shape(method: str) -> bool:
@@ -60,7 +62,7 @@ def _lists_of_sizes(owner: ast.ClassDef) -> set[str]:
 
 
 def _makes_sizes(value: ast.expr) -> bool:
-    if not (isinstance(value, ast.Call) and ast.unparse(value.func).endswith("ModuleList") and len(value.args) == 1):
+    if not isinstance(value, ast.Call) or len(value.args) != 1 or not _last_name(value.func).endswith("ModuleList"):
         return False
     modules = value.args[0]
     if not isinstance(modules, (ast.GeneratorExp, ast.ListComp)) or len(modules.generators) != 1:
@@ -68,6 +70,10 @@ def _makes_sizes(value: ast.expr) -> bool:
     size, among = modules.generators[0].target, modules.generators[0].iter
     counts = isinstance(among, ast.Call) and ast.unparse(among.func) in ("range", "enumerate")
     return isinstance(size, ast.Name) and not counts and _is_given(size.id, modules.elt)
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_given(size: str, module: ast.expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property
 
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
@@ -31,17 +32,7 @@ class Trained:
     """Asks of each function of a file whether somebody may train through it."""
 
     def __init__(self, functions: list[tuple[Function, Class | None]]) -> None:
-        self._called: set[str] = set()
-        for function, owner in functions:
-            if owner is not None and self._is_method(function, owner):
-                self._called |= _names_called(function.node)
-        waiting = set(self._called)
-        alone = {_name(function): function for function, owner in functions if owner is None}
-        while waiting:
-            found = alone.pop(waiting.pop(), None)
-            if found is not None:
-                waiting |= _names_called(found.node)
-                self._called |= waiting
+        self._functions = functions
 
     def holds(self, function: Function, owner: Class | None) -> bool:
         """Is it part of a module's forward or of a loss, by its name or by who calls it?"""
@@ -49,6 +40,22 @@ class Trained:
             return self._is_method(function, owner)
         name = _name(function)
         return bool(_LOSS.search(name)) or (name in self._called and not _ASKS.search(function.module.source))
+
+    @cached_property
+    def _called(self) -> set[str]:
+        """The names that trained methods call, and those that the functions of these names call."""
+        called = set[str]()
+        for function, owner in self._functions:
+            if owner is not None and self._is_method(function, owner):
+                called |= _names_called(function.node)
+        waiting = set(called)
+        alone = {_name(function): function for function, owner in self._functions if owner is None}
+        while waiting:
+            found = alone.pop(waiting.pop(), None)
+            if found is not None:
+                waiting |= _names_called(found.node)
+                called |= waiting
+        return called
 
     def _is_method(self, function: Function, owner: Class) -> bool:
         name = _name(function)

@@ -513,7 +513,7 @@ def join(values: list[Value]) -> Value:
     found: list[Value] = []
     for value in values:
         for option in options(value):
-            place = _place(option, found)
+            place = _place(option, found) if len(found) <= _MOST_OPTIONS else None  # of too many it does not matter
             if place is None:
                 found.append(option)
             elif option is not found[place]:

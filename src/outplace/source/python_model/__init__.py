@@ -3,10 +3,11 @@
 from outplace.source.contents import as_key, delete_item, extend, hashable, is_exact, item, set_item, spread, truth
 from outplace.source.python_model.classes import has_unknown_base
 from outplace.source.python_model.containers import iterate, method, unpacked
-from outplace.source.python_model.libraries import call_outside, outside
+from outplace.source.python_model.libraries import MODELLED, call_outside, outside
 from outplace.source.python_model.values import binary, builtin, compare, unary
 
 __all__ = [
+    "MODELLED",
     "as_key",
     "binary",
     "builtin",

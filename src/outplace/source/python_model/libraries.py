@@ -43,6 +43,9 @@ _NO_TENSORS = {
 }  # fmt: skip
 
 
+MODELLED = {"einops", "numpy", "tqdm", "pandas", "matplotlib", "scipy", "sklearn", "cv2", "PIL"}
+"""Libraries whose files are not read, even where they lie beside the project: what their functions do is known."""
+
 _NUMBERS = {f"{library}.{name}": Const(getattr(math, name)) for library in ("math", "numpy") for name in ("pi", "e")}
 
 

@@ -74,7 +74,7 @@ def _brief(decorator: Function) -> Function:
         given = _handed_back(decorator.node)
         if given is not None:
             node: Any = copy.copy(decorator.node)
-            node.body = [part for part in node.body if not hasattr(part, "body") or given in _names_in(part)]
+            node.body = [part for part in node.body if not hasattr(part, "body") or _uses(part, given)]
             decorator.brief = Function(node, decorator.module, decorator.scope, decorator.name)
     return decorator.brief
 
@@ -94,8 +94,18 @@ def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
     return names[0]
 
 
-def _names_in(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+def _uses(node: ast.AST, name: str) -> bool:
+    """Does it do more with a function than read `__name__` and the like?"""
+    about = {id(part.value) for part in ast.walk(node) if isinstance(part, ast.Attribute) and _is_about(part)}
+    return any(isinstance(part, ast.Name) and part.id == name and id(part) not in about for part in ast.walk(node))
+
+
+def _is_about(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load) and node.attr in _ABOUT
+
+
+_ABOUT = {"__name__", "__qualname__", "__module__", "__doc__"}
+"""Attributes that describe a function."""
 
 
 def _touches_tensors(decorator: Function) -> bool:
