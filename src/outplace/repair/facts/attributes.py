@@ -22,7 +22,7 @@ _ADDING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefa
 
 
 def _sets(node: ast.AST, name: str) -> bool:
-    """`x.name = ...`, `x.name[key] = ...`, `x.name.append(...)`."""
+    """Does it set the attribute: `x.name = ...`, `x.name[key] = ...`, `x.name.append(...)`?"""
     if isinstance(node, ast.Call):
         held = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING else None
         return isinstance(held, ast.Attribute) and held.attr == name

@@ -95,7 +95,7 @@ def _goes_backward(statement: ast.stmt) -> bool:
 
 
 def _computes_with(part: ast.AST, name: str) -> bool:
-    """`h = x * w`, `h = w.exp()`, `h = torch.sigmoid(w)`; not `h = w[0]`, nor `n = w.size(0)`."""
+    """Does it compute with the name: `h = x * w`, `h = w.exp()`? Not `h = w[0]` or `n = w.size(0)`."""
     for node in ast.walk(part):
         computing = isinstance(node, ast.BinOp)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

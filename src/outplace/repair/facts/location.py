@@ -80,7 +80,7 @@ class Place:
         return bool(kinds) and None not in kinds
 
     def _is_key(self, node: ast.Subscript) -> bool:
-        """`d[key]` in `for key in d`, `for key, value in d.items()`: the keys of a dict."""
+        """Is it `d[key]` in `for key in d` or `for key, value in d.items()`: a key of a dict?"""
         for loop in self.code.loops(self.statement):
             if isinstance(loop, ast.For) and isinstance(node.slice, ast.Name) and binds(loop, node.slice.id):
                 keys = [ast.unparse(node.value), f"{ast.unparse(node.value)}.keys()"]

@@ -49,7 +49,7 @@ def backward_first(code: Code, moment: Moment) -> Earlier | None:
 
 
 def clears(statement: ast.stmt) -> bool:
-    """`opt.zero_grad()`"""
+    """Does it clear gradients: `opt.zero_grad()`?"""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
 

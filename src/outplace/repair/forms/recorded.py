@@ -53,7 +53,7 @@ def adds_what_was_cut(place: Place) -> bool:
 
 
 def _writes_a_part(call: ast.Call) -> bool:
-    """`h.data[0].zero_()`, not `h.data.zero_()`."""
+    """Does it write a part: `h.data[0].zero_()`, not `h.data.zero_()`?"""
     return isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
 
 

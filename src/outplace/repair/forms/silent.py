@@ -142,7 +142,7 @@ def _is_kept(returned: ast.expr, path: str | None) -> bool:
 
 
 def _is_array_of_own(returned: ast.expr) -> bool:
-    """`self.buffer.detach().numpy()`."""
+    """Is it an array over an attribute's memory: `self.buffer.detach().numpy()`?"""
     is_array = isinstance(returned, ast.Call) and ast.unparse(returned.func).endswith(".numpy")
     return is_array and ast.unparse(root_of(returned)).startswith("self.")
 

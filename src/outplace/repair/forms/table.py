@@ -59,7 +59,7 @@ class _Entry:
     keywords: tuple[str, ...]
 
     def of(self, number: str) -> str:
-        """An entry that holds a number everywhere."""
+        """An entry whose elements are all one number."""
         if not any(word.startswith("dtype=") for word in self.keywords) and number.lstrip("-").isdigit():
             number += ".0"  # torch.full makes integers of integers
         if self.arguments == ("()",) and self.maker == "torch.full":
@@ -151,7 +151,7 @@ class _Reader:
         raise _NoList
 
     def _one_entry(self, value: ast.expr) -> _Entry:
-        """An entry, by the call that makes the table."""
+        """How one entry is made, from the call that makes the table."""
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             raise _NoList
         if any(keyword.arg not in ("dtype", "device") for keyword in value.keywords):

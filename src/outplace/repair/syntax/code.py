@@ -124,7 +124,7 @@ class Code:
         return len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around a node, innermost first."""
+        """The ancestors of a node, innermost first."""
         around = self.parents.get(node)
         while around is not None:
             yield around

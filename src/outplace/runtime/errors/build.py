@@ -25,7 +25,7 @@ def diagnosis(
     unknown: str,
     saved_by: SavedTensor | None = None,
 ) -> Diagnosis:
-    """`frame` is torch's frame. The tensor takes its name from the writes. `unknown` is the text if there are none."""
+    """The diagnosis. `frame` is torch's. The tensor takes its name from the writes; without any, `unknown` is said."""
     located = [(write.operation, sites.at_instruction(write.frames[-1], write.operation)) for write in writes]
     targets = [sites.target_node(where, operation) for operation, where in located]
     name = next((ast.unparse(target) for target in targets if target and sites.plainness(target) is not None), None)

@@ -91,7 +91,7 @@ def _likely_moments(since: list[Backward], raised: tuple[log.Instruction, ...], 
 
 
 def _number(node: Any) -> int:
-    """Leaves count as the oldest."""
+    """The node's number. Leaves count as the oldest."""
     number = graph.number_of(node)
     return -1 if number is None else number
 

@@ -173,7 +173,7 @@ def _written_by(call: ast.Call) -> ast.expr | None:
 
 
 def reads(statement: ast.AST) -> set[str]:
-    """The names, attributes and items that a statement reads, as they are written."""
+    """The names, attributes and items that a statement reads, as source text."""
     found = {
         ast.unparse(node)
         for part in _own_parts(statement)

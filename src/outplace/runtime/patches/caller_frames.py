@@ -1,7 +1,7 @@
 """Calls a function in the name of another frame. A warning takes its line from a frame, which must not be outplace's.
 
 torch's warnings name the innermost Python frame; those with a `stacklevel` name a frame further out. Where a function
-of outplace runs before one of torch's, the latter is called from a frame with the file, line and globals of our caller.
+of outplace runs before one of torch's, the latter is called from a frame with the file, line and globals of the caller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The table of everything that outplace changes in torch, Python and numpy while it is attached.
 
-A row (`Patch`) says what is changed, how, and why. Its `put` makes the change and returns what undoes it. Rows that are
-put in place together are a `Section`. A section can wait for something: that a module is imported, or that a process
-group begins. `Table.open` puts the rows of a section in place, in order; `Table.close` undoes everything that is in
+A row (`Patch`) says what is changed, how, and why. Its `put` makes the change and returns a function that undoes it. A
+`Section` is a list of rows that are put in place together. A section can wait for an import or for the start of a
+process group. `Table.open` puts the rows of a section in place, in order. `Table.close` undoes all rows that are in
 place, last row first. `outplace debug patches` prints the rows, and `tools/patches_page.py` writes them into
 docs/patches.md.
 
@@ -14,12 +14,12 @@ before `put` is called, since rows are also listed without being put in place:
         yield injected(F.batch_norm, "batch_norm", "running_mean, training", note, "Batch norm writes its statistics.")
         yield registered("torch's hooks of modules", register_hook, "A parameter may be replaced.")
 
-`replaced` and `descriptor` take `make(original)`, which returns what stands in its place. `injected` is in
-`code_injection`: the function stays the object it is. `registered` takes a function that registers a hook and returns
-its handle, or a function that removes it. `slot` fills a callback slot of a lower module of ours. A detector that is an
-object declares rows by bound methods: `descriptor(torch.Tensor, "numpy", self.handed_out, ...)`. What `make` returns is
-called by the user's program, so it must leave no frame in a traceback (see `caller_frames`). State at module level that
-belongs to the time of being attached goes with a row: `replaced(...).clearing(_noted, _told)`.
+`replaced` and `descriptor` take `make(original)`, which returns the replacement. `injected` (in `code_injection`)
+changes the code of a function, which stays the same object. `registered` takes a function that registers a hook and
+returns its handle, or a function that removes it. `slot` fills a callback slot of a lower module of outplace. A
+detector is an object; its rows use bound methods, as in `descriptor(torch.Tensor, "numpy", self.handed_out, ...)`. The
+user's program calls what `make` returns, so that must leave no frame in a traceback (see `caller_frames`). Module state
+that belongs to one attachment is cleared with a row: `replaced(...).clearing(_noted, _told)`.
 """
 
 from __future__ import annotations

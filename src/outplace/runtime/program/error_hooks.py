@@ -44,7 +44,7 @@ def _make_init(original: Any) -> Any:
             untrimmed = exc_value.__traceback__
             dispatch.examine(exc_value)
             caller_frames.trim(exc_value)
-            if args and args[0] is untrimmed:  # the caller passed the traceback as it was before
+            if args and args[0] is untrimmed:  # the caller passed the untrimmed traceback
                 args = (exc_value.__traceback__, *args[1:])
             elif kwargs.get("exc_traceback") is untrimmed and "exc_traceback" in kwargs:
                 kwargs["exc_traceback"] = exc_value.__traceback__

@@ -231,7 +231,7 @@ def _with_ranks(diagnosis: Diagnosis, ranks: Sequence[int]) -> Diagnosis:
 
 
 def in_words(ranks: Sequence[int], size: int) -> str:
-    """`On all 4 ranks.`, `On rank 2 of 4.`, `On ranks 0-2, 5 of 8.`"""
+    """The ranks in words: `On all 4 ranks.`, `On rank 2 of 4.`, `On ranks 0-2, 5 of 8.`"""
     if len(ranks) == size:
         return f"On all {size} ranks."
     if len(ranks) == 1:

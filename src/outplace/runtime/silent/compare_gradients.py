@@ -44,7 +44,7 @@ class Hit:
         self._handle = self.node.register_prehook(self._comes)
 
     def done(self) -> None:
-        """Backward is over."""
+        """The backward has ended: removes the hook."""
         if self._handle is not None:
             self._handle.remove()
 
@@ -123,5 +123,5 @@ def how_far(hits: list[Hit]) -> tuple[str, ...]:
 
 
 def _share(off: float) -> str:
-    """`6.2%`, `35%`, `17,533 times its size`."""
+    """The difference in words: `6.2%`, `35%`, `17,533 times its size`."""
     return f"{off:,.0f} times its size" if off >= 10 else f"{off:.0%}" if off >= 0.1 else f"{off * 100:.2g}%"

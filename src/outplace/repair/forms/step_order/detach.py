@@ -259,7 +259,7 @@ def _joins(call: ast.Call) -> bool:
 
 
 def _is_another(node: ast.expr, path: str, counter: str) -> bool:
-    """`all[1 - i]` and `all[j]`, beside `all[i]`."""
+    """Is it another element of the list: `all[1 - i]` or `all[j]`, not `all[i]`?"""
     item = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == path
     return item and ast.unparse(node.slice) != counter and not isinstance(node.slice, ast.Slice)  # type: ignore[attr-defined]
 

@@ -72,5 +72,5 @@ def whole_lines(code: Code, statement: ast.stmt) -> bool:
 
 
 def listed(names: list[str]) -> str:
-    """`a`, `b`"""
+    """The names in a sentence: `a`, `b`."""
     return ", ".join(f"`{name}`" for name in names)

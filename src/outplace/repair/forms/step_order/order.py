@@ -116,6 +116,6 @@ def stepping(statement: ast.stmt) -> str | None:
 
 
 def goes_backward(statement: ast.stmt) -> bool:
-    """`loss.backward()`"""
+    """Does it call backward: `loss.backward()`?"""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"

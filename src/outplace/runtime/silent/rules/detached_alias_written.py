@@ -57,7 +57,7 @@ class Detector(ResultWritten):
 
     def _note(self, tensor: torch.Tensor) -> None:
         if _mode_active():
-            with torch._C.DisableTorchFunction():  # a mode of the user's must not see us
+            with torch._C.DisableTorchFunction():  # no mode of the user may see this
                 self._remember(tensor)
         else:
             self._remember(tensor)

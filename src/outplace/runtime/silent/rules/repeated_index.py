@@ -21,7 +21,7 @@ class Detector(detector.Detector):
     """Examines indices that are tensors."""
 
     def on_indexed(self, parts: tuple[Any, ...], place: Instruction) -> None:
-        """These are the parts of the index."""
+        """The parts of an index: does one of them repeat an element?"""
         if hidden_writes.worth_a_look(place):
             scan.guarded(lambda: _look(parts, place))
             reporting.raise_if_strict()

@@ -41,7 +41,7 @@ def _memory_of(module: Any) -> set[int | None]:
 
 
 def _is_to_an_entry(write: Write) -> bool:
-    """`total[name] += value`, `total[name].add_(value)`."""
+    """Is it a write to an entry of a state: `total[name] += value`, `total[name].add_(value)`?"""
     written = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
     return isinstance(written, ast.Subscript) and isinstance(written.value, ast.Name | ast.Attribute)
 
