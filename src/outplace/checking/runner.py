@@ -84,7 +84,7 @@ def _bring_home(outcomes: dict[str, Outcome], files: Sequence[str]) -> None:
             moved = replace(finding, site=replace(finding.site, file=home))
             places = {(found.code, found.site.line, found.site.column) for found in known.findings}
             if (moved.code, moved.site.line, moved.site.column) not in places:
-                found = sorted((*known.findings, moved), key=lambda one: (one.site.line, one.site.column))
+                found = sorted((*known.findings, moved), key=lambda item: (item.site.line, item.site.column))
                 outcomes[home] = replace(known, findings=tuple(found))
 
 

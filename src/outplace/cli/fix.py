@@ -234,7 +234,7 @@ def _choice(titles: tuple[str, ...]) -> str:
     if len(titles) == 1:
         return f"OUT202 stepped: not fixed; if this is meant, --unsafe-fixes does it: {titles[0]}"
     return "".join(
-        ["OUT202 stepped: not fixed; the source does not say which is meant:", *(f"\n  - {one}" for one in titles)]
+        ["OUT202 stepped: not fixed; the source does not say which is meant:", *(f"\n  - {title}" for title in titles)]
     )
 
 

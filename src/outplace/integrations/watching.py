@@ -45,7 +45,7 @@ class Watch:
             dispatch.examine(error)
         with lifecycle.lock:
             lifecycle.ask_for(*self._asked_for, times=-1)
-            dispatch.collectors[:] = [one for one in dispatch.collectors if one is not self.diagnoses]
+            dispatch.collectors[:] = [collector for collector in dispatch.collectors if collector is not self.diagnoses]
             _watchers -= 1
             if _watchers == 0 and _started_by_watch:
                 _started_by_watch = False

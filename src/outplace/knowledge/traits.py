@@ -33,7 +33,7 @@ def has(name: str, trait: str) -> bool:
 def method_has(name: str, trait: str) -> bool:
     """Has a method of tensors, or a function of torch itself, this trait? `self.dropout` is neither."""
     plain = table()["aliases"].get(name, name)
-    return any(trait in _by_name().get(one, ()) for one in (name, plain))
+    return any(trait in _by_name().get(item, ()) for item in (name, plain))
 
 
 @cache
@@ -66,7 +66,7 @@ def traits_of(name: str) -> frozenset[str]:
     if name in by_name:
         found = by_name[name]
     else:
-        found = next((by_name[one] for one in _candidates(name) if one in by_name), _NO_TRAITS)
+        found = next((by_name[candidate] for candidate in _candidates(name) if candidate in by_name), _NO_TRAITS)
     if "(" in name:
         found |= traits_of(name.partition("(")[0])
     elif name.endswith("_") and not name.startswith("__"):
@@ -95,7 +95,7 @@ def having(trait: str) -> frozenset[str]:
 def result_kind(name: str, kind: str) -> str | None:
     """The kind of the result for arguments of one kind; None where it depends on more, or is not known."""
     kinds = table()["kinds"]
-    letters = next((kinds[one] for one in _candidates(name.rstrip("_")) if one in kinds), "----")
+    letters = next((kinds[candidate] for candidate in _candidates(name.rstrip("_")) if candidate in kinds), "----")
     return _LETTERS.get(letters[KINDS.index(kind)])
 
 
@@ -110,14 +110,14 @@ def always_kind(name: str) -> str | None:
 def shape_only(name: str) -> tuple[str, ...]:
     """The arguments of which only shape or dtype is read: `other` of `view_as`."""
     unread = table()["shape_only"]
-    return tuple(next((unread[one] for one in _candidates(name) if one in unread), ()))
+    return tuple(next((unread[candidate] for candidate in _candidates(name) if candidate in unread), ()))
 
 
 @cache
 def inplace_position(name: str) -> int | None:
     """Where `inplace` stands among the positional arguments of a function, or of a module's constructor."""
     positions = table()["inplace_at"]
-    return next((positions[one] for one in _candidates(name) if one in positions), None)
+    return next((positions[candidate] for candidate in _candidates(name) if candidate in positions), None)
 
 
 @cache
@@ -135,8 +135,8 @@ def _candidates(name: str) -> list[str]:
     """The names of the table that a spelling can stand for."""
     aliases = table()["aliases"]
     found = [*spellings(name), f"nn.init.{name}"]
-    found += [aliases[one] for one in found if one in aliases]
-    return [*found, *(f"{aliases[one[:-1]]}_" for one in found if one[:-1] in aliases)]
+    found += [aliases[candidate] for candidate in found if candidate in aliases]
+    return [*found, *(f"{aliases[candidate[:-1]]}_" for candidate in found if candidate[:-1] in aliases)]
 
 
 def _listed(trait: str) -> list[str]:

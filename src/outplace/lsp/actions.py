@@ -38,7 +38,7 @@ def _asked(kind: str, params: types.CodeActionParams) -> bool:
     """Whether a kind is wanted. The light bulb, which comes unasked at every move of the cursor, is for quick fixes."""
     only = params.context.only
     if only:
-        return any(kind == str(_value(one)) or kind.startswith(f"{_value(one)}.") for one in only)
+        return any(kind == str(_value(item)) or kind.startswith(f"{_value(item)}.") for item in only)
     return kind != FIX_ALL or params.context.trigger_kind != types.CodeActionTriggerKind.Automatic
 
 

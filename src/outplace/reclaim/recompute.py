@@ -36,7 +36,7 @@ class _State:
     """A copy of a module's modes and buffers. The context manager puts them back for a while."""
 
     def __init__(self, module: torch.nn.Module) -> None:
-        self._modes = [(one, one.training) for one in module.modules()]
+        self._modes = [(item, item.training) for item in module.modules()]
         self._now: list[bool] = []
         self._buffers = [
             (owner, name, buffer, buffer._version, buffer.clone())
@@ -50,9 +50,9 @@ class _State:
         """Forgets the buffers that did not change. Compares contents: norms write without changing the version."""
         yield
         self._buffers = [
-            one
-            for one in self._buffers
-            if one[2]._version != one[3] or isinstance(one[0], torch.nn.modules.batchnorm._NormBase)
+            buffer
+            for buffer in self._buffers
+            if buffer[2]._version != buffer[3] or isinstance(buffer[0], torch.nn.modules.batchnorm._NormBase)
         ]
 
     def __enter__(self) -> None:

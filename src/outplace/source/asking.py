@@ -89,7 +89,9 @@ class Inquiry:
                     order = holds, "forward_hook" not in text
                     waiting.append((*order, project, module, function, owner, receivers, numbers))
         steps, hooks = _ALL_STEPS, list[Value]()
-        for holds, _, project, module, function, owner, receivers, numbers in sorted(waiting, key=lambda one: one[:2]):
+        for holds, _, project, module, function, owner, receivers, numbers in sorted(
+            waiting, key=lambda item: item[:2]
+        ):
             asked = holds and question.for_any_caller
             if (function.node in reached and not asked) or (steps <= 0 and not holds):
                 continue
@@ -112,8 +114,8 @@ class Inquiry:
 
 
 def _globals(project: Project, module: Module) -> Iterator[tuple[str, Value]]:
-    for one in (module, *project.loaded()):
-        yield from one.scope.names.items()
+    for item in (module, *project.loaded()):
+        yield from item.scope.names.items()
 
 
 def _outlasts(value: Value, name: str, read: set[str]) -> bool:
@@ -136,8 +138,10 @@ def _run_alone(
 def _attributes_read(tree: ast.Module) -> set[str]:
     """Attributes that functions, or the top level, read before they set them."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    top = ast.Module([one for one in tree.body if not isinstance(one, _SCOPES)], [])
-    return set().union(_read_first(top), *(_read_first(one) for one in functions if one.name != "__init__"))
+    top = ast.Module([statement for statement in tree.body if not isinstance(statement, _SCOPES)], [])
+    return set().union(
+        _read_first(top), *(_read_first(function) for function in functions if function.name != "__init__")
+    )
 
 
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -187,18 +191,18 @@ def _holds(function: Function, question: Question) -> bool:
 
 def _together(facts: list[WriteFacts]) -> WriteFacts:
     """What several runs have shown."""
-    reached = [one for one in facts if one.reached]
+    reached = [fact for fact in facts if fact.reached]
     return WriteFacts(
         bool(reached),
-        any(one.unclear for one in facts),
-        any(one.from_caller for one in facts),
-        tuple(dict.fromkeys(holder for one in facts for holder in one.held)),
-        tuple(dict.fromkeys(read for one in facts for read in one.reads)),
-        tuple(dict.fromkeys(name for one in facts for name in one.names)),
-        any(one.written for one in facts),
-        _agreed([one.parameter for one in reached]),
-        _agreed([one.leaf for one in reached]),
-        _agreed([one.requires_grad for one in reached]),
+        any(fact.unclear for fact in facts),
+        any(fact.from_caller for fact in facts),
+        tuple(dict.fromkeys(holder for fact in facts for holder in fact.held)),
+        tuple(dict.fromkeys(read for fact in facts for read in fact.reads)),
+        tuple(dict.fromkeys(name for fact in facts for name in fact.names)),
+        any(fact.written for fact in facts),
+        _agreed([item.parameter for item in reached]),
+        _agreed([item.leaf for item in reached]),
+        _agreed([item.requires_grad for item in reached]),
     )
 
 

@@ -82,7 +82,7 @@ def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.
             held = True
             _spoil(holder, name, (tensor, write, update))
         # A function that changes its argument by design is called with temporaries, too.
-        update.two |= not held and isinstance(node, ast.AugAssign) and not any(tensor is one for one in given)
+        update.two |= not held and isinstance(node, ast.AugAssign) and not any(tensor is argument for argument in given)
 
 
 def note_method(interpreter: Interpreter, call: ast.Call, target: ast.expr) -> None:

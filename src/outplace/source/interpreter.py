@@ -113,8 +113,8 @@ class Interpreter:
         """`loss.backward()`. What an optimizer step has made stale is found together with where that step stands."""
         tape, first = self.tape, len(self.tape.hits)
         reached = tape.reached(roots, inputs)
-        leaves = inputs if inputs is not None else [leaf for one in reached for leaf in one.leaves]
-        self.note("backward", leaves, node, whole=bool(roots) and not any(one.partial for one in reached))
+        leaves = inputs if inputs is not None else [leaf for item in reached for leaf in item.leaves]
+        self.note("backward", leaves, node, whole=bool(roots) and not any(item.partial for item in reached))
         tape.accumulate(roots, self.place(node), inputs)
         found = tape.hits[first:]
         if any(hit.kind == "stepped" for hit in found):

@@ -206,7 +206,7 @@ class Hypothesis(Interpreter):
         for frame in self.frames:
             for name, value in frame.scope.names.items():
                 own = frame is self.frame
-                named = own and any(isinstance(one, Tensor) for one in options(value))
+                named = own and any(isinstance(option, Tensor) for option in options(value))
                 if any(behind.is_seen_in(other) for _, other in reachable(name, value)):
                     if not named:  # another name that its own function does not read tells of nobody
                         self._elsewhere[f"`{name}`"] = None
@@ -314,7 +314,7 @@ class Hypothesis(Interpreter):
         """As before. A decorator may keep what its function returns, as `lru_cache` does."""
         result = calls.call_function(self, function, args, keywords, node)
         decorators = getattr(function.node, "decorator_list", ())
-        if any(ast.unparse(one).split("(")[0].split(".")[-1] not in _HARMLESS for one in decorators):
+        if any(ast.unparse(decorator).split("(")[0].split(".")[-1] not in _HARMLESS for decorator in decorators):
             self.kept.update(storages_in(result))
         return result
 
@@ -362,7 +362,7 @@ class Hypothesis(Interpreter):
 
     def _iterated(self, node: ast.AST) -> frozenset[Storage]:
         loops = [node, *getattr(node, "generators", ())]
-        found = [self._tainted.get(one.iter, frozenset()) for one in loops if hasattr(one, "iter")]
+        found = [self._tainted.get(loop.iter, frozenset()) for loop in loops if hasattr(loop, "iter")]
         return frozenset().union(*found)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -377,15 +377,15 @@ class Hypothesis(Interpreter):
             self.held.update(self._elsewhere)
         for what, value in outlasting if self.left else ():
             for name, tensor in reachable(what, value):
-                seen = [one for one in self.left if one.is_seen_in(tensor)]
+                seen = [item for item in self.left if item.is_seen_in(tensor)]
                 if name.startswith(".") and name[1:] not in attributes:
-                    seen = [one for one in seen if one.tensor.view is None or tensor.view is not None]
+                    seen = [item for item in seen if item.tensor.view is None or tensor.view is not None]
                 if seen:
                     self.held[f"`{name}`" if name else "its caller"] = None
 
     def facts(self) -> WriteFacts:
         """What this run has shown."""
-        tensors = [one.tensor for one in self.left]
+        tensors = [item.tensor for item in self.left]
         return WriteFacts(
             bool(tensors),
             self.unclear,
@@ -414,8 +414,10 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:
     """`self.h`, where that is what holds the memory."""
-    owners = [one for one in options(value) if isinstance(one, Instance)]
-    held = [(attribute, one) for owner in owners for attribute, kept in owner.names.items() for one in options(kept)]
+    owners = [option for option in options(value) if isinstance(option, Instance)]
+    held = [
+        (attribute, option) for owner in owners for attribute, kept in owner.names.items() for option in options(kept)
+    ]
     return [f"{name}.{attribute}" for attribute, one in held if isinstance(one, Tensor) and behind.is_seen_in(one)]
 
 

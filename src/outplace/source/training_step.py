@@ -53,10 +53,11 @@ class StepFacts:
         """The same as plain data."""
         frame, line = self.step.lines[-1]
         own = [(event, at) for event in _sure(self.events) if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
-        every = dict.fromkeys(id(one) for event, _ in own for one in event.parameters)
+        every = dict.fromkeys(id(parameter) for event, _ in own for parameter in event.parameters)
         numbers = {one: number for number, one in enumerate(every)}
         told = tuple(
-            TrainingEvent(event.kind, at, frozenset(numbers[id(one)] for one in event.parameters)) for event, at in own
+            TrainingEvent(event.kind, at, frozenset(numbers[id(parameter)] for parameter in event.parameters))
+            for event, at in own
         )
         complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own) and _steps_follow(self.events)
         return StepOrder(
@@ -82,10 +83,10 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
     if step is None or not both:
         return None
     (frame, step_line), (_, backward_line) = both[-1]
-    weights = {id(one) for event in minded for one in event.parameters}
+    weights = {id(parameter) for event in minded for parameter in event.parameters}
     held = {path: (value, nodes) for path, value in _named(frame) if (nodes := _with_graph(value))}
-    ends_of = {path: [end for one in nodes for end in _ends(tape, [one])] for path, (_, nodes) in held.items()}
-    older = [path for path, (_, nodes) in held.items() if any(one.time < step.time for one in nodes)]
+    ends_of = {path: [end for node in nodes for end in _ends(tape, [node])] for path, (_, nodes) in held.items()}
+    older = [path for path, (_, nodes) in held.items() if any(node.time < step.time for node in nodes)]
     return StepFacts(
         frame,
         step,
@@ -96,7 +97,7 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
         tuple(path for path in older if _is_stale(ends_of[path], minded)),
         tuple(path for path, (_, nodes) in held.items() if _only_reaches(tape, nodes, ends_of[path], weights)),
         tuple(
-            (path, any(id(one) in weights for one in value.parameters))
+            (path, any(id(parameter) in weights for parameter in value.parameters))
             for path, value in _named(frame)
             if isinstance(value, Optimizer)
         ),
@@ -111,7 +112,7 @@ def _sure(events: list[Event]) -> list[Event]:
     for event in reversed(events):
         if event.kind == "step":
             following.update(dict.fromkeys(map(id, event.parameters), event.path))
-        next_paths = [following.get(id(one), event.path) for one in event.parameters]
+        next_paths = [following.get(id(parameter), event.path) for parameter in event.parameters]
         if event.kind != "clear" or all(set(event.path) <= set(path) for path in next_paths):
             found.append(event)
     return found[::-1]
@@ -124,7 +125,7 @@ def _steps_follow(events: list[Event]) -> bool:
         if event.kind == "backward":
             before.update(dict.fromkeys(map(id, event.parameters), event.path))
         elif event.kind == "step":
-            paths = [before.get(id(one), event.path) for one in event.parameters]
+            paths = [before.get(id(parameter), event.path) for parameter in event.parameters]
             if not all(set(event.path) <= set(path) for path in paths):
                 return False
     return True
@@ -136,7 +137,7 @@ def _ends(tape: Tape, roots: list[Node]) -> Iterator[_End]:
 
 def _is_stale(ends: Iterable[_End], steps: list[Event]) -> bool:
     """Do they lead to parameters that were stepped after they were used?"""
-    stepped = [(step.time, {id(one) for one in step.parameters}) for step in steps]
+    stepped = [(step.time, {id(parameter) for parameter in step.parameters}) for step in steps]
     return any(used < time and id(leaf) in parameters for used, leaf in ends for time, parameters in stepped)
 
 

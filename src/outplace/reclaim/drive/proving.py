@@ -52,9 +52,9 @@ class Reclaim:
         kept, after = self._kept(outcome, files, wanted)
         if outcome.unsteady:
             return
-        outcome.rejected = [one for one in wanted if one not in kept]
-        outcome.advice.paying = [one for one in outcome.advice.paying if one in kept]
-        outcome.advice.others = [one for one in outcome.advice.others if one not in outcome.rejected]
+        outcome.rejected = [item for item in wanted if item not in kept]
+        outcome.advice.paying = [item for item in outcome.advice.paying if item in kept]
+        outcome.advice.others = [other for other in outcome.advice.others if other not in outcome.rejected]
         if not kept or after is None:
             return
         if outcome.rejected:
@@ -70,10 +70,10 @@ class Reclaim:
         if outcome.unsteady or len(wanted) == 1:
             return [], None
         kept: list[Suggestion] = []
-        for one in wanted[:MOST_SINGLE_TRIALS]:
-            trial = self._trial(outcome, files, [*kept, one])
+        for item in wanted[:MOST_SINGLE_TRIALS]:
+            trial = self._trial(outcome, files, [*kept, item])
             if trial is not None:
-                kept, after = [*kept, one], trial
+                kept, after = [*kept, item], trial
         return kept, after
 
     def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:

@@ -103,14 +103,14 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         self._now += 1
         made = torch._C._autograd._get_sequence_nr() - 1
-        inputs = tuple(self._tensor(one, given=True) for one in _tensors((args, kwargs)))
+        inputs = tuple(self._tensor(tensor, given=True) for tensor in _tensors((args, kwargs)))
         try:
             with OnCuda() if self._cuda else OnCpu() as workspace:
                 result = func(*args, **kwargs)
         except BaseException:
             self._now -= 1  # it has not taken place
             raise
-        outputs = tuple(self._tensor(one, given=False) for one in _tensors(result))
+        outputs = tuple(self._tensor(tensor, given=False) for tensor in _tensors(result))
         self._account_for(workspace.stays)
         self.recording.operations.append(
             Operation(
@@ -203,7 +203,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         key = tuple(frames)
         if key not in self._places:
             self._places[key] = len(self.recording.places)
-            self.recording.places.append(tuple(self._instruction(*one) for one in frames))
+            self.recording.places.append(tuple(self._instruction(*item) for item in frames))
         return self._places[key]
 
     def _instruction(self, code: Any, offset: int) -> Instruction:
@@ -260,7 +260,9 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """The buffers of all live modules, in the order in which the modules were made."""
         for module in (reference() for reference in self._made):
             if module is not None:
-                yield from (one for one in module._buffers.values() if one is not None and _has_storage(one))
+                yield from (
+                    buffer for buffer in module._buffers.values() if buffer is not None and _has_storage(buffer)
+                )
 
     def _watched_clearing(self, clear: Any) -> Any:
         @functools.wraps(clear)

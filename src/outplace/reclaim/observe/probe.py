@@ -126,7 +126,7 @@ class _Probe:
         result = function(*args, **kwargs)
         self._ledger.backward_ends(begun)
         with self._unseen():
-            returned = [one for one in result or () if isinstance(one, torch.Tensor)]
+            returned = [item for item in result or () if isinstance(item, torch.Tensor)]
             self._testimony.gradients.append(of_leaves(leaves) + of_tensors(returned))
         return result
 

@@ -235,11 +235,11 @@ _KINDS: dict[str, Any] = {
 def read(path: Path) -> Recording:
     """Reads the file that a process has written."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    data["storages"] = [Storage(**one) for one in data["storages"]]
-    data["operations"] = [_operation(one) for one in data["operations"]]
+    data["storages"] = [Storage(**item) for item in data["storages"]]
+    data["operations"] = [_operation(item) for item in data["operations"]]
     data["places"] = [tuple((str(i[0]), *map(int, i[1:])) for i in place) for place in data["places"]]
     for name, kind in _KINDS.items():
-        data[name] = [kind(**one) for one in data[name]]
+        data[name] = [kind(**item) for item in data[name]]
     return Recording(**data)
 
 
@@ -250,4 +250,4 @@ def _operation(data: dict[str, Any]) -> Operation:
 
 
 def _tensors(data: Iterable[dict[str, Any]]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(**{**one, "shape": tuple(one["shape"]), "stride": tuple(one["stride"])}) for one in data)
+    return tuple(Tensor(**{**item, "shape": tuple(item["shape"]), "stride": tuple(item["stride"])}) for item in data)

@@ -45,7 +45,7 @@ class Advice:
 
     def recomputed(self) -> Curve:
         """Expected memory over time, with recomputed blocks too."""
-        return self.account.curve([one.change for one in (*self.paying, *self.blocks)])
+        return self.account.curve([item.change for item in (*self.paying, *self.blocks)])
 
 
 def advise(recording: Recording, files: Files, recompute: bool = False) -> Advice:
@@ -53,26 +53,26 @@ def advise(recording: Recording, files: Files, recompute: bool = False) -> Advic
     account = Account(recording)
     before = account.curve()
     kinds = (Reuses(recording, files), Keepers(recording, files), Gradients(recording, files))
-    possible = [one for kind in kinds for one in kind.suggestions()]
+    possible = [suggestion for kind in kinds for suggestion in kind.suggestions()]
     blocks = list(Blocks(recording, files).suggestions())
     hints = list(Hints(recording, files).suggestions())
     for one in (*possible, *blocks, *hints):
         one.alone = before.peak - account.curve([one.change]).peak
-    compatible = _compatible(files, sorted(possible, key=lambda one: -one.alone))
+    compatible = _compatible(files, sorted(possible, key=lambda item: -item.alone))
     needed = _needed(account, before, compatible)
     blocks = _worth_their_time(account, before, files, needed, blocks)
     if recompute:
         needed += blocks
     value(account, before, needed)
-    others = [one for one in compatible if one not in needed and one.kind == "in-place"]
+    others = [item for item in compatible if item not in needed and item.kind == "in-place"]
     others = _compatible(files, others, needed)[len(needed) :]
-    hints = [one for one in hints if one.alone > before.peak * LEAST_SHARE]
-    return Advice(account, before, sorted(needed, key=lambda one: -one.saves), others, hints, blocks)
+    hints = [hint for hint in hints if hint.alone > before.peak * LEAST_SHARE]
+    return Advice(account, before, sorted(needed, key=lambda item: -item.saves), others, hints, blocks)
 
 
 def _needed(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """The suggestions that matter: of two that free the same memory, one is enough."""
-    lines = [one for one in suggestions if one.kind in _LINES]
+    lines = [suggestion for suggestion in suggestions if suggestion.kind in _LINES]
     kept = _thinned(account, list(suggestions), lines, before.peak * LEAST_SHARE_OF_A_LINE)
     return _thinned(account, kept, kept, before.peak * LEAST_SHARE)
 
@@ -85,26 +85,26 @@ def _worth_their_time(
     Of a block and the blocks inside it only one is taken. The search starts from each of the blocks that save most.
     Between nearly equal results it takes the one with less to recompute.
     """
-    ranked = sorted(blocks, key=lambda one: -one.alone)
+    ranked = sorted(blocks, key=lambda block: -block.alone)
     choices = []
     for first in ranked[:MOST_BEGINNINGS]:
-        together = _compatible(files, [first, *(one for one in ranked if one is not first)], needed)
+        together = _compatible(files, [first, *(item for item in ranked if item is not first)], needed)
         kept = _thinned(account, together, together[len(needed) :], before.peak * LEAST_SHARE_OF_A_LINE)
-        computed = sum(len(one.change.gaps) for one in kept)
-        choices.append((account.curve([one.change for one in kept]).peak, computed, kept))
+        computed = sum(len(item.change.gaps) for item in kept)
+        choices.append((account.curve([item.change for item in kept]).peak, computed, kept))
     if not choices:
         return []
     lowest = min(peak for peak, _, _ in choices)
     near = [choice for choice in choices if choice[0] <= lowest * HARDLY_HIGHER]
-    return [one for one in min(near, key=lambda choice: choice[1])[2] if one.kind == "recompute"]
+    return [item for item in min(near, key=lambda choice: choice[1])[2] if item.kind == "recompute"]
 
 
 def _thinned(
     account: Account, kept: list[Suggestion], candidates: Sequence[Suggestion], bytes_to_spare: float
 ) -> list[Suggestion]:
     """Drops candidates, the smallest first, while the peak stays within the allowed tolerance."""
-    lowest = now = account.curve([one.change for one in kept]).peak
-    for one in sorted(candidates, key=lambda one: one.alone):
+    lowest = now = account.curve([item.change for item in kept]).peak
+    for one in sorted(candidates, key=lambda candidate: candidate.alone):
         rest = [other for other in kept if other is not one]
         without = account.curve([other.change for other in rest]).peak
         if without <= now or without - lowest <= bytes_to_spare:
@@ -114,22 +114,24 @@ def _thinned(
 
 def value(account: Account, before: Curve, suggestions: Sequence[Suggestion]) -> None:
     """How much each suggestion saves."""
-    whole = account.curve([one.change for one in suggestions]).peak
-    for one in suggestions:
-        rest = [other.change for other in suggestions if other is not one]
-        one.alone = before.peak - account.curve([one.change]).peak
-        one.together = account.curve(rest).peak - whole
+    whole = account.curve([suggestion.change for suggestion in suggestions]).peak
+    for suggestion in suggestions:
+        rest = [other.change for other in suggestions if other is not suggestion]
+        suggestion.alone = before.peak - account.curve([suggestion.change]).peak
+        suggestion.together = account.curve(rest).peak - whole
 
 
 def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence[Suggestion] = ()) -> list[Suggestion]:
     """The suggestions that can be applied together. Of two that need the same memory or text, the first stays."""
     kept = list(first)
-    for one in suggestions:
-        if not all(one.change.goes_with(other.change) for other in kept) or not one.change.goes_with(one.change):
+    for suggestion in suggestions:
+        if not all(suggestion.change.goes_with(other.change) for other in kept) or not suggestion.change.goes_with(
+            suggestion.change
+        ):
             continue
         try:
-            if edited(files, [*kept, one]) is not None:
-                kept.append(one)
+            if edited(files, [*kept, suggestion]) is not None:
+                kept.append(suggestion)
         except Conflict:
             continue
     return kept
@@ -138,7 +140,7 @@ def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence
 def edited(files: Files, suggestions: Sequence[Suggestion]) -> Files | None:
     """The files with these changes applied."""
     edits: dict[str, tuple[Edit, ...]] = {}
-    for one in suggestions:
-        for path, changes in one.edits.items():
+    for suggestion in suggestions:
+        for path, changes in suggestion.edits.items():
             edits[path] = (*edits.get(path, ()), *changes)
     return files.edited(edits)

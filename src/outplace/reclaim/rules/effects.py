@@ -50,7 +50,7 @@ class Effects:
         if function is None or isinstance(function, ast.Lambda):
             return True
         if function not in self._known:
-            self._known[function] = any(_acts(one) for one in self._with_callees(function))
+            self._known[function] = any(_acts(callee) for callee in self._with_callees(function))
         return self._known[function]
 
     def _with_callees(self, function: Function) -> Iterator[Function]:

@@ -69,7 +69,7 @@ class Gradients:
         before = 0
         for clearing in clearings:
             top = self._begins(code.path, first.lineno, statement.lineno, before, clearing.moment)
-            if top is None or any(top <= one.began < clearing.moment for one in self._recording.backwards):
+            if top is None or any(top <= backward.began < clearing.moment for backward in self._recording.backwards):
                 return {}
             for number in clearing.storages:
                 readers = self._recording.readers.get(number)
@@ -85,7 +85,7 @@ class Gradients:
         """The first operation between two moments that these lines ran or called."""
         for number in range(start, min(end, len(self._recording.operations))):
             place = self._recording.places[self._recording.operations[number].place]
-            if any(one[0] == path and first_line <= one[1] < end_line for one in place):
+            if any(item[0] == path and first_line <= item[1] < end_line for item in place):
                 return number
         return None
 
@@ -99,7 +99,7 @@ def _first(code: Code, statement: ast.stmt) -> ast.stmt | None:
     if isinstance(parent, ast.FunctionDef) and ast.get_docstring(parent, clean=False) is not None:
         between = between[1:]
     call = code.segment(statement)
-    for node in (node for one in between for node in ast.walk(one)):
+    for node in (node for item in between for node in ast.walk(item)):
         uses = isinstance(node, ast.Attribute) and node.attr in _USES_GRADIENTS
         bound = isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
         if uses or isinstance(node, _LEAVES) or (bound and call.startswith(f"{ast.unparse(node)}.")):

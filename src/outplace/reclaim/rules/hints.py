@@ -54,9 +54,9 @@ class Hints:
             return  # `x + weight * (v - x)` is no choice between two, but something in between
         merged: dict[int, int] = {}
         for added, *parts_of_it in zip(sums, products, differences, strict=True):
-            merged.update({one.outputs[0].storage: added.outputs[0].storage for one in parts_of_it})
+            merged.update({item.outputs[0].storage: added.outputs[0].storage for item in parts_of_it})
         condition = code.segment(mask)
-        if any(one is not None and one.dtype != "torch.bool" for one in masks):
+        if any(item is not None and item.dtype != "torch.bool" for item in masks):
             condition = f"{condition if isinstance(mask, _PLAIN) else f'({condition})'}.bool()"
         assert isinstance(node, ast.expr)
         yield Suggestion(

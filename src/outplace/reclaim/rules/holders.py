@@ -72,7 +72,7 @@ def made_for_good(files: Files, recording: Recording, maker: Operation, user: Op
 
 def _hands_out_its_own(files: Files, code: Code, function: Function) -> bool:
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and code.function(n) is function]
-    return all(one.value is None or _is_nobodys(files, code, one.value) for one in returns)
+    return all(item.value is None or _is_nobodys(files, code, item.value) for item in returns)
 
 
 def _is_nobodys(files: Files, code: Code, value: ast.expr) -> bool:

@@ -142,9 +142,9 @@ class Keepers:
         lives: dict[int, Life] = {}
         for saved in self._recording.saved:
             storage = self._recording.storages[saved.storage]
-            others = {one.node for one in self._recording.savers[saved.storage]} - nodes
+            others = {saver.node for saver in self._recording.savers[saved.storage]} - nodes
             if saved.node in nodes and not others and storage.maker is not None:
-                keepers = (one.node for one in self._recording.savers[saved.storage])
+                keepers = (saver.node for saver in self._recording.savers[saved.storage])
                 ended = max(left.get(node, backward.ended) for node in keepers)
                 lives[saved.storage] = (storage.born, max(ended, self._last_read(saved.storage)))
         return lives
@@ -152,10 +152,10 @@ class Keepers:
     def _totals(self) -> Iterator[Suggestion]:
         """`total += loss` that keeps the graph of every loss."""
         groups: dict[int, list[Sum]] = {}
-        for one in self._recording.sums:
-            groups.setdefault(self._recording.operations[one.operation].place, []).append(one)
+        for item in self._recording.sums:
+            groups.setdefault(self._recording.operations[item.operation].place, []).append(item)
         for place, sums in groups.items():
-            if any(self._is_for_backward(one) for one in sums):
+            if any(self._is_for_backward(item) for item in sums):
                 continue
             found = node_at(self._files, self._recording.places[place][0])
             statement = found[0].statement(found[1]) if found is not None else None
@@ -170,7 +170,7 @@ class Keepers:
             lives = self._until_let_go(sums, named=isinstance(value, ast.Name))
             before = code.segment(statement)
             start = code.span(statement)[0]
-            whole = apply(before, [Edit(one.start - start, one.end - start, one.text) for one in edits])
+            whole = apply(before, [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits])
             because = "no backward ever goes through the total; with its graph it keeps every activation it came from"
             yield Suggestion(
                 "detach",

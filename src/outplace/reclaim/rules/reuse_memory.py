@@ -74,7 +74,9 @@ class Reuses:
                     yield suggestion
 
     def _result_size(self, number: int) -> int:
-        return sum(self._recording.storages[one.storage].nbytes for one in self._recording.operations[number].outputs)
+        return sum(
+            self._recording.storages[output.storage].nbytes for output in self._recording.operations[number].outputs
+        )
 
     def _key(self, operation: Operation) -> Key | None:
         if not self._recording.places[operation.place]:

@@ -77,7 +77,7 @@ def _summary(data: dict[str, Any]) -> Markup:
     if proof["done"]:
         text += f"With the changes below the losses and gradients of {proof['gradients']} backwards "
         text += f"and the parameters after {proof['parameters']} steps are the same, bit for bit."
-        if (seconds := data["seconds_a_step"]) and any(one["kind"] == "recompute" for one in data["suggestions"]):
+        if (seconds := data["seconds_a_step"]) and any(item["kind"] == "recompute" for item in data["suggestions"]):
             text += f" A step took {seconds['before'] * 1000:.1f} ms before, {seconds['after'] * 1000:.1f} ms after."
     elif data["suggestions"]:
         text += "The changes below look safe; they have not been proved."
@@ -113,8 +113,10 @@ def _backwards(recording: Recording, count: int) -> list[Markup]:
     shade = Markup("<rect class='back' x='{:.1f}' y='{}' width='{:.1f}' height='{}'/>")
     height = HEIGHT - _TOP - _BOTTOM
     return [
-        shade.format(_x(one.began, count), _TOP, max(_x(one.ended, count) - _x(one.began, count), 1), height)
-        for one in recording.backwards[:200]
+        shade.format(
+            _x(backward.began, count), _TOP, max(_x(backward.ended, count) - _x(backward.began, count), 1), height
+        )
+        for backward in recording.backwards[:200]
     ]
 
 
@@ -264,15 +266,16 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
     )
     rows = [
         row.format(
-            one["site"]["file"],
-            one["site"]["line"],
-            one["before"],
-            one["after"],
-            size(one["saves"]),
-            f"{one['share']:.1%}",
-            escape(one["because"]) + (Markup("<br>Costs: {}").format(one["costs"]) if one["costs"] else ""),
+            suggestion["site"]["file"],
+            suggestion["site"]["line"],
+            suggestion["before"],
+            suggestion["after"],
+            size(suggestion["saves"]),
+            f"{suggestion['share']:.1%}",
+            escape(suggestion["because"])
+            + (Markup("<br>Costs: {}").format(suggestion["costs"]) if suggestion["costs"] else ""),
         )
-        for one in suggestions
+        for suggestion in suggestions
     ]
     return Markup("\n").join([head, *rows, Markup("</table></div>")])
 
@@ -282,8 +285,13 @@ def _hints(hints: Sequence[dict[str, Any]]) -> Markup:
     text = Markup("<p><code>{}:{}</code>: <code>{}</code> could be <code>{}</code> ({} less at the peak): {}.</p>")
     rows = [
         text.format(
-            one["site"]["file"], one["site"]["line"], one["before"], one["after"], size(one["saves"]), one["because"]
+            hint["site"]["file"],
+            hint["site"]["line"],
+            hint["before"],
+            hint["after"],
+            size(hint["saves"]),
+            hint["because"],
         )
-        for one in hints
+        for hint in hints
     ]
     return Markup("\n").join(rows)

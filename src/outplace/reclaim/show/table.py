@@ -45,12 +45,12 @@ def render(outcome: Outcome, console: Console) -> None:
         text = f"No safe change was found that lowers the peak; {needed:.0%} of it are parameters, their gradients and "
         text += "their state, and what operations keep for the backward."
         console.print(Text(text), soft_wrap=True)
-    for one in advice.hints:
-        text = f"{under_cwd(one.site.file)}:{one.site.line}: {one.before} could be {one.after} "
-        text += f"({size(one.saves)} less at the peak): {one.because}"
+    for hint in advice.hints:
+        text = f"{under_cwd(hint.site.file)}:{hint.site.line}: {hint.before} could be {hint.after} "
+        text += f"({size(hint.saves)} less at the peak): {hint.because}"
         console.print(Text(clean(text), style="dim"), soft_wrap=True)
     _proof(outcome, console)
-    if advice.blocks and not any(one.kind == "recompute" for one in (*advice.paying, *outcome.rejected)):
+    if advice.blocks and not any(item.kind == "recompute" for item in (*advice.paying, *outcome.rejected)):
         lower = advice.expected().peak - advice.recomputed().peak
         text = f"With --recompute about {size(lower)} less ({lower / max(advice.before.peak, 1):.0%}), for more time: "
         text += f"{_times(len(advice.blocks), 'block')} would be computed twice instead of being kept."
@@ -70,12 +70,16 @@ def _table(suggestions: list[Suggestion], peak: int, console: Console) -> Table:
     grid.add_column("saves", justify="right", no_wrap=True)
     grid.add_column("share", justify="right", no_wrap=True)
     grid.add_column("safe because", overflow="fold", ratio=6)
-    for one in suggestions:
-        change = Text.assemble((clean(one.before), "red"), "\n", (clean(one.after), "green"))
-        because = one.because if not one.costs else f"{one.because}. Costs: {one.costs}"
-        line = f"{under_cwd(one.site.file)}:{one.site.line}"
+    for suggestion in suggestions:
+        change = Text.assemble((clean(suggestion.before), "red"), "\n", (clean(suggestion.after), "green"))
+        because = suggestion.because if not suggestion.costs else f"{suggestion.because}. Costs: {suggestion.costs}"
+        line = f"{under_cwd(suggestion.site.file)}:{suggestion.site.line}"
         grid.add_row(
-            Text(clean(line)), change, size(one.saves), f"{one.saves / max(peak, 1):.1%}", Text(clean(because))
+            Text(clean(line)),
+            change,
+            size(suggestion.saves),
+            f"{suggestion.saves / max(peak, 1):.1%}",
+            Text(clean(because)),
         )
     return grid
 
@@ -83,9 +87,11 @@ def _table(suggestions: list[Suggestion], peak: int, console: Console) -> Table:
 def _proof(outcome: Outcome, console: Console) -> None:
     testimony, advice = outcome.first.testimony, outcome.advice
     assert advice is not None
-    for one in outcome.rejected:
-        text = f"Left out: {one.after} ({under_cwd(one.site.file)}:{one.site.line}): with it the program is another; "
-        text += f"{one.refused or 'it does not go together with the others'}."
+    for item in outcome.rejected:
+        text = (
+            f"Left out: {item.after} ({under_cwd(item.site.file)}:{item.site.line}): with it the program is another; "
+        )
+        text += f"{item.refused or 'it does not go together with the others'}."
         console.print(Text(text, style="yellow"), soft_wrap=True)
     if outcome.unsteady:
         text = "Not proved: run once more from the same seeds, the unchanged program itself did something else: "
@@ -108,7 +114,7 @@ def _proof(outcome: Outcome, console: Console) -> None:
         before, after = outcome.allocator[0], outcome.allocator[1]
         text = f"CUDA's allocator: {size(before)} before, {size(after)} after ({_down(before, after)})."
         console.print(Text(text, style="green"), soft_wrap=True)
-    if outcome.seconds is not None and any(one.kind == "recompute" for one in advice.paying):
+    if outcome.seconds is not None and any(item.kind == "recompute" for item in advice.paying):
         before_s, after_s = outcome.seconds
         text = f"A step took {before_s * 1000:.1f} ms before, {after_s * 1000:.1f} ms after."
         console.print(Text(text), soft_wrap=True)

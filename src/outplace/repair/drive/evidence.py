@@ -120,8 +120,8 @@ def _trained(steps: Sequence[Any]) -> set[int]:
 def _paired(mine: Sequence[Any], theirs: Sequence[Any], same: Callable[[Any, Any], bool]) -> bool:
     """Has each of mine one of theirs that is the same, and none is left?"""
     left = list(theirs)
-    for one in mine:
-        match = next((number for number, other in enumerate(left) if same(one, other)), None)
+    for item in mine:
+        match = next((number for number, other in enumerate(left) if same(item, other)), None)
         if match is None:
             return False
         del left[match]

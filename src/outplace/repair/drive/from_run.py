@@ -209,7 +209,7 @@ class Repair:
         seen: list[dict[str, str]] = []
         lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
         firsts = [found[0] for found in lists if found]
-        plainest = [next((one for one in found if not one.checking), found[0]) for found in lists if found]
+        plainest = [next((item for item in found if not item.checking), found[0]) for found in lists if found]
         together = [one for given in (firsts, plainest) if len(given) > 1 and (one := _joined(given)) is not None]
         wanted = together + [c for found in lists for c in found]
         for candidate in wanted:
@@ -270,8 +270,8 @@ def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
 
 def _united(given: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
     edits: dict[str, tuple[Edit, ...]] = {}
-    for one in given:
-        for path, changes in one.items():
+    for argument in given:
+        for path, changes in argument.items():
             edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
     return edits
 
@@ -342,8 +342,8 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
     """
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    silent = all(one[0].startswith("silent") for one in (*old, *new))
-    if not (silent and new and len(new) < len(old) and all(one in old for one in new)):
+    silent = all(item[0].startswith("silent") for item in (*old, *new))
+    if not (silent and new and len(new) < len(old) and all(item in old for item in new)):
         return None
     if after.code or candidate.keeps not in ("all", "values") or not same_roots(before, after, 1):
         return None
@@ -354,7 +354,7 @@ def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, referenc
     """Is it one of several errors that is mended, with the others as they were? They are for the next rounds."""
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    if not new or len(new) >= len(old) or any(one not in old for one in new) or candidate.keeps != "all":
+    if not new or len(new) >= len(old) or any(item not in old for item in new) or candidate.keeps != "all":
         return None
     if reference is None or not (same_roots(before, reference) and same_roots(before, after)):
         return None
@@ -373,9 +373,9 @@ def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
 
 def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
     """Is all that was wrong mended? Silent bugs beside an error are for the next round, which has only them."""
-    left = [one for one in new if one in old]
-    silent = [one for one in old if one[0].startswith("silent")]
-    return not left or (len(silent) < len(old) and all(one in silent for one in left))
+    left = [item for item in new if item in old]
+    silent = [item for item in old if item[0].startswith("silent")]
+    return not left or (len(silent) < len(old) and all(item in silent for item in left))
 
 
 def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:

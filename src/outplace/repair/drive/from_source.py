@@ -243,7 +243,7 @@ def _own_function(code: Code, finding: Finding) -> Function | None:
     node = code.at(finding.site) if finding.site.file == saver.file == code.path else None
     if node is None or finding.kind == "stepped":
         return None
-    around = [one for one in code.above(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [item for item in code.above(node) if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
     return around[-1] if around and around[-1].lineno <= saver.line <= (around[-1].end_lineno or 0) else None
 
 
@@ -251,7 +251,7 @@ def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
     """Does it edit nothing but this function?"""
     start, end = code.span(function)
     edits = candidate.edits.get(code.path, ())
-    return len(candidate.edits) == 1 and bool(edits) and all(start <= one.start <= one.end <= end for one in edits)
+    return len(candidate.edits) == 1 and bool(edits) and all(start <= edit.start <= edit.end <= end for edit in edits)
 
 
 def _doubtful(finding: Finding) -> bool:

@@ -74,13 +74,13 @@ def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
     """
     code, statement = place.code, place.statement
     own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
-    callers = [one for name in own if None in bindings(code, statement, name) for one in _callers(place, name)]
+    callers = [item for name in own if None in bindings(code, statement, name) for item in _callers(place, name)]
     if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
         return True
-    names = set().union(*(shared_names(place.files, code, statement, one) for one in own))
-    earlier = [one for one in earlier_statements(code, statement) if one.lineno < statement.lineno]
-    passed = max((one.lineno for one in earlier if _goes_backward(one)), default=0)
-    before = [part for one in earlier if one.lineno > passed for part in own_parts(one)]
+    names = set().union(*(shared_names(place.files, code, statement, item) for item in own))
+    earlier = [item for item in earlier_statements(code, statement) if item.lineno < statement.lineno]
+    passed = max((item.lineno for item in earlier if _goes_backward(item)), default=0)
+    before = [part for item in earlier if item.lineno > passed for part in own_parts(item)]
     used = {name for name in names if any(_computes_with(part, name) for part in before)}
     return bool(used) and any(read_later(code, statement, name) for name in names)
 
@@ -237,7 +237,7 @@ def makes_leaf(call: ast.Call) -> bool:
     asked = [word.value for word in call.keywords if word.arg == "requires_grad"]
     if class_name(call) == "requires_grad_":
         asked = asked or call.args or [ast.Constant(True)]
-    return any(isinstance(one, ast.Constant) and one.value is True for one in asked)
+    return any(isinstance(item, ast.Constant) and item.value is True for item in asked)
 
 
 def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:

@@ -116,7 +116,7 @@ class Place:
 
     def _is_expanded(self, path: str) -> bool:
         """May several of its elements share an address? Then a write to one changes the others, but not in a copy."""
-        values = [getattr(one, "value", None) for one in bindings(self.code, self.statement, path)]
+        values = [getattr(binding, "value", None) for binding in bindings(self.code, self.statement, path)]
         inside = [node for value in values if isinstance(value, ast.AST) for node in ast.walk(value)]
         names = [node.attr for node in inside if isinstance(node, ast.Attribute)]
         return any(method_has(name, "expands") or name in _OVERLAPPING for name in names)
@@ -151,7 +151,11 @@ def _kind(binding: ast.AST | None, name: str) -> str | None:
             return "list"
     for target in binding.targets:
         if isinstance(target, ast.Tuple | ast.List):
-            rest = [one for one in target.elts if isinstance(one, ast.Starred) and ast.unparse(one.value) == name]
+            rest = [
+                element
+                for element in target.elts
+                if isinstance(element, ast.Starred) and ast.unparse(element.value) == name
+            ]
             return None if not rest else "list" if is_parting(binding.value) else "rest"
     return "tuple" if isinstance(binding.value, ast.Tuple) or is_parting(binding.value) else None
 

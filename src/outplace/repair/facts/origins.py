@@ -196,7 +196,11 @@ def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
     else:
         parts = given.elts if isinstance(given, ast.List | ast.Tuple) else []
     made = [part for part in parts if isinstance(part, ast.Call)]
-    return (code, made[0]) if made and len(made) == len(parts) and len({class_name(one) for one in made}) == 1 else None
+    return (
+        (code, made[0])
+        if made and len(made) == len(parts) and len({class_name(new_value) for new_value in made}) == 1
+        else None
+    )
 
 
 def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast.Call] | None:

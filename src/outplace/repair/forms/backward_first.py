@@ -33,18 +33,18 @@ def backward_first(code: Code, moment: Moment) -> Earlier | None:
     block = code.block(write)
     between = block[block.index(write) + 1 : block.index(backward)]
     moved = needed(backward, between)
-    rest = [write, *(one for one in between if one not in moved)]
-    changed = {name for one in rest for name in _bound(one)}
-    if changed & {name for one in [*moved, backward] for name in _read(one)} or any(map(_leaves, between)):
+    rest = [write, *(item for item in between if item not in moved)]
+    changed = {name for item in rest for name in _bound(item)}
+    if changed & {name for item in [*moved, backward] for name in _read(item)} or any(map(_leaves, between)):
         return None
-    if not all(_whole_lines(code, one) for one in [write, *moved, backward]):
+    if not all(_whole_lines(code, item) for item in [write, *moved, backward]):
         return None
     first, last = write.lineno, backward.end_lineno or backward.lineno
-    numbers = [number for one in [*moved, backward] for number in range(one.lineno, (one.end_lineno or 0) + 1)]
+    numbers = [number for item in [*moved, backward] for number in range(item.lineno, (item.end_lineno or 0) + 1)]
     order = [*numbers, *(number for number in range(first, last + 1) if number not in numbers)]
     end = code.offset(last, len(code.lines[last - 1].encode()))
     edits = [Edit(code.offset(first, 0), end, "\n".join(code.lines[number - 1] for number in order))]
-    plain = all(map(clears, moved)) and not any(takes_gradients(code, one) for one in rest)
+    plain = all(map(clears, moved)) and not any(takes_gradients(code, item) for item in rest)
     return Earlier(edits, plain)
 
 
@@ -57,11 +57,11 @@ def clears(statement: ast.stmt) -> bool:
 def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:
     """The statements of one block that write and that call backward, in this order."""
     write, backward = (_around(code, line) for line in (moment.step_line, moment.backward_line))
-    for one in write:
+    for item in write:
         for other in backward:
-            block = code.block(one)
-            if one is not other and other in block and block.index(one) < block.index(other):
-                return (one, other) if isinstance(other, ast.Expr) else None
+            block = code.block(item)
+            if item is not other and other in block and block.index(item) < block.index(other):
+                return (item, other) if isinstance(other, ast.Expr) else None
     return None
 
 
@@ -78,35 +78,35 @@ def _around(code: Code, line: int) -> list[ast.stmt]:
 def needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
     """The statements that compute the loss, and those that clear its gradients."""
     names, found = _read(backward), []
-    for one in reversed(between):
-        if _bound(one) & names or "zero_grad(" in ast.unparse(one):
-            found.append(one)
-            names |= _read(one)
+    for item in reversed(between):
+        if _bound(item) & names or "zero_grad(" in ast.unparse(item):
+            found.append(item)
+            names |= _read(item)
     return found[::-1]
 
 
 def _read(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)}
 
 
 def _bound(node: ast.AST) -> set[str]:
-    stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    stored = {item.id for item in ast.walk(node) if isinstance(item, ast.Name) and not isinstance(item.ctx, ast.Load)}
     return stored | {ast.unparse(target) for target in targets_of(node)}
 
 
 def _leaves(node: ast.stmt) -> bool:
-    return any(isinstance(one, ast.Return | ast.Break | ast.Continue | ast.Raise) for one in ast.walk(node))
+    return any(isinstance(item, ast.Return | ast.Break | ast.Continue | ast.Raise) for item in ast.walk(node))
 
 
 def takes_gradients(code: Code, write: ast.stmt) -> bool:
     """Does it, or a function of the file that it calls by name, read gradients or step an optimizer?"""
     called = {
-        one.func.id if isinstance(one.func, ast.Name) else one.func.attr
-        for one in ast.walk(write)
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name | ast.Attribute)
+        node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        for node in ast.walk(write)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
     }
-    functions = [one for one in ast.walk(code.tree) if isinstance(one, ast.FunctionDef) and one.name in called]
-    texts = [ast.unparse(one).replace("no_grad", "").replace("requires_grad", "") for one in (write, *functions)]
+    functions = [node for node in ast.walk(code.tree) if isinstance(node, ast.FunctionDef) and node.name in called]
+    texts = [ast.unparse(item).replace("no_grad", "").replace("requires_grad", "") for item in (write, *functions)]
     return any("grad" in text or "step(" in text for text in texts)
 
 

@@ -16,8 +16,10 @@ def copied(files: Files, code: Code, statement: ast.stmt, held: ast.expr) -> tup
     """The file and the edits, for a name or an attribute that a single assignment binds to expanded memory."""
     values = _values(code, statement, held.id) if isinstance(held, ast.Name) else [held]
     made = [
-        (code, one) if isinstance(one, ast.Call) else module_made_at(files, code, one) or _registered(files, one)
-        for one in values
+        (code, value)
+        if isinstance(value, ast.Call)
+        else module_made_at(files, code, value) or _registered(files, value)
+        for value in values
     ]
     if len(made) != 1 or made[0] is None:
         return None

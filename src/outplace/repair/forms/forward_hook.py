@@ -34,7 +34,7 @@ def returned_output(place: Place) -> list[Edit] | None:
 
 def _kept_before(function: ast.FunctionDef, statement: ast.stmt, name: str) -> bool:
     """Does the hook store its output somewhere before it writes it? Then the stored output must see the write, too."""
-    for node in (node for one in function.body if one.lineno < statement.lineno for node in ast.walk(one)):
+    for node in (node for item in function.body if item.lineno < statement.lineno for node in ast.walk(item)):
         values = [node.value] if isinstance(node, ast.Assign) else node.args if isinstance(node, ast.Call) else []
         if any(isinstance(value, ast.Name) and value.id == name for value in values):
             return True

@@ -90,7 +90,7 @@ def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] 
         start = code.span(statement)[0]
         return [Edit(start, start, f"{text} = "), *edits]
     if isinstance(statement, ast.Assign) and statement.value is whole:
-        if any(ast.unparse(one) == ast.unparse(target) for one in statement.targets):
+        if any(ast.unparse(item) == ast.unparse(target) for item in statement.targets):
             return edits
         if isinstance(target, ast.Name) and not read_later(code, statement, target.id):
             return edits

@@ -16,7 +16,9 @@ from outplace.repair.syntax.flow import reads
 def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
     """Puts neighbouring statements into one block, or into a block that ends just before them."""
     first, last = statements[0], statements[-1]
-    if not all(isinstance(one, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) for one in statements):
+    if not all(
+        isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) for statement in statements
+    ):
         return None
     if not code.begins_line(first) or ";" in code.lines[(last.end_lineno or 1) - 1].split("#")[0]:
         return None
@@ -49,7 +51,7 @@ def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
         return None
     of_optimizer = any("Optimizer" in ast.unparse(base) for base in owner.bases)
     given = {arg.arg for arg in (*function.args.args[1:], *function.args.kwonlyargs)}
-    used = {node.id for one in function.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+    used = {node.id for item in function.body for node in ast.walk(item) if isinstance(node, ast.Name)}
     asked = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
     needs_grad = given & used or asked & {"backward", "grad_fn", "enable_grad", "autograd", "closure", "step"}
     if not of_optimizer or function.decorator_list or needs_grad or not code.begins_line(function):
@@ -61,11 +63,11 @@ def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] | None:
     """Moves a statement out of a block: after the block, or in its place if the block has nothing else."""
-    rest = [one for one in block.body if one is not statement]
+    rest = [item for item in block.body if item is not statement]
     names = [ast.unparse(target) for target in statement.targets]
     if not (code.begins_line(statement) and code.begins_line(block)) or statement.lineno == block.lineno:
         return None
-    if any(reads(one, name) for one in rest for name in names):
+    if any(reads(item, name) for item in rest for name in names):
         return None
     text = code.segment(statement)
     if not rest:

@@ -27,10 +27,10 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> b
     """Has the write a derivative? `is_number`: the assigned value is known to be a number, whatever its name."""
     call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
-        names = [one.attr for one in ast.walk(statement) if isinstance(one, ast.Attribute)]
-        if any(passed_by(one) for one in names) or ({"fill_", "zero_"} & set(names) and not _writes_a_part(call)):
+        names = [node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
+        if any(passed_by(name) for name in names) or ({"fill_", "zero_"} & set(names) and not _writes_a_part(call)):
             return False  # the whole is replaced: its gradient is meant for something else
-        return any(rescales(one) or overwrites(one) for one in names)
+        return any(rescales(name) or overwrites(name) for name in names)
     if isinstance(call, ast.AugAssign):
         return not isinstance(call.op, ast.Add | ast.Sub)
     if not isinstance(call, ast.Assign):
@@ -80,7 +80,7 @@ def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
         copied = None if before is None else [before]
     if copied is None:
         return None
-    return [*copied, *(Edit(code.span(one.value)[1], code.span(one)[1], "") for one in several)]
+    return [*copied, *(Edit(code.span(item.value)[1], code.span(item)[1], "") for item in several)]
 
 
 def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:

@@ -99,9 +99,9 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     kept = sides[:1] if saved_as in _FIRST else sides[1:] if saved_as in _SECOND else ()
     ordered = sorted(found.values(), key=lambda operand: (distance(operand), operand not in kept, code.span(operand)))
     return [
-        Clone(code.segment(one), _cloned(code, one), distance(one) < 3)
-        for one in ordered
-        if not (_is_class(one) or is_number(code, one) or _is_cloned(code, one))
+        Clone(code.segment(item), _cloned(code, item), distance(item) < 3)
+        for item in ordered
+        if not (_is_class(item) or is_number(code, item) or _is_cloned(code, item))
     ]
 
 
@@ -121,8 +121,8 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
         return None
     edits: list[Edit] = []
     sure = True
-    for one in (*earlier_statements(code, statement), statement):
-        for call in (part for part in ast.walk(one) if isinstance(part, ast.Call) and code.statement(part) is one):
+    for item in (*earlier_statements(code, statement), statement):
+        for call in (part for part in ast.walk(item) if isinstance(part, ast.Call) and code.statement(part) is item):
             if not _runs(files, code, call, home, function):
                 continue
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -175,8 +175,8 @@ def is_number(code: Code, node: ast.expr) -> bool:
     """A loop counter, or a name that is only bound to numbers."""
     if not isinstance(node, ast.Name):
         return False
-    made = [one for one in ast.walk(code.scope(node)) if binds(one, node.id)]
-    return bool(made) and all(_gives_number(one) for one in made)
+    made = [item for item in ast.walk(code.scope(node)) if binds(item, node.id)]
+    return bool(made) and all(_gives_number(new_value) for new_value in made)
 
 
 def _gives_number(statement: ast.AST) -> bool:

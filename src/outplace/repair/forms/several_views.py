@@ -39,11 +39,11 @@ def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) ->
         if not isinstance(iterable, ast.Call) or not is_parting(iterable):
             return False
         before = loop.body[: loop.body.index(statement)] if statement in loop.body else loop.body
-        if any(reads(one, name) or binds(node, name) for one in before for node in ast.walk(one)):
+        if any(reads(item, name) or binds(node, name) for item in before for node in ast.walk(item)):
             return False
         tensor = _parted(iterable)
         if isinstance(tensor, ast.Name):
-            within = any(reads(one, tensor.id) for one in loop.body)
+            within = any(reads(item, tensor.id) for item in loop.body)
             return not within and sole_reader(files, code, loop, tensor.id)
         return tensor is not None and facts_of_value(files, code, tensor).may_rebind == "yes"
     return False
@@ -64,7 +64,7 @@ def kept_here(code: Code, statement: ast.stmt) -> bool:
     for made in bindings(code, statement, item.value.id):
         parts = _collected(made.value) if isinstance(made, ast.Assign) else None
         tensor = _parted(parts) if parts is not None and is_parting(parts) else None
-        if not isinstance(tensor, ast.Name) or any(reads(one, tensor.id) for one in getattr(around, "body", ())):
+        if not isinstance(tensor, ast.Name) or any(reads(entry, tensor.id) for entry in getattr(around, "body", ())):
             return False
         if read_later(code, around, tensor.id):
             return False

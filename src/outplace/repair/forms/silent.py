@@ -19,10 +19,10 @@ def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt
     if isinstance(function, ast.Lambda):
         made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
         return None if made is None or function.body is not method.chain_of(code, node) else made[1]  # type: ignore[arg-type]
-    if function is None or any(isinstance(one, ast.Yield) for one in ast.walk(function)):
+    if function is None or any(isinstance(item, ast.Yield) for item in ast.walk(function)):
         return None
-    returns = [one for one in ast.walk(function) if isinstance(one, ast.Return) and code.function(one) is function]
-    if any(one.value is not None for one in returns):
+    returns = [item for item in ast.walk(function) if isinstance(item, ast.Return) and code.function(item) is function]
+    if any(item.value is not None for item in returns):
         return _rebound(code, statement)
     last = function.body[-1] is statement
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and last and not returns:
@@ -81,10 +81,14 @@ def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
     statement = code.statement(node)
     if statement is None:
         return []
-    names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
-    bound = [one for name in sorted(names) for one in bindings(code, statement, name) if _is_only_read(code, one)]
-    homes = [statement, *(one for one in bound if isinstance(one, ast.Assign))]
-    calls = [one for home in homes for one in ast.walk(home) if isinstance(one, ast.Call) and _shares_array(code, one)]
+    names = {item.id for item in ast.walk(statement) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)}
+    bound = [
+        binding for name in sorted(names) for binding in bindings(code, statement, name) if _is_only_read(code, binding)
+    ]
+    homes = [statement, *(item for item in bound if isinstance(item, ast.Assign))]
+    calls = [
+        item for home in homes for item in ast.walk(home) if isinstance(item, ast.Call) and _shares_array(code, item)
+    ]
     ends = dict.fromkeys(code.span(call)[1] for call in calls)
     return [Edit(end, end, ".clone()") for end in ends]
 
@@ -108,7 +112,7 @@ def samples(code: Code) -> list[Edit]:
     copy = code.module_name("copy") or "copy"
     edits: list[Edit] = []
     for owner in code.every(ast.ClassDef):
-        functions = [one for one in owner.body if isinstance(one, ast.FunctionDef)]
+        functions = [statement for statement in owner.body if isinstance(statement, ast.FunctionDef)]
         if any(function.name == "__getitem__" for function in functions):
             for start, end in (code.span(item) for function in functions for item in _handed_items(code, function)):
                 edits += [Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
@@ -131,8 +135,8 @@ def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
 def handed_out(place: Place) -> list[Edit]:
     """`return self.state`, `return self.buffer.numpy()` of an object that changes it later: a copy each time."""
     owner = place.code.class_of(place.node)
-    returned = [one.value for one in ast.walk(owner) if isinstance(one, ast.Return)] if owner is not None else []
-    parts = [part for one in returned for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    returned = [node.value for node in ast.walk(owner) if isinstance(node, ast.Return)] if owner is not None else []
+    parts = [part for item in returned for part in (item.elts if isinstance(item, ast.Tuple) else [item])]
     shared = [part for part in parts if part is not None and (_is_kept(part, place.path) or _is_array_of_own(part))]
     return [Edit(end, end, ".copy()") for end in (place.code.span(part)[1] for part in shared)]
 
@@ -157,10 +161,10 @@ def kept_arrays(code: Code) -> list[Edit]:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "appendleft") and call.args):
             continue
         kept = call.args[0]
-        tensors = [one for one in ast.walk(kept) if isinstance(one, ast.Call) and _shares_array(code, one)]
+        tensors = [node for node in ast.walk(kept) if isinstance(node, ast.Call) and _shares_array(code, node)]
         if len(tensors) > 1:
             return []
-        edits += [Edit(end, end, ".clone()") for end in (code.span(one)[1] for one in tensors)]
+        edits += [Edit(end, end, ".clone()") for end in (code.span(tensor)[1] for tensor in tensors)]
         if isinstance(kept, ast.Call) and not tensors and _is_array_of_tensor(code, kept):
             end = code.span(kept)[1]
             edits.append(Edit(end, end, ".copy()"))
@@ -171,9 +175,11 @@ def _is_array_of_tensor(code: Code, call: ast.Call) -> bool:
     """`x.detach().numpy()`, or a call of a function that returns one."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr == "numpy"
-    named = [one for one in code.every(ast.FunctionDef) if isinstance(call.func, ast.Name) and one.name == call.func.id]
-    returned = [one.value for function in named for one in ast.walk(function) if isinstance(one, ast.Return)]
-    methods = [one.func for one in returned if isinstance(one, ast.Call)]
+    named = [
+        item for item in code.every(ast.FunctionDef) if isinstance(call.func, ast.Name) and item.name == call.func.id
+    ]
+    returned = [node.value for function in named for node in ast.walk(function) if isinstance(node, ast.Return)]
+    methods = [item.func for item in returned if isinstance(item, ast.Call)]
     return any(isinstance(function, ast.Attribute) and function.attr == "numpy" for function in methods)
 
 
@@ -219,7 +225,7 @@ def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
     for node in ast.walk(scope):
         written: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
         if isinstance(node, ast.Assign):
-            written = next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
+            written = next((target for target in node.targets if isinstance(target, ast.Subscript)), None)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
             written = start_of_chain(node.func.value)
         while isinstance(written, ast.Subscript):
@@ -403,12 +409,12 @@ def _new_contents(value: ast.expr) -> ast.expr | None:
 def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | None:
     """Makes the optimizer after the module has got its last layer."""
     block = code.block(statement)
-    made = next((one for one in block if one.lineno <= line <= (one.end_lineno or 0)), None)
+    made = next((item for item in block if item.lineno <= line <= (item.end_lineno or 0)), None)
     if not isinstance(made, ast.Assign) or block.index(made) >= block.index(statement):
         return None
     names = [ast.unparse(target) for target in made.targets]
     between = block[block.index(made) + 1 : block.index(statement) + 1]
-    if any(reads(one, name) for one in between for name in names) or not code.begins_line(made):
+    if any(reads(item, name) for item in between for name in names) or not code.begins_line(made):
         return None
     start, stop = code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0)
     last = statement.end_lineno or 0
@@ -429,7 +435,7 @@ def own_argument(place: Place) -> list[Edit] | None:
     made = list(bindings(place.code, place.statement, place.path)) if place.path is not None else []
     if made == [None]:
         return subscript.into_a_copy(place, hoist=False)
-    values = [one.value for one in made if isinstance(one, ast.Assign)]
+    values = [new_value.value for new_value in made if isinstance(new_value, ast.Assign)]
     if len(values) != 1 or len(made) != 1:
         return None
     end = place.code.span(values[0])[1]

@@ -156,11 +156,11 @@ def _is_made(place: Place, node: ast.expr, makers: dict[str, set[str]], named: b
     if isinstance(node, ast.Name) and named:
         made = list(bindings(place.code, place.statement, node.id))
         single = [
-            one
-            for one in made
-            if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [node.id]
+            new_value
+            for new_value in made
+            if isinstance(new_value, ast.Assign) and [ast.unparse(target) for target in new_value.targets] == [node.id]
         ]
-        return bool(made) and made == single and all(_is_made(place, one.value, makers, False) for one in single)
+        return bool(made) and made == single and all(_is_made(place, item.value, makers, False) for item in single)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     library = is_library(node.func.value)

@@ -77,11 +77,11 @@ def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | 
     tables = [table for name in sorted(written) if (table := _Reader(files, code, loop, name).table()) is not None]
     if not tables:
         return None
-    stacks = [_stack(code, one) for one in tables if read_later(code, loop, one.name)]
-    checks = [_check(one) for one in tables]
-    inside = [*code.importing("torch"), *(edit for one in tables for edit in one.edits)]
+    stacks = [_stack(code, item) for item in tables if read_later(code, loop, item.name)]
+    checks = [_check(item) for item in tables]
+    inside = [*code.importing("torch"), *(edit for item in tables for edit in item.edits)]
     plain, checking = (_behind(code, loop, lines) for lines in (stacks, [*checks, *stacks]))
-    return Stacked(tuple(one.name for one in tables), (*inside, plain), (*inside, checking))
+    return Stacked(tuple(item.name for item in tables), (*inside, plain), (*inside, checking))
 
 
 def _stack(code: Code, table: _Table) -> str:
@@ -182,7 +182,7 @@ class _Reader:
         """The entries before the loop begins: those written before it, or the initial ones."""
         code = self.code
         first: list[ast.Assign] = []
-        for index, one in enumerate(one for one in between if _mentions(one, self.name)):
+        for index, one in enumerate(item for item in between if _mentions(item, self.name)):
             if not isinstance(one, ast.Assign) or len(one.targets) != 1 or _mentions(one.value, self.name):
                 raise _NoList
             first.append(one)
@@ -197,7 +197,7 @@ class _Reader:
             yield code.replaced(made.value, entries if count else "[]")
             return
         yield from (
-            code.replaced(one.value, self.entry.of(code.segment(one.value))) for one in first if _is_number(one)
+            code.replaced(item.value, self.entry.of(code.segment(item.value))) for item in first if _is_number(item)
         )
         alone = not any("#" in line for line in code.lines[made.lineno - 1 : made.end_lineno])
         if alone:
@@ -213,8 +213,8 @@ class _Reader:
         names = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
         stored = [
             node.id
-            for one in later
-            for node in ast.walk(one)
+            for item in later
+            for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         ]
         if names.intersection(stored) or stored.count(counter) != 1:
@@ -285,7 +285,7 @@ class _Reader:
             if not isinstance(item, ast.Subscript) or not isinstance(item.ctx, ast.Load):
                 raise _NoList
             dim, (name, offset), rest = self._parts(item)
-            around = next(one for one in self.loop.body if node in ast.walk(one))
+            around = next(entry for entry in self.loop.body if node in ast.walk(entry))
             earlier = offset < ahead or (offset == ahead and around.lineno > written_at)
             if dim != self.dim or name != counter or not earlier:
                 raise _NoList
@@ -322,7 +322,7 @@ class _Reader:
     def _parts(self, item: ast.Subscript) -> tuple[int, _Linear, str]:
         """The dimension and the position of an entry, and what is then taken from it."""
         elements = list(item.slice.elts) if isinstance(item.slice, ast.Tuple) else [item.slice]
-        if any(isinstance(one, ast.Starred) for one in elements):
+        if any(isinstance(element, ast.Starred) for element in elements):
             raise _NoList
         last = _is_rest(elements[0]) and len(elements) == 2
         dim = -1 if last else next((i for i, one in enumerate(elements) if not _is_full(one)), len(elements))
@@ -331,8 +331,8 @@ class _Reader:
         place = elements.pop(dim)
         if isinstance(place, ast.Slice) or _is_rest(place):
             raise _NoList
-        taken = any(not (_is_full(one) or _is_rest(one)) for one in elements)
-        rest = f"[{', '.join(self.code.segment(one) for one in elements)}]" if taken else ""
+        taken = any(not (_is_full(element) or _is_rest(element)) for element in elements)
+        rest = f"[{', '.join(self.code.segment(element) for element in elements)}]" if taken else ""
         return dim, self._linear(place), rest
 
     def _linear(self, node: ast.expr) -> _Linear:

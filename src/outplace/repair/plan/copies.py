@@ -42,14 +42,14 @@ def copies_for_backward(place: Place) -> Iterator[Candidate]:
             yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe, operand=place.path or "")
         clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names, saved_as)
         ways += [
-            (f"Let backward keep a copy of `{short(one.text)}`", [one.edit], sure and one.named, one.text)
-            for one in clones
+            (f"Let backward keep a copy of `{short(clone.text)}`", [clone.edit], sure and clone.named, clone.text)
+            for clone in clones
         ]
-        named = [one for one in clones if one.named]
+        named = [clone for clone in clones if clone.named]
         if len(named) > 1:
-            ways.insert(len(named), ("Let backward keep copies", [one.edit for one in named], sure, ""))
+            ways.insert(len(named), ("Let backward keep copies", [item.edit for item in named], sure, ""))
         if len(named) < len(clones) > 1:  # an operand may share the memory under an unknown name
-            ways.append(("Let backward keep copies", [one.edit for one in clones], False, ""))
+            ways.append(("Let backward keep copies", [clone.edit for clone in clones], False, ""))
         if not ways:
             return
         if index == 0:
@@ -75,9 +75,9 @@ def _writes_unseen(place: Place, site: Site) -> bool:
 
     It would write the copy instead of the tensor.
     """
-    here = [one for one in place.bug.writes if (one.file, one.line) == (site.file, site.line)]
-    places = [place_at(place.files, place.bug, one) for one in here]
-    return any(one is None or one.target is None for one in places)
+    here = [write for write in place.bug.writes if (write.file, write.line) == (site.file, site.line)]
+    places = [place_at(place.files, place.bug, item) for item in here]
+    return any(item is None or item.target is None for item in places)
 
 
 def short(text: str) -> str:

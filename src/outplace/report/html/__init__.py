@@ -47,7 +47,7 @@ def page(report: Mapping[str, Any], extra: Sequence[Section] = ()) -> str:
     articles = _within(views, len(diagnoses), _FOR_DIAGNOSES)
     return render.page(
         count=len(diagnoses),
-        index=[(one.code, short_headline(one)) for one in diagnoses[: len(articles) + _MOST_NAMED]],
+        index=[(diagnose.code, short_headline(diagnose)) for diagnose in diagnoses[: len(articles) + _MOST_NAMED]],
         articles=articles,
         sections=extra,
         versions={"outplace": report["outplace"], "torch": report["torch"]},
@@ -75,8 +75,8 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any], extra: Sequen
 def _within(views: Iterable[View], count: int, room: int) -> list[str]:
     """As many diagnoses as there is room for."""
     articles: list[str] = []
-    for one in views:
-        article = render.article(one, len(articles) + 1, count)
+    for item in views:
+        article = render.article(item, len(articles) + 1, count)
         room -= len(article.encode(errors="replace"))
         if room < 0:
             break

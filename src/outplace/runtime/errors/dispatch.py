@@ -197,9 +197,9 @@ def add(diagnosis: Diagnosis) -> None:
 def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
     new = [diagnosis for diagnosis in diagnoses if _essence(diagnosis) not in _known]
     _known.update(map(_essence, new))
-    for kept in [one for one in found if any(_is_behind(one, error) for error in new)]:
+    for kept in [candidate for candidate in found if any(_is_behind(candidate, error) for error in new)]:
         found.remove(kept)
-        untold[:] = [one for one in untold if one is not kept]
+        untold[:] = [item for item in untold if item is not kept]
     found.extend(new)
     untold.extend(new)
     for collector in collectors:

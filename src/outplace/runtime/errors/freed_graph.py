@@ -151,9 +151,11 @@ def _crossings(nodes: list[Any], below: dict[Any, Any], moment: int, certain: se
     leads: dict[Any, bool] = {}
     for node in sorted(nodes, key=_number):
         following = [following for following, _ in node.next_functions if following is not None]
-        leads[node] = node in certain or any(leads.get(one, False) for one in following)
+        leads[node] = node in certain or any(leads.get(item, False) for item in following)
         if _number(node) >= moment:
-            found += [(node, one) for one in following if leads.get(one) and one in below and _number(one) < moment]
+            found += [
+                (node, item) for item in following if leads.get(item) and item in below and _number(item) < moment
+            ]
     return found[::-1]
 
 
@@ -195,7 +197,7 @@ class _Failure:
     def _groups(self, crossings: list[Crossing]) -> dict[Any, list[tuple[Crossing, Kept]]]:
         """The edges, grouped by the kept tensor. A loop makes many edges between two lines; only the first counts."""
         groups: dict[Any, list[tuple[Crossing, Kept]]] = {}
-        pairs = {(writers.place_of(one.kept), writers.place_of(one.user)): one for one in reversed(crossings)}
+        pairs = {(writers.place_of(item.kept), writers.place_of(item.user)): item for item in reversed(crossings)}
         for crossing in reversed(pairs.values()):
             kept = freed_names.find(crossing.kept, crossing.user, set(self.nodes), self.stack)
             groups.setdefault(kept.key, []).append((crossing, kept))
@@ -203,7 +205,7 @@ class _Failure:
 
     def _case(self, members: list[tuple[Crossing, Kept]]) -> _Case:
         crossing, kept = members[0]
-        since = {one.frames: one for one in _earlier(self.raised) if one.moment > _number(crossing.kept)}
+        since = {item.frames: item for item in _earlier(self.raised) if item.moment > _number(crossing.kept)}
         freed_by = list(since.values())
         if kept.cached:
             story: Story = "cached"
@@ -222,7 +224,7 @@ class _Failure:
         marks = log.current()
         places.update(marks.places[bisect_left(marks.starts, moment) :])
         located = (sites.at_place(place) for place in places)
-        return any(one is not None and one.statement is kept.computed.statement for one in located)
+        return any(item is not None and item.statement is kept.computed.statement for item in located)
 
     def from_one_forward(self, roots: list[Any], since: list[Backward], freed: dict[Any, str]) -> list[Diagnosis]:
         """The whole graph is older than the backward that freed it: two losses of one forward, or one loss twice."""
@@ -245,7 +247,7 @@ class _Failure:
 
     def _diagnosis(self, case: _Case) -> Diagnosis:
         saved_by, *also = dict.fromkeys(_saver(node, saved_as) for node, saved_as in case.freed.items())
-        freed_at = [sites.at_instruction(one.frames[-1]).site for one in case.freed_by if one.frames]
+        freed_at = [sites.at_instruction(item.frames[-1]).site for item in case.freed_by if item.frames]
         known = len(freed_at) == 1 == len(case.freed_by)
         stepped, stepped_below = _steps_since(case.node)
         cut = freed_fixes.for_kept(case.kept) if case.kept and case.story == "carried" else ()

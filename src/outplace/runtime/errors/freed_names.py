@@ -282,7 +282,9 @@ def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]
                 found = name in wanted or name.rpartition(".")[2] in ends
                 if found and not here and _outlives(base(target), function, statements):
                     return Keeper(statement, target, computed.filename, computed.site.function)
-                following += [one for one in statements if one not in known and ast.unparse(target) in _handed_on(one)]
+                following += [
+                    item for item in statements if item not in known and ast.unparse(target) in _handed_on(item)
+                ]
         known.update(following)
         waiting = following
     return None
@@ -294,8 +296,8 @@ def _read_by(used: Located | None) -> set[str]:
         return set()
     found = reads(used.statement)
     around = _around(used)[-1:]
-    given = [one for block in around for one in _statements(block) if isinstance(one, ast.Assign)]
-    taken = [reads(one) for one in given if any(ast.unparse(target) in found for target in targets(one))]
+    given = [statement for block in around for statement in _statements(block) if isinstance(statement, ast.Assign)]
+    taken = [reads(argument) for argument in given if any(ast.unparse(target) in found for target in targets(argument))]
     return found.union(*taken)
 
 
@@ -325,8 +327,10 @@ def _outlives(target: ast.expr, function: ast.AST, statements: Iterable[ast.stmt
     if not isinstance(target, ast.Name) or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     statements = list(statements)
-    declared = {name for one in statements if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
-    given = {part.id for one in statements for part in ast.walk(one) if _is_given(part)}
+    declared = {
+        name for statement in statements if isinstance(statement, ast.Global | ast.Nonlocal) for name in statement.names
+    }
+    given = {part.id for statement in statements for part in ast.walk(statement) if _is_given(part)}
     parameters = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
     return target.id in declared or target.id not in given | parameters
 
@@ -374,10 +378,12 @@ def is_given_again(call: Located | None, frame: FrameType) -> bool:
         return True
     around = _around(call)
     loops = [block for block in around if isinstance(block, ast.For | ast.While | ast.AsyncFor)]
-    given = [one for block in loops for one in (block, *_statements(block))]
-    given += [one for one in _statements(around[-1]) if call.statement.lineno < one.lineno <= frame.f_lineno]
+    given = [item for block in loops for item in (block, *_statements(block))]
+    given += [
+        statement for statement in _statements(around[-1]) if call.statement.lineno < statement.lineno <= frame.f_lineno
+    ]
     name = ast.unparse(base(root))
-    return any(_gives(one, name) for one in given)
+    return any(_gives(argument, name) for argument in given)
 
 
 def _gives(statement: ast.stmt, name: str) -> bool:

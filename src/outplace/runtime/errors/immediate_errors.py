@@ -264,7 +264,9 @@ def _expanded_parameter(
         held = [*owner.parameters(), *owner.buffers()]
         operation, remedy = _LOAD, "`weight.data = x.expand(...).clone()`"
     shared = [
-        one for one in held if any(step == 0 and size > 1 for step, size in zip(one.stride(), one.shape, strict=True))
+        item
+        for item in held
+        if any(step == 0 and size > 1 for step, size in zip(item.stride(), item.shape, strict=True))
     ]
     name = names.name_in_frames(shared[0], names.own_frames(None, frame)) if shared else None
     place = tensor_writes.where_leaf_was_made(shared[0]) if shared else None
@@ -439,5 +441,5 @@ def _last_write(view: torch.Tensor | None, unless_grad_was_off: bool) -> tuple[W
             parameter = reference()
             if before != after and parameter is not None and storage_of(parameter) == storage:
                 found.append((after, step))
-    version, write = max(found, key=lambda one: one[0], default=(0, None))
+    version, write = max(found, key=lambda candidate: candidate[0], default=(0, None))
     return write, version

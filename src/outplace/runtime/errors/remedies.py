@@ -160,7 +160,9 @@ class _Program:
     @cached_property
     def sources(self) -> dict[str, str]:
         """The files of the loaded modules."""
-        loaded = [vars(one).get("__file__") for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+        loaded = [
+            vars(module).get("__file__") for module in list(sys.modules.values()) if isinstance(module, ModuleType)
+        ]
         own = {full_path(path) for path in loaded if isinstance(path, str) and own_files[path]}
         paths = sorted(path for path in own if path.endswith(".py"))
         return {path: "".join(linecache.getlines(path)) for path in paths[:_MOST_FILES]}

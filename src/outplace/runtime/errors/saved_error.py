@@ -150,13 +150,13 @@ def _diagnosis(
     hurt = hurts[0]
     mutations = _mutations(hurts)
     savers: dict[Any, SavedTensor] = {}
-    for slot in (slot for one in hurts for slot in one.slots):
+    for slot in (slot for item in hurts for slot in item.slots):
         saver = _saver(slot)
         savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
     saved_by, *also = savers.values()
     tensor = _tensor(hurt, kind, stack)
-    wrote = [write for one in hurts for write, _ in one.writes]
-    apart = all(_apart(one) for one in hurts)
+    wrote = [write for item in hurts for write, _ in item.writes]
+    apart = all(_apart(item) for item in hurts)
     notes = _notes(hurts, apart, saved_by)
     return Diagnosis(
         kind=kind,
@@ -169,10 +169,10 @@ def _diagnosis(
         also_saved_by=tuple(also),
         mutations=mutations,
         fixes=fixes_for(
-            kind, [_located(write) for write in wrote], apart, any(_through_view(one, stack) for one in hurts)
+            kind, [_located(write) for write in wrote], apart, any(_through_view(item, stack) for item in hurts)
         ),
         notes=tuple(notes),
-        graph=around.of([slot.node for one in hurts for slot in one.slots], mutations),
+        graph=around.of([slot.node for item in hurts for slot in item.slots], mutations),
     )
 
 

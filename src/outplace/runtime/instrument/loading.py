@@ -46,8 +46,8 @@ def compile_main(source: str | bytes, filename: str) -> CodeType:
     with contextlib.suppress(*_UNCOMPILABLE):
         with warnings.catch_warnings(record=True) as said:  # compiling it again, below, repeats them
             marked = compile_marked(source, filename)
-        for one in said:
-            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+        for item in said:
+            warnings.showwarning(item.message, item.category, item.filename, item.lineno)
         return marked
     # Raises Python's own error. If only the marks are too much (very deep expressions), compiles without marks.
     code: CodeType = compile(source, filename, "exec", dont_inherit=True)

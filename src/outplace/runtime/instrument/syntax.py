@@ -72,7 +72,7 @@ def paired_networks(loop: ast.For | ast.AsyncFor) -> tuple[ast.Attribute, ast.At
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "zip":
         return None
     called = [argument.func for argument in call.args[:2] if isinstance(argument, ast.Call)]
-    found = [one for one in called if isinstance(one, ast.Attribute) and one.attr in _PARAMETERS]
+    found = [item for item in called if isinstance(item, ast.Attribute) and item.attr in _PARAMETERS]
     return (found[0], found[1]) if len(found) == 2 and any(map(_writes, ast.walk(loop))) else None
 
 

@@ -202,7 +202,7 @@ def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:
     with unobserved():
         value = _raw(node, "saved_tensors" if name == "_saved_tensors" else name)
     values = value if isinstance(value, list | tuple) else (value,)
-    return [None if isinstance(one, torch.Tensor) and is_wrapped(one) else one for one in values]
+    return [None if isinstance(item, torch.Tensor) and is_wrapped(item) else item for item in values]
 
 
 def _raw(node: Any, name: str) -> Any:

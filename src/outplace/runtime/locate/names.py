@@ -33,7 +33,7 @@ def own_frames(traceback: TracebackType | None, frame: FrameType | None) -> list
         running.append(frame)
         frame = frame.f_back
     unique = dict.fromkeys([*reversed(passed), *running])
-    return [one for one in unique if own_files[one.f_code.co_filename]]
+    return [item for item in unique if own_files[item.f_code.co_filename]]
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -92,7 +92,7 @@ def _holding_all(statement: ast.stmt, makers: list[ast.expr]) -> list[ast.expr]:
         return makers
     parts = [(node, set(ast.walk(node))) for node in _expressions(statement)]
     holding = [(len(inside), node) for node, inside in parts if inside.issuperset(makers)]
-    return [min(holding, key=lambda one: one[0])[1]] if holding else []
+    return [min(holding, key=lambda item: item[0])[1]] if holding else []
 
 
 def _around(call: ast.Call, statement: ast.stmt, names: set[str]) -> list[ast.expr]:

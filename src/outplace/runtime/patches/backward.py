@@ -50,7 +50,7 @@ def connect(
         global _on_start, _on_finish
         _on_start = _on_finish = _nobody
         for lists, added in ((noticed, more_noticed), (unfinished, more_unfinished)):
-            lists[:] = [one for one in lists if not any(one is mine for mine in added)]
+            lists[:] = [item for item in lists if not any(item is mine for mine in added)]
 
     return undo
 

@@ -27,7 +27,11 @@ class _Weakrefs:
     @staticmethod
     def getweakrefs(tensor: Any) -> list[Any]:
         """The weak references of the user's program."""
-        return [one for one in weakref.getweakrefs(tensor) if type(one) is not Weak and not _is_noted(one)]
+        return [
+            getweakref
+            for getweakref in weakref.getweakrefs(tensor)
+            if type(getweakref) is not Weak and not _is_noted(getweakref)
+        ]
 
 
 def _is_noted(reference: Any) -> bool:
@@ -36,7 +40,7 @@ def _is_noted(reference: Any) -> bool:
         return True
     steps = (step for thread in log.all_threads() for step in thread.steps)
     distinct = {id(step.parameters): step.parameters for step in steps}
-    return any(one is reference for parameters in distinct.values() for one in parameters)
+    return any(parameter is reference for parameters in distinct.values() for parameter in parameters)
 
 
 def patches() -> Iterator[Patch]:

@@ -152,7 +152,7 @@ class _Notes:
         if step is None or meeting is None:
             return None
         (function, step_line), (_, backward_line) = meeting
-        weights = set().union(*(one.weights for one in conflicting)) if conflicting else step.weights
+        weights = set().union(*(item.weights for item in conflicting)) if conflicting else step.weights
         step_frame, line_in_step_frame = step.frames[-1]
         return {
             "file": os.path.realpath(function.f_code.co_filename),
@@ -184,7 +184,7 @@ class _Notes:
                     {"leaf": _digest(leaf, True), "grad": None if leaf.grad is None else _digest(leaf.grad)}
                     for leaf in reached
                 ]
-                returned = [_digest(one) for one in result or () if isinstance(one, torch.Tensor)]
+                returned = [_digest(item) for item in result or () if isinstance(item, torch.Tensor)]
                 self._write(backward=number, gradients=gradients, returned=returned)
             return result
 
@@ -270,7 +270,7 @@ def _is_module(value: Any) -> bool:
 
 def _has_graph(value: Any) -> bool:
     """Is it a computed tensor, or a container with one?"""
-    return any(one.grad_fn is not None for one in _tensors_in(value))
+    return any(tensor.grad_fn is not None for tensor in _tensors_in(value))
 
 
 def _tensors_in(value: Any, depth: int = 2) -> list[Any]:
@@ -356,7 +356,7 @@ def _are_all_older(roots: Any, step: _Step) -> bool:
 
 def _is_older(value: Any, step: _Step) -> bool:
     """Was one of these tensors computed before the step?"""
-    nodes = [one.grad_fn for one in value]
+    nodes = [item.grad_fn for item in value]
     return any(node is not None and node._sequence_nr() < step.clock for node in nodes)
 
 

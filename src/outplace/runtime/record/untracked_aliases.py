@@ -38,9 +38,9 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
 
 def source_of(alias: torch.Tensor) -> torch.Tensor | None:
     """The tensor whose `.data` this alias is, or is a view of."""
-    for one in (alias, alias._base):
-        found = None if one is None else untracked.get(id(one))
-        if found is not None and found() is one and found.source is not None:
+    for item in (alias, alias._base):
+        found = None if item is None else untracked.get(id(item))
+        if found is not None and found() is item and found.source is not None:
             return found.source()
     return None
 

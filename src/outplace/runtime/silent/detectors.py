@@ -58,13 +58,13 @@ def _start_afresh() -> Undo:
 
 def _start(detectors: list[Detector]) -> Undo:
     undo = events.subscribe(detectors)
-    looking = [one for one in detectors if type(one).on_backward_start is not Detector.on_backward_start]
+    looking = [detector for detector in detectors if type(detector).on_backward_start is not Detector.on_backward_start]
     scan.also += looking
-    backward.noticed += [one.waiting for one in looking]
+    backward.noticed += [item.waiting for item in looking]
 
     def stop() -> None:
         undo()
-        scan.also[:] = [one for one in scan.also if one not in looking]
-        backward.noticed[:] = [one for one in backward.noticed if not any(one is mine.waiting for mine in looking)]
+        scan.also[:] = [item for item in scan.also if item not in looking]
+        backward.noticed[:] = [item for item in backward.noticed if not any(item is mine.waiting for mine in looking)]
 
     return stop

@@ -37,7 +37,7 @@ class Name(NamedTuple):
     def now(self, frames: list[FrameType]) -> Any:
         """The present value of the name; None if it is unknown."""
         if isinstance(self.holder, CodeType):
-            frame = next((one for one in frames if one.f_code is self.holder), None)
+            frame = next((item for item in frames if item.f_code is self.holder), None)
             return None if frame is None else frame.f_locals.get(self.name)
         owner = self.holder()
         return None if owner is None else vars(owner).get(self.name)

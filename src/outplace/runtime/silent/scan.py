@@ -110,8 +110,8 @@ def _running_backward() -> FrameType | None:
 
 def _wait_for_rest(node: Any, frame: FrameType) -> None:
     after = [following for following, _ in node.next_functions if following is not None]
-    nodes = [one for one in graph.walk(after) if graph.number_of(one) is not None]
-    hits = [hit for one in nodes for hit in _suspicious(one)]
+    nodes = [item for item in graph.walk(after) if graph.number_of(item) is not None]
+    hits = [hit for item in nodes for hit in _suspicious(item)]
     for hit in hits:
         hit.wait()
     if hits:
@@ -247,8 +247,8 @@ def _was_undone(hidden: hidden_writes.Hidden, alias: torch.Tensor) -> bool:
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
     """The writes in a block that preserves versions, if they are known."""
     storage = storage_of(alias) if write.operation == hidden_writes.PRESERVED else None
-    later = [one for one in log.current().writes if one.storage == storage and one.moment >= write.moment]
-    return [one for one in later if one.frames] or [write]
+    later = [item for item in log.current().writes if item.storage == storage and item.moment >= write.moment]
+    return [item for item in later if item.frames] or [write]
 
 
 def _tell(hits: list[Hit], frame: FrameType) -> None:

@@ -62,9 +62,9 @@ def distribution_method(
 def divergence(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`kl_divergence(p, q)`."""
     both = [option for value in (*args, *keywords.values()) for option in options(value)]
-    known = [one for one in both if isinstance(one, Distribution)]
-    parts = [tensor for one in known for tensor in (*one.where, *one.spread)]
-    return _linked(interpreter, parts, len(known) < 2 or any(one.unknown for one in known), "kl_divergence", node)
+    known = [item for item in both if isinstance(item, Distribution)]
+    parts = [tensor for item in known for tensor in (*item.where, *item.spread)]
+    return _linked(interpreter, parts, len(known) < 2 or any(item.unknown for item in known), "kl_divergence", node)
 
 
 def _of(interpreter: Interpreter, holder: Distribution, name: str, args: list[Value], node: ast.AST) -> Value:

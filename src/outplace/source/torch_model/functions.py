@@ -348,13 +348,13 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     begin = interpreter.tape.tick()
     made = interpreter.call(args[0], args[1:], {}, node)
     roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
-    inside = [one for one in interpreter.tape.reached(roots) if one.time > begin and one.block is None]
+    inside = [item for item in interpreter.tape.reached(roots) if item.time > begin and item.block is None]
     # What is not said is True: PyTorch warns that it will be False one day.
     reentrant = contents.truth(keywords.get("use_reentrant", Const(True)))
-    saves = {save.time: one.place.node for one in inside for save in one.saves}
+    saves = {save.time: item.place.node for item in inside for save in item.saves}
     block = Block(begin, interpreter.tape.tick(), reentrant, saves)
-    for one in inside:
-        one.block = block
+    for item in inside:
+        item.block = block
     return made
 
 

@@ -58,12 +58,12 @@ def _takes_what_is_repeated(tensor: Tensor, key: Value) -> bool:
     if tensor.repeated:
         return bool(_repeated_in(tensor, key))
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
-    return all(isinstance(one, Const) and not isinstance(one.value, int) for one in keys)  # a number takes but one
+    return all(isinstance(item, Const) and not isinstance(item.value, int) for item in keys)  # a number takes but one
 
 
 def _keeps_dimensions(key: Value) -> bool:
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
-    return all(isinstance(one, Const) and isinstance(one.value, slice) for one in keys)
+    return all(isinstance(item, Const) and isinstance(item.value, slice) for item in keys)
 
 
 def _repeated_in(tensor: Tensor, key: Value) -> frozenset[int]:

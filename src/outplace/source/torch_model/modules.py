@@ -229,11 +229,11 @@ def module_method(
 def forget_state(interpreter: Interpreter, module: Value) -> None:
     """Code that nobody can see has been given the module: what its attributes carry of a graph may be gone."""
     if is_module(module):
-        for one in [one for one in (module, *_all_modules(module)) if isinstance(one, Instance)]:
-            for name, value in list(one.names.items()):
+        for item in [item for item in (module, *_all_modules(module)) if isinstance(item, Instance)]:
+            for name, value in list(item.names.items()):
                 carried = [option for option in options(value) if isinstance(option, Tensor) and not option.parameter]
                 if any(node_of(tensor) is not None for tensor in carried):
-                    interpreter.set_name(one.names, name, UNKNOWN)
+                    interpreter.set_name(item.names, name, UNKNOWN)
 
 
 def _all_modules(module: Value) -> list[Value]:

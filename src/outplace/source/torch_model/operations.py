@@ -233,7 +233,7 @@ def _is_mean(op: ops.Op, args: list[Value], keywords: dict[str, Value], layer: L
         return layer.sizes[0] == 1 or layer.options.get("output_size") == 1
     size = args[1] if len(args) > 1 else keywords.get("output_size", UNKNOWN)
     sizes = size.items if isinstance(size, Items) else [size]
-    return all(isinstance(one, Const) and one.value == 1 for one in sizes)
+    return all(isinstance(item, Const) and item.value == 1 for item in sizes)
 
 
 def _node_name(op: ops.Op, label: str) -> str:
@@ -247,7 +247,7 @@ _RECURRENT = {"nn.LSTM", "nn.GRU", "nn.RNN"}
 def _keep_state(made: Node, layer: Layer, args: list[Value], keywords: dict[str, Value]) -> None:
     """They keep the state that they begin with; and of a batch, one step, which needs no copy to be turned."""
     state = args[1] if len(args) > 1 else keywords.get("hx", UNKNOWN)
-    made.saves += [Save(one.storage, made.time, "hx", one.certain) for one in tensors_in(state)]
+    made.saves += [Save(tensor.storage, made.time, "hx", tensor.certain) for tensor in tensors_in(state)]
     given = args[0] if args else None
     one_step = isinstance(given, Tensor) and given.shape is not None and given.shape[1:2] == (1,)
     if isinstance(given, Tensor) and one_step and layer.options.get("batch_first") is True:

@@ -54,7 +54,7 @@ def _places(key: Value) -> dict[int, int | slice]:
     """The indices of `x[key]` that are known, by their dimension; behind an ellipsis counted from the last one."""
     keys = key.items if isinstance(key, Items) and key.kind == "tuple" else [key]
     if any(
-        not isinstance(one, Const | Plain | Bound) or (isinstance(one, Const) and one.value is None) for one in keys
+        not isinstance(item, Const | Plain | Bound) or (isinstance(item, Const) and item.value is None) for item in keys
     ):
         return {}  # a mask, or a new dimension
     dots = next((place for place, one in enumerate(keys) if isinstance(one, Const) and one.value is ...), len(keys))

@@ -152,7 +152,7 @@ def check_appended(interpreter: Interpreter, holder: Items, tensor: Tensor) -> N
     tape = interpreter.tape
     if not tensor.known:
         return  # numbers are counted up and appended everywhere
-    same = next((one for item in holder.items for one in _tensors(item) if _is_same(one, tensor)), tensor)
+    same = next((entry for item in holder.items for entry in _tensors(item) if _is_same(entry, tensor)), tensor)
     since, path = holder.appended.setdefault(id(same), (tape.tick(), tape.path))
     if any(_is_or_holds(item, same) for item in holder.items) and compatible(path, tape.path):
         for write in tensor.storage.writes:
@@ -173,7 +173,7 @@ def check_appended_array(interpreter: Interpreter, holder: Items, storage: Stora
 
 
 def _tensors(item: Value) -> list[Tensor]:
-    return [one for one in (item.items if isinstance(item, Items) else [item]) if isinstance(one, Tensor)]
+    return [entry for entry in (item.items if isinstance(item, Items) else [item]) if isinstance(entry, Tensor)]
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

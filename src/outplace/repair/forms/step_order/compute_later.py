@@ -39,23 +39,23 @@ def moved(order: Order) -> Iterator[Reordering]:
             continue
         if order.moment.stale and not set(order.stale).intersection(bound):
             continue  # the step does not affect it
-        between = [one for one in block[index + 1 : last] if one not in late]
-        if any(reads(one, name) or binds_within(one, name) for one in between for name in bound):
+        between = [item for item in block[index + 1 : last] if item not in late]
+        if any(reads(item, name) or binds_within(item, name) for item in between for name in bound):
             continue  # other statements need it where it is
         own = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
-        if any(binds_within(one, name) for one in block[index + 1 : first + 1] if one not in late for name in own):
+        if any(binds_within(item, name) for item in block[index + 1 : first + 1] if item not in late for name in own):
             continue
         late.insert(0, statement)
         wanted |= own
-    if not late or not all(whole_lines(code, one) for one in late):
+    if not late or not all(whole_lines(code, item) for item in late):
         return
     names = ", ".join(f"`{name}`" for name in names_bound(late[-1]))
     title = f"Compute {names} after the step, with the new weights"
-    if any(isinstance(node, ast.Call) for one in late for node in ast.walk(one)):
+    if any(isinstance(node, ast.Call) for item in late for node in ast.walk(item)):
         plain = _has_its_own_loss(order, late)
         yield Reordering(title, "earlier", moved_behind(code, late, order.outer_step), plain=plain)
     behind = block[first + 1]
-    bound_there = {name for one in late for name in names_bound(one)}
+    bound_there = {name for item in late for name in names_bound(item)}
     shared = [name for name in order.stale if name in wanted and name not in bound_there]
     again = remade(code, behind, shared, order.stale) if shared else None
     if again is not None:
@@ -65,13 +65,13 @@ def moved(order: Order) -> Iterator[Reordering]:
 
 def _has_its_own_loss(order: Order, moved: list[ast.stmt]) -> bool:
     """Does the step follow the backward of another loss? Else it may be the backward that comes too late."""
-    names = {name for one in moved for name in names_bound(one)}
+    names = {name for item in moved for name in names_bound(item)}
     block = order.code.block(order.outer_step)
     between = block[block.index(moved[0]) : block.index(order.outer_step) + 1]
-    for node in (node for one in between if not isinstance(one, Function) for node in ast.walk(one)):
+    for node in (node for item in between if not isinstance(item, Function) for node in ast.walk(item)):
         if isinstance(node, ast.Attribute) and node.attr == "backward":
             return not (isinstance(node.value, ast.Name) and node.value.id in names)
-    calls = [one.value for one in (order.outer_step, order.outer_backward) if isinstance(one, ast.Expr)]
+    calls = [item.value for item in (order.outer_step, order.outer_backward) if isinstance(item, ast.Expr)]
     helpers = {ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)}  # `update(opt, loss)`, twice
     return len(calls) == 2 and len(helpers) == 1
 
@@ -104,10 +104,12 @@ def _line_behind(order: Order) -> Reordering | None:
     block = code.block(order.outer_step)
     before = block[: block.index(order.outer_step) + 1]
     needed = {ast.unparse(part) for part in ast.walk(made[0].value) if isinstance(part, ast.Name | ast.Attribute)}
-    elsewhere = [one for one in [*home.body, *before] if one is not made[0]]
-    if any(reads(one, path) for one in elsewhere) or any(binds(one, name) for one in before for name in needed):
+    elsewhere = [item for item in [*home.body, *before] if item is not made[0]]
+    if any(reads(item, path) for item in elsewhere) or any(binds(item, name) for item in before for name in needed):
         return None
-    own = {arg.arg for arg in home.args.args[1:]} | {name for one in home.body for name in names_bound_within(one)}
+    own = {arg.arg for arg in home.args.args[1:]} | {
+        name for statement in home.body for name in names_bound_within(statement)
+    }
     if home is not function and own & needed:
         return None  # it depends on local names of that method
     deep = len(code.indent(made[0]))
@@ -124,11 +126,11 @@ def _call_behind(order: Order, files: Files) -> Reordering | None:
         return None
     path, block = ast.unparse(loss), code.block(order.outer_step)
     last = block.index(order.outer_step)
-    calls = [one for one in block[:last] if any(binds(node, path) for node in _run_by(files, code, one))]
+    calls = [item for item in block[:last] if any(binds(node, path) for node in _run_by(files, code, item))]
     if len(calls) != 1 or not (isinstance(calls[0], ast.Expr) and whole_lines(code, calls[0])):
         return None
     moved, between = list(_run_by(files, code, calls[0])), block[block.index(calls[0]) + 1 : last + 1]
-    others = [node for one in between for node in (one, *_run_by(files, code, one))]
+    others = [node for item in between for node in (item, *_run_by(files, code, item))]
     if _attributes(moved, ast.Store) & _attributes(others, ast.Load) or any(map(_goes_backward, moved)):
         return None
     if _attributes(others, ast.Store) & (_attributes(moved, ast.Load) | _attributes(moved, ast.Store)):

@@ -59,10 +59,10 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
     call = order.backward.value if isinstance(order.backward, ast.Expr) and goes_backward(order.backward) else None
     if not isinstance(call, ast.Call) or [call.func] != backwards:
         return None
-    kept = [one for one in call.keywords if one.arg != "retain_graph"]
-    if len(kept) == len(call.keywords) or any(one.arg is None for one in kept):
+    kept = [keyword for keyword in call.keywords if keyword.arg != "retain_graph"]
+    if len(kept) == len(call.keywords) or any(item.arg is None for item in kept):
         return None
-    given = [*map(order.code.segment, call.args), *(f"{one.arg}={order.code.segment(one.value)}" for one in kept)]
+    given = [*map(order.code.segment, call.args), *(f"{item.arg}={order.code.segment(item.value)}" for item in kept)]
     return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(given)})")
 
 
@@ -74,9 +74,9 @@ def _cut(
     cut: list[str] = []
     for path, shape in shapes.items():
         kept = list(_keepers(around, path))
-        later = [one for one in kept if one[0].lineno > step.lineno]
+        later = [item for item in kept if item[0].lineno > step.lineno]
         if len(later) < len(kept):  # a later binding may be the initial state
-            later = [one for one in later if any(reads(one[1], name) for name in held)]
+            later = [item for item in later if any(reads(item[1], name) for name in held)]
         done: list[bool] = []
         if any(_is_kept_more_often(code, statement, step) for statement, _, _ in later):
             values = dict.fromkeys(ast.unparse(value) for _, value, _ in later)
@@ -120,13 +120,13 @@ class _Cuts:
     def edits(self) -> list[Edit] | None:
         """All edits; None if lines cannot be inserted after a statement."""
         lines = [lines_after(self._code, statement, texts) for statement, texts in self._lines.items()]
-        return None if None in lines else [*(one for one in lines if one is not None), *dict.fromkeys(self._values)]
+        return None if None in lines else [*(line for line in lines if line is not None), *dict.fromkeys(self._values)]
 
 
 def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
     """Do only some iterations step? Then the ones in between continue with the graph."""
     around = list(code.above(statement))
-    return any(isinstance(one, ast.If) and one not in around for one in code.above(step))
+    return any(isinstance(item, ast.If) and item not in around for item in code.above(step))
 
 
 def _operand(code: Code, value: ast.expr) -> str:
@@ -161,7 +161,7 @@ def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]
         node for node in ast.walk(order.step) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
     found = [(call.func.value, callee_of(files, order.code, call)) for call in calls]  # type: ignore[attr-defined]
-    receiver, callee = next((one for one in found if one[1] is not None), (None, None))
+    receiver, callee = next((candidate for candidate in found if candidate[1] is not None), (None, None))
     if callee is None or not callee[2] or receiver is None or order.step is not order.backward:
         return
     home, function, _ = callee
@@ -186,7 +186,7 @@ def _is_only_way(order: Order) -> bool:
 def _is_carried(loop: Loop, path: str, files: Files) -> bool:
     """Does an iteration read what the one before stored? An object keeps an attribute, if an iteration sets it."""
     root = path.split(".")[0]
-    if root != path and any(binds(node, root) for one in loop.body for node in ast.walk(one)):
+    if root != path and any(binds(node, root) for item in loop.body for node in ast.walk(item)):
         return False
     if "." in path:
         return not is_built_once(files, path.split(".")[-1])
@@ -195,7 +195,7 @@ def _is_carried(loop: Loop, path: str, files: Files) -> bool:
     for statement in loop.body:
         met = _first_use(statement, path)
         if met is not None:
-            return met == "read" and any(True for one in loop.body for _ in _keepers(one, path))
+            return met == "read" and any(True for item in loop.body for _ in _keepers(item, path))
     return False
 
 
@@ -203,7 +203,7 @@ def _first_use(statement: ast.stmt, path: str) -> str | None:
     if isinstance(statement, ast.Assign | ast.AnnAssign) and binds(statement, path):
         return "read" if statement.value is not None and reads(statement.value, path) else "bound"
     if isinstance(statement, ast.With | ast.AsyncWith):
-        return next((met for one in statement.body if (met := _first_use(one, path)) is not None), None)
+        return next((met for item in statement.body if (met := _first_use(item, path)) is not None), None)
     if reads(statement, path):
         return "read"
     return "bound" if any(binds(node, path) for node in ast.walk(statement)) else None
@@ -219,7 +219,7 @@ def others(order: Order, loop: Loop) -> Iterator[Reordering]:
         if shape != "list" or "." in path or any(binds(node, path) for node in ast.walk(loop)):
             continue
         rounds = [node for node in ast.walk(code.scope(loop)) if isinstance(node, ast.For) and _counter(node)]
-        edits = [edit for one in rounds for edit in _detached_in(code, one, path)]
+        edits = [edit for item in rounds for edit in _detached_in(code, item, path)]
         if edits:
             title = f"Detach the others in `{path}`: each loss trains its own part"
             alone = order.moment.from_source and Training(order).others_are_unused()
@@ -230,7 +230,7 @@ def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
     """In a counting loop: all of the list except the element of this iteration."""
     counter = _counter(loop)
     others = f"one if number == {counter} else one.detach() for number, one in enumerate({path})"
-    for node in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.expr)):
+    for node in (node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.expr)):
         if code.loops(node)[:1] != [loop]:
             continue
         if isinstance(node, ast.Starred) and ast.unparse(node.value) == path:
@@ -289,8 +289,8 @@ def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     paths = [*order.stale, *(path for path in order.moment.stale if "." in path)]
-    free = [path for path in paths if not any(binds_within(one, path) for one in after)]
-    found = {path: [node for one in after for node in _reads(files, code, one, path)] for path in free}
+    free = [path for path in paths if not any(binds_within(item, path) for item in after)]
+    found = {path: [node for item in after for node in _reads(files, code, item, path)] for path in free}
     used = {path: nodes for path, nodes in found.items() if nodes}
     return used if all(path in order.moment.for_the_step for path in used) else {}
 
@@ -311,8 +311,8 @@ def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
         if not set(bound) & wanted.keys() or set(bound) & set(stepped):
             continue
         on_the_way.append(statement)
-        others = [one for one in statements if one not in on_the_way]
-        shared = any(wanted.get(name) or any(reads(one, name) for one in others) for name in bound)
+        others = [item for item in statements if item not in on_the_way]
+        shared = any(wanted.get(name) or any(reads(other, name) for other in others) for name in bound)
         early = statement.lineno <= (order.outer_step.end_lineno or 0)
         nodes = {name: uses(code, statement, name) for name in stepped} if early else {}
         if shared and any(nodes.values()):
@@ -328,7 +328,7 @@ def _simple(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a block, including those of its loops and branches."""
     for statement in statements:
         parts = [part for _, part in ast.iter_fields(statement) if isinstance(part, list)]
-        inside = [one for part in parts for one in part if isinstance(one, ast.stmt)]
+        inside = [item for part in parts for item in part if isinstance(item, ast.stmt)]
         if inside and not isinstance(statement, Function | ast.ClassDef):
             yield from _simple(inside)
         elif not inside:

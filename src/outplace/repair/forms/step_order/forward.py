@@ -47,13 +47,13 @@ def remade(
         if made not in found:
             found.append(made)
         inputs = {node.id for node in ast.walk(_part(made, {name})[1]) if isinstance(node, ast.Name)}
-        if any(_bound_between(code, one, made, at, found) for one in inputs):
+        if any(_bound_between(code, item, made, at, found) for item in inputs):
             return None
-        followed = {one for one in inputs if one in stale and one not in cut} - wanted
+        followed = {item for item in inputs if item in stale and item not in cut} - wanted
         wanted |= followed
         waiting += sorted(followed)
-    found.sort(key=lambda one: one.lineno)
-    detached = [one for made in found for one in cut if reads(made.value, one)]
+    found.sort(key=lambda candidate: candidate.lineno)
+    detached = [item for made in found for item in cut if reads(made.value, item)]
     return Remade([_making(code, made, wanted, cut) for made in found], list(dict.fromkeys(detached)))
 
 
@@ -74,14 +74,14 @@ def _only_one(statement: ast.stmt, name: str) -> ast.Assign | None:
         return statement if binds(statement, name) else None
     if not isinstance(statement, ast.With | ast.For | ast.While) or name in names_bound(statement):
         return None
-    inside = [one for one in statement.body if binds_within(one, name)]
+    inside = [item for item in statement.body if binds_within(item, name)]
     return _only_one(inside[-1], name) if inside else None
 
 
 def contexts(code: Code, statement: ast.stmt) -> list[str]:
     """The `with` blocks around it: autocast, no_grad."""
-    around = [one for one in code.above(statement) if isinstance(one, ast.With | ast.AsyncWith)]
-    return [ast.unparse(item) for one in around for item in one.items]
+    around = [entry for entry in code.above(statement) if isinstance(entry, ast.With | ast.AsyncWith)]
+    return [ast.unparse(item) for entry in around for item in entry.items]
 
 
 def _part(made: ast.Assign, names: Collection[str]) -> tuple[str, ast.expr]:
@@ -109,7 +109,7 @@ def _making(code: Code, made: ast.Assign, names: Collection[str], cut: Collectio
 
 def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Collection[ast.stmt]) -> bool:
     """Is a name rebound in between?"""
-    inside = {id(node) for one in but for node in ast.walk(one)}
+    inside = {id(node) for item in but for node in ast.walk(item)}
     return any(
         node.id == name and not isinstance(node.ctx, ast.Load) and made.lineno < node.lineno < at.lineno
         for node in ast.walk(code.scope(at))

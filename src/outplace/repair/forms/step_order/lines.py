@@ -51,12 +51,15 @@ def removed(code: Code, statement: ast.stmt) -> Edit:
 
 def text_of(code: Code, statements: Iterable[ast.stmt]) -> list[str]:
     """The lines of statements."""
-    return [line for one in statements for line in code.lines[one.lineno - 1 : one.end_lineno]]
+    return [line for statement in statements for line in code.lines[statement.lineno - 1 : statement.end_lineno]]
 
 
 def moved_behind(code: Code, statements: list[ast.stmt], target: ast.stmt, before: Iterable[str] = ()) -> list[Edit]:
     """Moves statements, with lines before them, after another statement of their block."""
-    return [*(removed(code, one) for one in statements), pasted(code, target, [*before, *text_of(code, statements)])]
+    return [
+        *(removed(code, statement) for statement in statements),
+        pasted(code, target, [*before, *text_of(code, statements)]),
+    ]
 
 
 def end_of(code: Code, statement: ast.stmt) -> int:

@@ -90,7 +90,7 @@ def _upwards(files: Files, code: Code, statement: ast.stmt, depth: int) -> Itera
     calls = calls_of(files, code, function) if isinstance(function, Function) and depth > 1 else None
     if calls is None or len(calls) > _MOST_CALLS:
         return
-    for home, call, _ in sorted(calls, key=lambda one: one[1].lineno):
+    for home, call, _ in sorted(calls, key=lambda item: item[1].lineno):
         above = home.statement(call)
         if above is not None:
             yield from _upwards(files, home, above, depth - 1)

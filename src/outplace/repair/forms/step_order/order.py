@@ -43,7 +43,7 @@ class Order:
     @property
     def loop(self) -> Loop | None:
         """The innermost loop that repeats both."""
-        loops = [one for one in self.code.loops(self.step) if one in self.code.loops(self.backward)]
+        loops = [loop for loop in self.code.loops(self.step) if loop in self.code.loops(self.backward)]
         return loops[0] if loops else None
 
     @property
@@ -78,12 +78,12 @@ def order_of(code: Code, moment: Moment) -> Order | None:
     step, backward = statement_at(code, moment.step_line, "step"), statement_at(code, moment.backward_line, "backward")
     if step is None or backward is None or code.scope(step) is not code.scope(backward):
         return None
-    above_step = [step, *(one for one in code.above(step) if isinstance(one, ast.stmt))]
-    above_backward = [backward, *(one for one in code.above(backward) if isinstance(one, ast.stmt))]
-    for one in above_step:
+    above_step = [step, *(item for item in code.above(step) if isinstance(item, ast.stmt))]
+    above_backward = [backward, *(item for item in code.above(backward) if isinstance(item, ast.stmt))]
+    for item in above_step:
         for other in above_backward:
-            if code.parents.get(one) is code.parents.get(other) and other in code.block(one):
-                return Order(code, moment, step, backward, one, other)
+            if code.parents.get(item) is code.parents.get(other) and other in code.block(item):
+                return Order(code, moment, step, backward, item, other)
     return None
 
 
@@ -102,7 +102,7 @@ def statement_at(code: Code, line: int, word: str = "") -> ast.stmt | None:
 def only_steps(statement: ast.stmt) -> bool:
     """`opt.step()`, or a loop over optimizers that does nothing else."""
     if isinstance(statement, ast.For):
-        return not statement.orelse and all(only_steps(one) for one in statement.body)
+        return not statement.orelse and all(only_steps(item) for item in statement.body)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "step"
 

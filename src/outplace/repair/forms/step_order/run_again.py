@@ -27,12 +27,12 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
-    used = [name for name in order.stale if any(uses(order.code, one, name) for one in loop.body)]
-    names = [name for name in used if not any(binds_within(one, name) for one in loop.body)]
+    used = [name for name in order.stale if any(uses(order.code, statement, name) for statement in loop.body)]
+    names = [name for name in used if not any(binds_within(statement, name) for statement in loop.body)]
     if not names:
         return
     user = _first_reader(order, loop.body, names)
-    run_inside = {ast.unparse(call) for one in loop.body for call in runs(order.code, one)}
+    run_inside = {ast.unparse(call) for statement in loop.body for call in runs(order.code, statement)}
     again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
     if again:  # the iterations compare with these values: PPO's old probabilities must not be computed again
         edit = _detached_before(order, loop, names) if again == names else None
@@ -63,7 +63,7 @@ def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
 
 def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
     """Lines before the outermost loop that uses values from before it."""
-    outside = [one for one in order.code.loops(order.step) if not any(binds_within(one, name) for name in names)]
+    outside = [item for item in order.code.loops(order.step) if not any(binds_within(item, name) for name in names)]
     return lines_before(order.code, (outside or [loop])[-1], [f"{name} = {name}.detach()" for name in names])
 
 
@@ -71,12 +71,12 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
     """`d_fake` goes into the loss of the step and into the next loss, which gets it computed again."""
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
-    used = [name for name in order.stale if any(uses(order.code, one, name) for one in after)]
-    names = [name for name in used if not any(binds_within(one, name) for one in after)]
+    used = [name for name in order.stale if any(uses(order.code, item, name) for item in after)]
+    names = [name for name in used if not any(binds_within(item, name) for item in after)]
     if not names:
         return
     trained = Training(order).trains_again()
-    cut = [] if trained else [one for one in order.moment.for_the_step if "." not in one]
+    cut = [] if trained else [item for item in order.moment.for_the_step if "." not in item]
     user = _first_reader(order, after, names)
     if all(name in cut for name in names):
         return  # they are detached
@@ -121,7 +121,7 @@ def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
     called = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
     if called != function.name or len(returns) != 1 or returns[0].lineno < line or returns[0].value is None:
         return
-    targets, values = (_items(one) for one in (order.step.targets[0], returns[0].value))  # type: ignore[attr-defined]
+    targets, values = (_items(item) for item in (order.step.targets[0], returns[0].value))  # type: ignore[attr-defined]
     if len(targets) != len(values):
         return
     handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
@@ -166,7 +166,7 @@ def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
     if code is None or assigned is None or not isinstance(home, ast.FunctionDef) or len(assigned.targets) != 1:
         return None
     own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
-    own |= {bound for one in home.body for bound in names_bound_within(one)}
+    own |= {bound for statement in home.body for bound in names_bound_within(statement)}
     used = {node.id for node in ast.walk(assigned.value) if isinstance(node, ast.Name)}
     return (code, code.segment(assigned.value), used) if is_forward(code, assigned) and not used & own else None
 

@@ -29,21 +29,25 @@ def together(order: Order) -> Iterator[Reordering]:
     """`g_loss.backward(inputs=list(G.parameters()))`, and then `opt_d.step()` and `opt_g.step()`."""
     code, block = order.code, order.code.block(order.outer_step)
     first = block.index(order.outer_step)
-    backwards = [one for one in block[first:] if (loss := _loss(one)) and not _bound(block[first:], loss)]
+    backwards = [item for item in block[first:] if (loss := _loss(item)) and not _bound(block[first:], loss)]
     if order.outer_backward not in backwards:
         return
     last = block.index(backwards[-1])
-    steps = [one for one in block[first:last] if only_steps(one)]
-    trained = [_stepped_next(block[block.index(one) :]) for one in backwards]
-    if None in trained or not all(whole_lines(code, one) for one in [*steps, backwards[-1]]):
+    steps = [item for item in block[first:last] if only_steps(item)]
+    trained = [_stepped_next(block[block.index(backward) :]) for backward in backwards]
+    if None in trained or not all(whole_lines(code, item) for item in [*steps, backwards[-1]]):
         return
     given = [_weights(code, order.step, optimizer or "") for optimizer in trained]
-    stay = [one for one in block[first:last] if one not in steps]
-    waiting = [*map(str, trained), *(ast.unparse(ast.parse(one)) for one in given)]
-    if steps[:1] != [order.outer_step] or not all(_may_stay(one, waiting) for one in stay):
+    stay = [item for item in block[first:last] if item not in steps]
+    waiting = [*map(str, trained), *(ast.unparse(ast.parse(argument)) for argument in given)]
+    if steps[:1] != [order.outer_step] or not all(_may_stay(item, waiting) for item in stay):
         return
-    ends = [code.span(one)[1] - 1 for one in backwards]
-    calls = [one.value for one in backwards if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+    ends = [code.span(backward)[1] - 1 for backward in backwards]
+    calls = [
+        backward.value
+        for backward in backwards
+        if isinstance(backward, ast.Expr) and isinstance(backward.value, ast.Call)
+    ]
     edits = [
         Edit(end, end, f"{', ' if call.args or call.keywords else ''}inputs={weights}")
         for end, call, weights in zip(ends, calls, given, strict=True)
@@ -54,8 +58,8 @@ def together(order: Order) -> Iterator[Reordering]:
         yield way  # a run will show whether each step uses the same gradients
         return
     training = Training(order)
-    reached = {one: training.parameters(_next_step(block, one), "step") for one in backwards}
-    rest = [one for one in block if one not in steps]
+    reached = {backward: training.parameters(_next_step(block, backward), "step") for backward in backwards}
+    rest = [item for item in block if item not in steps]
     end = rest.index(backwards[-1]) + 1
     new_order = [*rest[:end], *steps, *rest[end:]]
     refused = any(word in code.text for word in _REFUSED)
@@ -74,7 +78,7 @@ def _loss(statement: ast.stmt) -> str | None:
 
 
 def _bound(statements: list[ast.stmt], path: str) -> bool:
-    return any(binds(node, path) for one in statements for node in ast.walk(one))
+    return any(binds(node, path) for statement in statements for node in ast.walk(statement))
 
 
 def _may_stay(statement: ast.stmt, trained: list[str]) -> bool:
@@ -91,7 +95,7 @@ def _may_stay(statement: ast.stmt, trained: list[str]) -> bool:
 
 
 def _next_step(block: list[ast.stmt], backward: ast.stmt) -> ast.stmt:
-    return next(one for one in block[block.index(backward) :] if isinstance(one, ast.Expr) and only_steps(one))
+    return next(item for item in block[block.index(backward) :] if isinstance(item, ast.Expr) and only_steps(item))
 
 
 def _stepped_next(statements: list[ast.stmt]) -> str | None:
@@ -124,7 +128,7 @@ def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
     code = order.code
     if not isinstance(loop, ast.For) or loop.orelse or not whole_lines(code, loop):
         return
-    backwards = [one for one in loop.body if goes_backward(one)]
+    backwards = [statement for statement in loop.body if goes_backward(statement)]
     if (
         not _can_be_asked_again(loop.iter)
         or len(backwards) != 1
@@ -134,16 +138,16 @@ def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
         return
     here, names = loop.body.index(backwards[0]), names_bound(loop)
     before, after = loop.body[:here], loop.body[here + 1 :]
-    if not after or not all(_is_call_of(one, "zero_grad", names) for one in before):
+    if not after or not all(_is_call_of(item, "zero_grad", names) for item in before):
         return
-    if not all(_is_call_of(one, "step", names) for one in after) or any(reads(backwards[0], name) for name in names):
+    if not all(_is_call_of(item, "step", names) for item in after) or any(reads(backwards[0], name) for name in names):
         return
     call = backwards[0].value if isinstance(backwards[0], ast.Expr) else None
     if not isinstance(call, ast.Call) or call.args or any(word.arg != "retain_graph" for word in call.keywords):
         return
     indent, deeper = code.indent(loop), code.indent(loop.body[0])
     head = f"for {code.segment(loop.target)} in {code.segment(loop.iter)}:"
-    rounds = [[head, *(deeper + code.segment(one) for one in part)] for part in (before, after)]
+    rounds = [[head, *(deeper + code.segment(item) for item in part)] for part in (before, after)]
     lines = [*(rounds[0] if before else []), f"{code.segment(call.func)}()", *rounds[1]]
     text = f"\n{indent}".join(line.removeprefix(indent) for line in lines)
     yield Reordering("Go backward once, for all optimizers", "earlier", [Edit(*code.span(loop), text)], plain=True)
@@ -188,11 +192,11 @@ def _behind_the_backward(order: Order) -> Reordering | None:
     block = code.block(update)
     between = block[block.index(update) + 1 : block.index(backward) + 1]
     names = {node.id for node in ast.walk(update) if isinstance(node, ast.Name)}
-    if any(reads(one, name) for one in between for name in names_bound_within(update)):
+    if any(reads(item, name) for item in between for name in names_bound_within(update)):
         return None
-    if any(binds_within(one, name) for one in between for name in names):
+    if any(binds_within(item, name) for item in between for name in names):
         return None
-    if any(one not in needed(backward, between[:-1]) for one in between[:-1]) or takes_gradients(code, update):
+    if any(item not in needed(backward, between[:-1]) for item in between[:-1]) or takes_gradients(code, update):
         return None
     return Reordering("Update after the backward", "gradients", moved_behind(code, [update], backward))
 
@@ -200,20 +204,24 @@ def _behind_the_backward(order: Order) -> Reordering | None:
 def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     """A step that runs too often: moves it after the loop, where it uses the gradients of all iterations."""
     code = order.code
-    step = next((one for one in loop.body if one is order.step or order.step in ast.walk(one)), None)
+    step = next(
+        (statement for statement in loop.body if statement is order.step or order.step in ast.walk(statement)), None
+    )
     if step is None or loop.orelse or len(loop.body) < 2:
         return
     older = order.moment.root_is_older
     if not older and not _sums_up(order, loop):
         return
-    body = "\n".join(code.segment(one) for one in loop.body)
+    body = "\n".join(code.segment(statement) for statement in loop.body)
     if "zero_grad" in body or not only_steps(step):
         return  # each iteration clears its gradients, or more than steps would move
     moved = [*_clipped_before(loop.body, step), step]
-    outside = names_bound(loop) + [name for one in loop.body if one not in moved for name in names_bound_within(one)]
-    if len(moved) == len(loop.body) or not all(whole_lines(code, one) for one in moved):
+    outside = names_bound(loop) + [
+        name for statement in loop.body if statement not in moved for name in names_bound_within(statement)
+    ]
+    if len(moved) == len(loop.body) or not all(whole_lines(code, item) for item in moved):
         return
-    if any(reads(one, name) for one in moved for name in outside):
+    if any(reads(item, name) for item in moved for name in outside):
         return
     first, last = moved[0].lineno, step.end_lineno or 0
     start = code.offset(first, 0)
@@ -230,16 +238,16 @@ def _sums_up(order: Order, loop: Loop) -> bool:
     """`opt.zero_grad()` before the loop, and each iteration retains the graph: are all gradients meant to be added?"""
     block = order.code.block(loop)
     before = block[block.index(loop) - 1 :: -1] if loop in block[1:] else []
-    cleared = any(".zero_grad(" in order.code.segment(one) for one in before[:2])
+    cleared = any(".zero_grad(" in order.code.segment(item) for item in before[:2])
     return cleared and "retain_graph=True" in order.code.segment(order.backward)
 
 
 def _clipped_before(body: list[ast.stmt], step: ast.stmt) -> list[ast.stmt]:
     """The statements that clip the gradients right before the step."""
     found: list[ast.stmt] = []
-    for one in reversed(body[: body.index(step)]):
-        call = one.value if isinstance(one, ast.Expr) else None
+    for statement in reversed(body[: body.index(step)]):
+        call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or "clip_grad" not in ast.unparse(call.func):
             break
-        found.insert(0, one)
+        found.insert(0, statement)
     return found

@@ -50,7 +50,9 @@ class Training:
             return False
         ranks = {self._block.index(statement): rank for rank, statement in enumerate(new_order)}
         limits = {self._block.index(statement): kept for statement, kept in (reached or {}).items()}
-        events = [event for part in self._rounds() for event in sorted(part, key=lambda one: ranks.get(one[0], one[0]))]
+        events = [
+            event for part in self._rounds() for event in sorted(part, key=lambda item: ranks.get(item[0], item[0]))
+        ]
         limited = [(number, _limited(event, limits.get(place))) for place, (number, event) in events]
         return _replayed(limited) == _replayed(self._events)
 
@@ -108,15 +110,15 @@ class Training:
         """
         if not self._known:
             return False
-        step, backward = (_lines(one) for one in (self._order.outer_step, self._order.outer_backward))
+        step, backward = (_lines(item) for item in (self._order.outer_step, self._order.outer_backward))
         went = [event for _, event in self._events if event.kind == "backward"]
         reached = [event.parameters for event in went if event.line in backward]
         others = [event.parameters for event in went if event.line not in backward]
         taken = _replayed(self._events)
         steps = [taken[number] for number, event in self._events if event.kind == "step" and event.line in step]
-        alone = all(_count(gradient) <= 1 for one in steps for _, gradient in one)
-        apart = bool(reached) and not any(one & reached[0] for one in others)
-        return alone and apart and all(one <= reached[0] for one in reached)
+        alone = all(_count(gradient) <= 1 for item in steps for _, gradient in item)
+        apart = bool(reached) and not any(other & reached[0] for other in others)
+        return alone and apart and all(item <= reached[0] for item in reached)
 
     def _rounds(self) -> Iterable[list[tuple[int, _Event]]]:
         """The events of each pass through the block, each with the position of its statement in the block."""
@@ -151,9 +153,9 @@ def _replayed(events: Iterable[_Event]) -> dict[int, Any]:
     seen: dict[int, Any] = {}
     for number, event in events:
         own = sorted(event.parameters)
-        held = tuple((one, gradients.get(one, frozenset())) for one in own)
+        held = tuple((item, gradients.get(item, frozenset())) for item in own)
         if event.kind == "forward":
-            seen[number] = [(one, written.get(one)) for one in own]
+            seen[number] = [(item, written.get(item)) for item in own]
         elif event.kind == "backward":
             gradients.update((one, summed | {number}) for one, summed in held)
         elif event.kind == "clear":

@@ -63,26 +63,26 @@ class _Turns:
     def shared(self) -> bool:
         """Does the earlier loss use a detached stale value that the later loss back-propagates through?"""
         own, later = self._behind_both
-        names = [name for name in self.order.moment.stale if any(reads(one, name) for one in later)]
-        return any(any(reads(one, name) for one in own) and not self._goes_through(own, name) for name in names)
+        names = [name for name in self.order.moment.stale if any(reads(item, name) for item in later)]
+        return any(any(reads(item, name) for item in own) and not self._goes_through(own, name) for name in names)
 
     @cached_property
     def _behind_both(self) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """The statements of each update, and those that compute its loss."""
         block = self.block
         passed = block[self.start : self.moved.start]
-        losses = [one for one in passed if goes_backward(one)]
-        own = [*(one for loss in losses for one in needed(loss, block[: block.index(loss)])), *passed]
+        losses = [item for item in passed if goes_backward(item)]
+        own = [*(item for loss in losses for item in needed(loss, block[: block.index(loss)])), *passed]
         return own, [*needed(self.order.outer_backward, block[: self.moved.stop]), self.order.outer_backward]
 
     def _goes_through(self, statements: list[ast.stmt], name: str) -> bool:
-        return any(uses(self.order.code, one, name) for one in statements)
+        return any(uses(self.order.code, statement, name) for statement in statements)
 
     @cached_property
     def _is_entangled(self) -> bool:
         """Do both backwards go through the same value, so that one would free the graph of the other?"""
         own, later = self._behind_both
-        only, others = [one for one in own if one not in later], [one for one in later if one not in own]
+        only, others = [item for item in own if item not in later], [item for item in later if item not in own]
         return any(
             self._goes_through(only, name) and self._goes_through(others, name) for name in self.order.moment.held
         )
@@ -90,7 +90,7 @@ class _Turns:
     @property
     def frees(self) -> bool:
         """Does the earlier backward free its graph? If not, the later one is meant to use it, too."""
-        return not any("retain_graph" in ast.unparse(one) for one in self.block[self.start : self.moved.start])
+        return not any("retain_graph" in ast.unparse(item) for item in self.block[self.start : self.moved.start])
 
     @cached_property
     def plain(self) -> bool:
@@ -99,9 +99,9 @@ class _Turns:
             return False
         start, block = self._beginning(), self.block
         moved, clear = block[self.moved], [block[self.cleared]] if self.cleared is not None else []
-        rest = [one for one in block[:start] if one not in clear]
+        rest = [item for item in block[:start] if item not in clear]
         swapped = [*rest, *moved, *clear, *block[start : self.moved.start], *block[self.moved.stop :]]
-        known = all(_is_followed(self.training, one) for one in block[start : self.moved.stop])
+        known = all(_is_followed(self.training, item) for item in block[start : self.moved.stop])
         return known and self.training.keeps_steps(swapped)
 
     def edits(self) -> list[Edit] | None:
@@ -111,7 +111,7 @@ class _Turns:
         passed = block[start : self.moved.start]
         clear = block[self.cleared] if self.cleared is not None else None
         kept = [*moved, *passed, *([clear] if clear is not None else [])]
-        if not _are_apart(moved, passed) or not all(whole_lines(code, one) for one in kept):
+        if not _are_apart(moved, passed) or not all(whole_lines(code, item) for item in kept):
             return None
         before = block[self.moved.start - 1]
         lines = code.lines[before.end_lineno or 0 : moved[-1].end_lineno]
@@ -155,18 +155,18 @@ def _turns(order: Order) -> _Turns | None:
         if later is None or later == earlier:
             return None
     own = needed(order.outer_backward, block[step + 1 : backward])
-    moved = slice(min((block.index(one) for one in own), default=backward), end + 1)
+    moved = slice(min((block.index(item) for item in own), default=backward), end + 1)
     turns = _Turns(order, Training(order), step, None, moved, earlier, later)
     turns = turns if _does_all(order.code, order.outer_step) else _begun(turns, block[:step])
-    between = [one for one in block[turns.start : end] if one is not order.outer_step]
-    return None if any(stepping(one) in optimizers for one in between) else turns
+    between = [item for item in block[turns.start : end] if item is not order.outer_step]
+    return None if any(stepping(item) in optimizers for item in between) else turns
 
 
 def _does_all(code: Code, statement: ast.stmt) -> bool:
     """Is it a whole update: a block, or a call of a function of the file, that both calls backward and steps?"""
     called = {ast.unparse(node.func).split(".")[-1] for node in ast.walk(statement) if isinstance(node, ast.Call)}
     parts = [statement, *(function for function in code.functions if function.name in called)]
-    texts = [code.segment(one) for one in parts]
+    texts = [code.segment(part) for part in parts]
     return all(any(word in text for text in texts) for word in (".backward(", ".step("))
 
 
@@ -177,7 +177,7 @@ def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
     losses = [number for number, one in enumerate(before) if number > after and goes_backward(one)]
     start = losses[0] if losses else len(before)
     between = before[after:start] if cleared else []
-    others = any(_clears(turns, one, turns.block[turns.moved][-1], turns.later) for one in between)
+    others = any(_clears(turns, item, turns.block[turns.moved][-1], turns.later) for item in between)
     if cleared and not others and not _bound(between) & _names(turns.block[turns.moved]):
         return replace(turns, start=after)
     return replace(turns, start=start, cleared=after if cleared else None)
@@ -206,17 +206,21 @@ def _is_followed(training: Training, statement: ast.stmt) -> bool:
 
 def _names(statements: Iterable[ast.stmt]) -> set[str]:
     """The names and attributes that statements read or bind."""
-    parts = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute))
+    parts = (
+        node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute)
+    )
     return {ast.unparse(node) for node in parts}
 
 
 def _are_apart(some: list[ast.stmt], others: list[ast.stmt]) -> bool:
     """Can the two lists run in either order, as far as names show?"""
-    if any(isinstance(node, _LEAVE) for one in [*some, *others] for node in ast.walk(one)):
+    if any(isinstance(node, _LEAVE) for item in [*some, *others] for node in ast.walk(item)):
         return False
     return not (_bound(some) & _names(others) or _bound(others) & _names(some))
 
 
 def _bound(statements: Iterable[ast.stmt]) -> set[str]:
-    parts = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute))
+    parts = (
+        node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute)
+    )
     return {ast.unparse(node) for node in parts if not isinstance(node.ctx, ast.Load)}

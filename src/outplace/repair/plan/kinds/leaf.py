@@ -87,10 +87,10 @@ def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
     Its repair makes it a non-leaf, and it may be the one that is passed here.
     """
     function = place.code.function(place.statement)
-    given = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)] if function is not None else []
+    given = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)] if function is not None else []
     if place.path not in given:
         return False
-    others = [one for one in _other_leaves(place, neighbours) if one.code.function(one.statement) is not function]
+    others = [item for item in _other_leaves(place, neighbours) if item.code.function(item.statement) is not function]
     return any(intent_of(other) == "value" for other in others)
 
 

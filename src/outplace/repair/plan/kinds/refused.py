@@ -74,7 +74,9 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def _refused_at_once(place: Place) -> bool:
     """Did the write itself raise the error, not a backward?"""
     raised = place.bug.raised_at
-    return raised is not None and any((raised.file, raised.line) == (one.file, one.line) for one in place.bug.writes)
+    return raised is not None and any(
+        (raised.file, raised.line) == (write.file, write.line) for write in place.bug.writes
+    )
 
 
 def _writes_one_value(place: Place) -> bool:
@@ -123,9 +125,9 @@ def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if index is not None and ast.unparse(index) == place.path:
         end = place.code.span(index)[1]
         yield place.candidate(f"Index by a copy of `{place.path}`", "safe", [Edit(end, end, ".clone()")])
-    for one in saver.operand_clones(place.code, place.node, names):
-        if one.named:
-            yield place.candidate(f"Read a copy of `{short(one.text)}`", "safe", [one.edit])
+    for clone in saver.operand_clones(place.code, place.node, names):
+        if clone.named:
+            yield place.candidate(f"Read a copy of `{short(clone.text)}`", "safe", [clone.edit])
 
 
 def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -165,7 +167,9 @@ def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
     if place.bug.cause == "saved" or "saved for backward" in place.bug.error or place.target is None:
         clones = saver.operand_clones(place.code, place.node, names)
-        for one in [clone for clone in clones if clone.named][:1] or clones[:3]:
-            yield place.candidate(f"Clone `{short(one.text)}`, which was made under inference_mode", "safe", [one.edit])
+        for item in [clone for clone in clones if clone.named][:1] or clones[:3]:
+            yield place.candidate(
+                f"Clone `{short(item.text)}`, which was made under inference_mode", "safe", [item.edit]
+            )
         return
     yield from refused(place, neighbours)

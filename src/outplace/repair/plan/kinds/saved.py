@@ -23,10 +23,10 @@ def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if reads_back:
         yield from copies
     rewrites = list(out_of_place(place))
-    yield from (one for one in rewrites if one.safety == "safe")
+    yield from (rewrite for rewrite in rewrites if rewrite.safety == "safe")
     if not reads_back:
         yield from copies
-    yield from (one for one in rewrites if one.safety != "safe")
+    yield from (rewrite for rewrite in rewrites if rewrite.safety != "safe")
 
 
 def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -37,8 +37,8 @@ def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     lines = range(loops[0].lineno, (loops[0].end_lineno or loops[0].lineno) + 1)
     near = [(bug, site) for bug in neighbours if bug.kind == "saved" for site in bug.writes if site.line in lines]
     others = [place_at(place.files, bug, site) for bug, site in near]
-    beside = [one.statement for one in others if one is not None and one.code is place.code]
-    writes = [place.statement, *(one for one in beside if place.code.loops(one)[:1] == loops)]
+    beside = [other.statement for other in others if other is not None and other.code is place.code]
+    writes = [place.statement, *(item for item in beside if place.code.loops(item)[:1] == loops)]
     found = table.as_lists(place.files, place.code, writes)
     if found is not None:
         names, here = " and ".join(f"`{name}`" for name in found.names), place.code.path

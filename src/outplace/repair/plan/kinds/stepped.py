@@ -22,7 +22,7 @@ def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Can
     update that uses no gradient after the next backward.
     """
     alike = [bug, *(other for other in neighbours if other.kind == "stepped")]
-    all_of_them = [one for other in alike for one in step_order.moments(files, other)]
+    all_of_them = [item for other in alike for item in step_order.moments(files, other)]
     for moment in step_order.moments(files, bug):
         if any(_goes_before(other, moment) for other in all_of_them):
             continue  # weights that are swapped in and back: the first swap must wait
@@ -48,7 +48,9 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     something else must not get the gradients of their old values.
     """
     places = [place_at(files, bug, site) for site in bug.writes]
-    by_hand = [one for one in places if one is not None and one.target is not None and not _takes_gradients(one)]
+    by_hand = [
+        place for place in places if place is not None and place.target is not None and not _takes_gradients(place)
+    ]
     if bug.raised_at is None or not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
     for candidate in copies_for_backward(by_hand[0]):
@@ -64,11 +66,11 @@ def _gives_away(place: Place) -> bool:
     """`table[rows] = torch.randn(...)`: are rows initialised again, without their old values?"""
     write, target = place.statement, place.target
     if isinstance(write, ast.Assign):
-        parts = [one for one in write.targets if isinstance(one, ast.Subscript)]
-        called = {one.func.attr for one in ast.walk(write.value) if _is_method(one)}  # type: ignore[attr-defined]
+        parts = [item for item in write.targets if isinstance(item, ast.Subscript)]
+        called = {node.func.attr for node in ast.walk(write.value) if _is_method(node)}  # type: ignore[attr-defined]
         begun_anew = any(draws(name) or name in ("empty", "new_empty") for name in called)
-        return begun_anew and any(not _takes(write.value, ast.unparse(one.value)) for one in parts)
-    methods = [one.attr for one in ast.walk(write) if isinstance(one, ast.Attribute)]
+        return begun_anew and any(not _takes(write.value, ast.unparse(part.value)) for part in parts)
+    methods = [node.attr for node in ast.walk(write) if isinstance(node, ast.Attribute)]
     return isinstance(target, ast.Subscript) and any(draws(name) and has(name, "replaces") for name in methods)
 
 
@@ -78,5 +80,7 @@ def _is_method(node: ast.AST) -> bool:
 
 def _takes(value: ast.expr, path: str) -> bool:
     """Does it depend on this tensor, and not only on its shape?"""
-    about = [one.value for one in ast.walk(value) if isinstance(one, ast.Attribute) and without_graph(one.attr)]
-    return any(ast.unparse(one) == path and one not in about for one in ast.walk(value) if isinstance(one, ast.expr))
+    about = [node.value for node in ast.walk(value) if isinstance(node, ast.Attribute) and without_graph(node.attr)]
+    return any(
+        ast.unparse(node) == path and node not in about for node in ast.walk(value) if isinstance(node, ast.expr)
+    )

@@ -82,17 +82,17 @@ def _report(region: _Region) -> None:
     with unobserved():
         changed = [leaf for leaf in region.leaves if copyable(leaf)]
         changed.sort(key=lambda leaf: -leaf.dim())  # a weight is a better example than a bias
-        written = {id(one): _written(one, region.last) for one in changed}
-        unseen = [write for one in (*changed, *region.arguments) for write in scan.hidden_after(region.last, one)]
-    first = next((one for one in changed if written[id(one)]), None)
+        written = {id(item): _written(item, region.last) for item in changed}
+        unseen = [write for item in (*changed, *region.arguments) for write in scan.hidden_after(region.last, item)]
+    first = next((item for item in changed if written[id(item)]), None)
     mutations = scan.mutations_of(unseen) or (() if first is None else written[id(first)])
     if not mutations:
         return
-    tensor = next((one for one in (*changed, *region.arguments) if scan.hidden_after(region.last, one)), first)
+    tensor = next((item for item in (*changed, *region.arguments) if scan.hidden_after(region.last, item)), first)
     assert tensor is not None
     name = names.name_in_frames(tensor, names.own_frames(None, sys._getframe(1)))
     site = made_at(writers.place_of(region.node), region.node.name())
-    kept = "input" if any(tensor is one for one in region.arguments) else "block"
+    kept = "input" if any(tensor is argument for argument in region.arguments) else "block"
     saver = SavedTensor("checkpoint", kept, None, site, region.last)
     # A write that autograd could not see belongs to the rule for such writes.
     rule = CHECKPOINT_WEIGHTS_CHANGED
@@ -120,7 +120,7 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
                 if before != after and reference() is leaf:
                     found[step.frames[-1]] = Mutation(step.operation, sites.at_instruction(step.frames[-1]).site)
     storage = storage_of(leaf)
-    direct = [one for one in mine.writes if one.moment > since and one.storage == storage and one.frames]
+    direct = [write for write in mine.writes if write.moment > since and write.storage == storage and write.frames]
     return (*found.values(), *scan.mutations_of(direct))
 
 

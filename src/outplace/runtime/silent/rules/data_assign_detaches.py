@@ -38,12 +38,12 @@ class _Cut(NamedTuple):
 
 def _tell(found: dict[Instruction, torch.Tensor]) -> None:
     located = [sites.at_instruction(place) for place in found]
-    statements = [one.statement for one in located]
-    targets = [one.targets[0].value for one in statements if _is_assignment(one)]  # type: ignore[union-attr]
+    statements = [item.statement for item in located]
+    targets = [statement.targets[0].value for statement in statements if _is_assignment(statement)]  # type: ignore[union-attr]
     name = ast.unparse(targets[0]) if targets else None
     shown = [
-        sites.site_of(one.filename, one.statement, one.site.function) if one.statement is not None else one.site
-        for one in located
+        sites.site_of(item.filename, item.statement, item.site.function) if item.statement is not None else item.site
+        for item in located
     ]
     mutations = tuple(Mutation(".data =", site) for site in dict.fromkeys(shown))
     reporting.tell(DATA_ASSIGN_DETACHES, names.described(next(iter(found.values())), name), mutations)
@@ -76,8 +76,8 @@ class Detector(detector.Detector):
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Do all its parameters lack a gradient because an assignment dropped the graph?"""
         parameters = known.parameters()
-        trained = {id(one) for one in parameters if one.requires_grad}
-        if not self._cuts or not trained or any(one.grad is not None for one in parameters):
+        trained = {id(parameter) for parameter in parameters if parameter.requires_grad}
+        if not self._cuts or not trained or any(parameter.grad is not None for parameter in parameters):
             return
         found = {
             cut.place: target

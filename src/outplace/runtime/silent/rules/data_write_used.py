@@ -39,7 +39,7 @@ class Detector(ResultWritten):
         yield slot(scan, "goes_on", self._goes_on, why)
 
     def _goes_on(self, write: Write) -> bool:
-        return any(write in one.used_writes() for one in self.waiting.values())
+        return any(write in item.used_writes() for item in self.waiting.values())
 
     def on_untracked_write(self, write: Write, alias: torch.Tensor) -> None:
         """A write that autograd cannot see is about to run through this alias."""

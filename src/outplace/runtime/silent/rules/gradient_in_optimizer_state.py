@@ -63,8 +63,8 @@ def _names(node: ast.Subscript | ast.Call, key: str) -> bool:
 
 def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
     storage = storage_of(gradient)
-    written = [one for one in log.current().writes if one.storage == storage and one.frames]
-    written = [one for one in written if (one.before or 0) >= kept.version]
+    written = [write for write in log.current().writes if write.storage == storage and write.frames]
+    written = [item for item in written if (item.before or 0) >= kept.version]
     if written:
         name = f'state["{kept.key}"]'
         found = names.described(gradient, name)
@@ -82,10 +82,10 @@ class Detector(detector.Detector):
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Is a gradient that it stored earlier the same tensor that it now stepped with?"""
         optimizer, parameters = known.optimizer(), known.parameters()
-        for one in self._kept.pop(id(optimizer), ()):
-            gradient = one.gradient()
-            if gradient is not None and gradient._version != one.version and _reads_first(type(optimizer), one.key):
-                _report(optimizer, gradient, one)
+        for item in self._kept.pop(id(optimizer), ()):
+            gradient = item.gradient()
+            if gradient is not None and gradient._version != item.version and _reads_first(type(optimizer), item.key):
+                _report(optimizer, gradient, item)
                 return
         kept = [_Kept(Weak(gradient), gradient._version, key) for gradient, key in _gradients_in(optimizer, parameters)]
         if kept:

@@ -135,7 +135,7 @@ class _ModuleHook:
 
     def __call__(self, module: Any, *gradients: Any) -> Any:
         # When the gradients of the inputs arrive, those of the outputs have been passed on.
-        passed = len(gradients) == 2 and any(one is not None for one in gradients[0])
+        passed = len(gradients) == 2 and any(gradient is not None for gradient in gradients[0])
         *inputs, outputs = gradients
         alone = self._alone()
         given = _Gradients(outputs, alone.passed if passed else alone.module)

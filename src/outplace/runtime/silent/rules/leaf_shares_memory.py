@@ -56,8 +56,8 @@ def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
 def _is_made(code: Code, statement: ast.stmt, leaf: str, original: str) -> bool:
     """Does the function make one from the other? (`w = p.detach()` is meant to follow p.)"""
     assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign)]
-    made = [one.value for one in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in one.targets)]
-    return any(isinstance(one, ast.Name) and one.id == original for value in made for one in ast.walk(value))
+    made = [item.value for item in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in item.targets)]
+    return any(isinstance(item, ast.Name) and item.id == original for value in made for item in ast.walk(value))
 
 
 def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
@@ -83,7 +83,7 @@ class Detector(detector.Detector):
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Does another name reach the same memory, and is it read again?"""
         optimizer, parameters = known.optimizer(), known.parameters()
-        leaves = [one for one in parameters if type(one) in PLAIN and one.grad is not None]
+        leaves = [parameter for parameter in parameters if type(parameter) in PLAIN and parameter.grad is not None]
         if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
             return  # before reading any names: a frame that is asked for its names keeps their values alive
         frames = names.own_frames(None, frame)

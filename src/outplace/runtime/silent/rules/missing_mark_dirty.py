@@ -53,7 +53,7 @@ def _made_of(node: Any) -> set[Any]:
 def _written_by(function: Any) -> list[Write]:
     """The writes of its forward. No node is made there, so they all have the number after the Function's own."""
     number = graph.number_of(function)
-    return [] if number is None else [one for one in _latest(number + 1) if _is_in_forward(one)]
+    return [] if number is None else [item for item in _latest(number + 1) if _is_in_forward(item)]
 
 
 def _latest(moment: int) -> Iterator[Write]:
@@ -106,5 +106,5 @@ class Detector(detector.Detector):
                 later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
                 for _, kept in graph.held(node) if later else ():
                     if storage_of(kept) in storages:
-                        _tell(function, kept, [one for one in written if one.storage == storage_of(kept)])
+                        _tell(function, kept, [item for item in written if item.storage == storage_of(kept)])
                         return

@@ -62,7 +62,7 @@ def _is_of_same_call(code: Code, statement: ast.stmt, name: str) -> bool:
     """Was the name bound by a call of the same function? (Other names may be windows on the memory, on purpose.)"""
     calls = _called(statement)
     assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign) and binds(node, name)]
-    return any(calls & _called(one) for one in assigned)
+    return any(calls & _called(item) for item in assigned)
 
 
 def _called(statement: ast.AST) -> set[str]:
@@ -113,8 +113,8 @@ class Detector(detector.Detector):
             if tensor is None:
                 continue
             storage = storage_of(tensor)
-            written = [one for one in log.current().writes if one.storage == storage and one.moment >= since]
-            written = [one for one in written if one.frames]
+            written = [write for write in log.current().writes if write.storage == storage and write.moment >= since]
+            written = [item for item in written if item.frames]
             if written:
                 self._told.add(line)
                 found = names.described(tensor, scan.target_of(written[-1]))

@@ -70,8 +70,8 @@ class Detector(detector.Detector):
         taken = next((entry for entry in reversed(self._taken) if id(entry.tensor()) in held), None)
         if taken is not None:
             since = taken.moment - has_moved(taken.tensor(), taken.version)
-            parameters = (one for group in optimizer.param_groups for one in group["params"])
-            mutations = scan.steps_on({storage_of(one) for one in parameters} - {None}, since)
+            parameters = (item for group in optimizer.param_groups for item in group["params"])
+            mutations = scan.steps_on({storage_of(parameter) for parameter in parameters} - {None}, since)
             if mutations:
                 places = frames_to_own_code(frame)
                 call = sites.at_instruction(places[-1]).node if places else None

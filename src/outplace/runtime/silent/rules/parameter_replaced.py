@@ -95,7 +95,7 @@ class Detector(detector.Detector):
         if not places:
             return
         held = {id(parameter) for parameter in old.values()}
-        holding = [known for known in self.optimizers if any(id(one) in held for one in known.parameters())]
+        holding = [known for known in self.optimizers if any(id(item) in held for item in known.parameters())]
         if holding:
             for inner, parameter in old.items():
                 path = f"{name}.{inner}" if inner else name
@@ -105,10 +105,14 @@ class Detector(detector.Detector):
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Do some of its parameters lack a gradient, while their replacements have one?"""
-        without = {id(one): one for one in known.parameters() if one.requires_grad and one.grad is None}
+        without = {
+            id(parameter): parameter
+            for parameter in known.parameters()
+            if parameter.requires_grad and parameter.grad is None
+        }
         if not without:
             return
-        held = {id(one) for other in self.optimizers for one in other.parameters()}
+        held = {id(parameter) for other in self.optimizers for parameter in other.parameters()}
         frames = names.own_frames(None, frame)
         for old, new, name, mutation in (*_renamed(known, frames), *self._replacements(frames)):
             if id(old) not in without or not is_leaf(new) or id(new) in held or old is new:
@@ -167,7 +171,9 @@ def _scope(tree: ast.Module, code: CodeType | None) -> ast.AST:
     named = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and code and node.name == code.co_name
     ]
-    starts = {line: node for node in named for line in (node.lineno, *(one.lineno for one in node.decorator_list))}
+    starts = {
+        line: node for node in named for line in (node.lineno, *(decorator.lineno for decorator in node.decorator_list))
+    }
     return tree if code is None else starts.get(code.co_firstlineno, tree)
 
 
@@ -178,7 +184,7 @@ def _binds(node: ast.Assign | ast.AnnAssign, path: str) -> bool:
 
 
 def _in_init(tree: ast.Module, node: ast.AST) -> bool:
-    methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    methods = [item for item in ast.walk(tree) if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
     return any(node in ast.walk(method) for method in methods)
 
 

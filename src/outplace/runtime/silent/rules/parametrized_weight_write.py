@@ -53,7 +53,7 @@ def _tell(module: torch.nn.Module, name: str, place: Instruction) -> None:
 
 
 def _originals(module: torch.nn.Module, name: str) -> list[str]:
-    return [one for one in vars(module)["_parameters"] if one.startswith(f"{name}_")]
+    return [var for var in vars(module)["_parameters"] if var.startswith(f"{name}_")]
 
 
 def _written(statement: ast.stmt | None) -> tuple[str | None, str | None]:

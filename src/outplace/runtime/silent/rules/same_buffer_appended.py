@@ -121,7 +121,11 @@ class Detector(detector.Detector):
         """The writes to this memory while the object has been alive."""
         owner = untracked_aliases.owner_of(kept) if untracked_aliases.is_array(kept) else None
         storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
-        written = [one for one in log.current().writes if one.storage == storage and one.moment >= since and one.frames]
+        written = [
+            write
+            for write in log.current().writes
+            if write.storage == storage and write.moment >= since and write.frames
+        ]
         address = kept.__array_interface__["data"][0] if untracked_aliases.is_array(kept) else kept.data_ptr()
         for start, (_, size, places) in self._writes.items():
             if start <= address < start + size:

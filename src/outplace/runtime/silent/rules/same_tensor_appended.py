@@ -46,11 +46,11 @@ _MANY = 3
 
 def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None) -> None:
     """Reports the bug if a list, or an entry of a list, still holds the tensor."""
-    holders = [one for one in gc.get_referrers(tensor) if type(one) in (list, deque, tuple, dict)]
-    holders = [one for one in holders if any(item is tensor for item in items_of(one))]
-    outer = [one for holder in holders for one in _holders_of(holder) if one is not holders]
+    holders = [referrer for referrer in gc.get_referrers(tensor) if type(referrer) in (list, deque, tuple, dict)]
+    holders = [entry for entry in holders if any(item is tensor for item in items_of(entry))]
+    outer = [entry for holder in holders for entry in _holders_of(holder) if entry is not holders]
     if any(map(_is_list, (*holders, *outer))):
-        _tell(tensor, [one for one in _writes_of(tensor) if one.moment >= since], name)
+        _tell(tensor, [write for write in _writes_of(tensor) if write.moment >= since], name)
 
 
 def _is_list(holder: Any) -> bool:
@@ -61,12 +61,12 @@ def _holders_of(entry: Any) -> list[Any]:
     """The containers that hold this tuple or dict; empty for the namespace of a module."""
     if type(entry) is dict and "__name__" in entry:
         return []
-    return [one for one in gc.get_referrers(entry) if any(item is entry for item in items_of(one))]
+    return [referrer for referrer in gc.get_referrers(entry) if any(item is entry for item in items_of(referrer))]
 
 
 def _writes_of(tensor: torch.Tensor) -> list[Write]:
     storage = storage_of(tensor)
-    return [one for one in log.current().writes if one.storage == storage and one.frames]
+    return [write for write in log.current().writes if write.storage == storage and write.frames]
 
 
 def _tell(tensor: torch.Tensor, written: list[Write], appended: str | None = None) -> None:
@@ -159,9 +159,9 @@ class Detector(detector.Detector):
             if known is None or id(known[0]()) != id(tensor):
                 self._kept[line] = Weak(tensor), tensor._version, _next_number()
                 return
-            many = known[1] != tensor._version and sum(one is tensor for one in items_of(holder)) >= _MANY
+            many = known[1] != tensor._version and sum(item is tensor for item in items_of(holder)) >= _MANY
             if many and hidden_writes.worth_a_look(line):
-                written = [one for one in _writes_of(tensor) if one.moment >= known[2]]
+                written = [write for write in _writes_of(tensor) if write.moment >= known[2]]
                 scan.guarded(lambda: _tell(tensor, written))
                 reporting.raise_if_strict()
 
@@ -175,4 +175,4 @@ class Detector(detector.Detector):
             holder = fields_of(holder).get(attribute)
         if type(holder) not in (list, deque) or not holder:
             return False
-        return holder[-1] is tensor or any(one is tensor for one in items_of(holder[-1]))
+        return holder[-1] is tensor or any(item is tensor for item in items_of(holder[-1]))

@@ -51,6 +51,6 @@ def _stands_many_times(tensor: torch.Tensor) -> bool:
     """Is it still in the container many times? The entries may have been replaced since."""
     for holder in gc.get_referrers(tensor):
         held = holder.values() if type(holder) is dict else holder if type(holder) in (list, tuple) else ()
-        if sum(one is tensor for one in held) > 1:
+        if sum(item is tensor for item in held) > 1:
             return True
     return False

@@ -34,7 +34,7 @@ def _report(network: Any, other: Any, mutations: tuple[Mutation, ...], frame: Fr
     """Reports that these two networks are one, if an optimizer steps it."""
     if mutations:
         stack = names.own_frames(None, frame)
-        name = next((name for one in stack for name, value in one.f_locals.items() if value is network), None)
+        name = next((name for item in stack for name, value in item.f_locals.items() if value is network), None)
         how = "`copy.copy` copies references, not parameters" if network is not other else "it is another name for it"
         reporting.tell(SHALLOW_MODEL_COPY, Tensor(name), mutations, {"how": how})
 

@@ -46,7 +46,7 @@ class Detector(detector.Detector):
 
     def wants_to_look(self) -> bool:
         """Is there an assigned gradient that still has to be checked?"""
-        self.waiting[:] = [one for one in self.waiting if one.left > 0 and one.gradient() is not None]
+        self.waiting[:] = [item for item in self.waiting if item.left > 0 and item.gradient() is not None]
         return bool(self.waiting)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
@@ -68,7 +68,7 @@ def _owners(nodes: Iterable[Any]) -> dict[int, list[Any]]:
             leaf: Any = getattr(following, "variable", None)
             if type(leaf) in PLAIN and leaf.grad is not None:
                 leaves = owners.setdefault(id(leaf.grad), [])
-                if not any(one is leaf for one in leaves):
+                if not any(item is leaf for item in leaves):
                     leaves.append(leaf)
     return owners
 

@@ -78,7 +78,7 @@ class Detector(detector.Detector):
 
     def _note_taken(self, module: Any) -> None:
         self.waiting[:] = [
-            one._replace(read=True) if one.storages & _memory_of(module) else one for one in self.waiting
+            item._replace(read=True) if item.storages & _memory_of(module) else item for item in self.waiting
         ]
 
     def on_load_state_dict(self, module: Any) -> None:
@@ -87,16 +87,16 @@ class Detector(detector.Detector):
             scan.guarded(partial(self._forget, module))
 
     def _forget(self, module: Any) -> None:
-        self.waiting[:] = [one for one in self.waiting if one.read or not one.storages & _memory_of(module)]
+        self.waiting[:] = [item for item in self.waiting if item.read or not item.storages & _memory_of(module)]
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """Does this backward train one of those models?"""
         following = (after for node in nodes for after, _ in node.next_functions)
         leaves = (getattr(node, "variable", None) for node in following)
         trained = {storage_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        for one in [one for one in self.waiting if one.storages & trained]:
-            self.waiting.remove(one)
-            self._tell(one)
+        for item in [item for item in self.waiting if item.storages & trained]:
+            self.waiting.remove(item)
+            self._tell(item)
 
     def _tell(self, lent: _Lent) -> None:
         self._told.update(write.frames[-1] for write in lent.written)

@@ -65,8 +65,8 @@ class Detector(detector.Detector):
 
 def _tell(node: Any, tensor: torch.Tensor, kept: _Kept) -> None:
     storage = storage_of(tensor)
-    writes = [one for one in log.current().writes if one.storage == storage and one.moment >= kept.moment]
-    written = [one for one in writes if one.frames]
+    writes = [write for write in log.current().writes if write.storage == storage and write.moment >= kept.moment]
+    written = [write for write in writes if write.frames]
     if written:
         site = sites.at_instruction(kept.place).site
         saver = SavedTensor(node.name(), "ctx", None, site, graph.number_of(node))
