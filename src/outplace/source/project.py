@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from outplace.source.values import Scope
 
 _LARGEST = 2_000_000
-_MOST_KEPT = 2_500_000
-"""Characters of source whose trees are kept for the next files: a syntax tree takes about a hundred times its text."""
+_MOST_KEPT = 6_000_000
+"""Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
 
 
 class Module:
