@@ -185,9 +185,10 @@ def _worth_running(candidates: Candidates, function: Function, owner: Class | No
     """Does it write or train by itself, or run modules that may have been built to write?"""
     if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
         return False  # a custom Function's forward and backward run without grad
+    name = getattr(function.node, "name", "")
     if candidates.writes(*_lines(function.node)):
-        return True
-    if owner is None or not getattr(function.node, "name", "").startswith("forward"):
+        return name != "__init__" or candidates.handles_tensors(*_lines(function.node))
+    if owner is None or not name.startswith("forward"):
         return False
     return candidates.builds_writers(*_lines(owner.node))
 

@@ -316,7 +316,7 @@ def _bind_lists(function: Function, scope: Scope) -> None:
     """Of what may be a tensor or a list of them, the function knows which it is."""
     unsure = [name for name, value in scope.names.items() if isinstance(value, Tensor) and not value.known]
     if unsure and function.by_level is None:
-        function.by_level = given_by_level(function.node, function.owner.node if function.owner is not None else None)
+        function.by_level = given_by_level(function)
     scope.names.update((name, UNKNOWN) for name in unsure if name in (function.by_level or ()))
 
 

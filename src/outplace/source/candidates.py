@@ -41,6 +41,12 @@ _FLAG_BY_POSITION = re.compile(
 _TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__")
 """A program that trains may write in other files; a module may be built to write."""
 
+_TENSORS = re.compile(
+    r"torch\.|Tensor|Parameter|register_|\.(?:weight|bias|data|grad|step)\b|parameters\(|buffers\(|np\.|requires_grad"
+    r"|backward\("
+)
+"""Where a constructor has none of these, there is no tensor that it could write."""
+
 _NEWLINE = re.compile("\n")
 
 Span = tuple[int, int]
@@ -71,6 +77,10 @@ class Candidates:
     def builds_writers(self, first: int, last: int) -> bool:
         """Are there modules between these lines that may be built to write?"""
         return self._holds("inplace", first, last) or self._within(self._flags, first, last)
+
+    def handles_tensors(self, first: int, last: int) -> bool:
+        """Are there tensors between these lines of a constructor, which is given numbers and names?"""
+        return _TENSORS.search(self._source, self._offset(first), self._offset(last + 1)) is not None
 
     def _within(self, spans: list[Span], first: int, last: int) -> bool:
         start, end = self._offset(first), self._offset(last + 1)

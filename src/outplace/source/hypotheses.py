@@ -73,7 +73,7 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int) -> lis
     defaults = [None] * (len(places) - len(spec.defaults)) + list(spec.defaults)
     uses = _Uses(function.node)
     if function.by_level is None:
-        function.by_level = given_by_level(function.node, function.owner.node if function.owner is not None else None)
+        function.by_level = given_by_level(function)
     uses.sequences |= function.by_level
     uses.tensors -= function.by_level
     is_forward = getattr(function.node, "name", "").startswith("forward")

@@ -7,12 +7,25 @@ a list: items that are put back in another shape, and modules of other sizes for
 from __future__ import annotations
 
 import ast
+import re
 
 from outplace.knowledge.traits import has
+from outplace.source.values import Function
+
+_ITEMS = re.compile(r"\]\s*[=(]")
+"""`x[i] = ` and `self.convs[i](`: a function without them does nothing with items."""
 
 
-def given_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
+def given_by_level(function: Function) -> set[str]:
     """The names that are lists, by what the function does with their items."""
+    node = function.node
+    text = "\n".join(function.module.lines[node.lineno - 1 : node.end_lineno])
+    if _ITEMS.search(text) is None:
+        return set()
+    return _used_by_level(node, function.owner.node if function.owner is not None else None)
+
+
+def _used_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
     names: set[str] = set()
     sized: set[str] | None = None
     for node in ast.walk(function):
