@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,8 +136,8 @@ class Repair:
         names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
         through = f", which needs the weights of before it through {', '.join(names[:4])}" if names else ""
         meant = "whether to detach, to run the forward again or to step later is meant is not in the evidence"
-        one, following = (" of one round", " of the next") if step >= backward else ("", "")
-        places = f"the step in line {step}{one} comes before the backward in line {backward}{following}"
+        this, following = (" of one round", " of the next") if step >= backward else ("", "")
+        places = f"the step in line {step}{this} comes before the backward in line {backward}{following}"
         return f"{places}{through}; {meant}"
 
     def _round(self, files: Files, evidence: Evidence) -> _Settled | None:
@@ -207,12 +207,11 @@ class Repair:
         moment = Moment(**evidence.moment) if evidence.moment is not None else None
         bugs = [replace(bug_of(diagnosis), moment=moment) for diagnosis in evidence.diagnoses]
         seen: list[dict[str, str]] = []
-        lists = [list(self._allowed(files, bug, bugs)) for bug in bugs]
-        firsts = [found[0] for found in lists if found]
-        plainest = [next((item for item in found if not item.checking), found[0]) for found in lists if found]
-        together = [one for given in (firsts, plainest) if len(given) > 1 and (one := _joined(given)) is not None]
-        wanted = together + [c for found in lists for c in found]
-        for candidate in wanted:
+        by_bug = [candidates for bug in bugs if (candidates := list(self._allowed(files, bug, bugs)))]
+        firsts = [candidates[0] for candidates in by_bug]
+        plainest = [next((plain for plain in candidates if not plain.checking), candidates[0]) for candidates in by_bug]
+        several = [_joined(choice) for choice in (firsts, plainest) if len(choice) > 1]
+        for candidate in (*several, *chain.from_iterable(by_bug)):
             try:
                 edited = files.edited(candidate.edits)
             except (Conflict, KeyError):
@@ -256,9 +255,7 @@ def _left(evidence: Evidence) -> str:
     return f"what is told of {places} above raises nothing, and no rewrite that I know could be proved right"
 
 
-def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
-    if not candidates:
-        return None
+def _joined(candidates: Sequence[Candidate]) -> Candidate:
     edits = _united(candidate.edits for candidate in candidates)
     checking = _united(candidate.checking or candidate.edits for candidate in candidates)
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
@@ -268,10 +265,10 @@ def _joined(candidates: Sequence[Candidate]) -> Candidate | None:
     return Candidate("; ".join(titles), safety, edits, provable, keeps, checking if checking != edits else None)
 
 
-def _united(given: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
+def _united(edits_of_each: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
     edits: dict[str, tuple[Edit, ...]] = {}
-    for argument in given:
-        for path, changes in argument.items():
+    for edits_of_one in edits_of_each:
+        for path, changes in edits_of_one.items():
             edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
     return edits
 
@@ -342,8 +339,8 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
     """
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    silent = all(item[0].startswith("silent") for item in (*old, *new))
-    if not (silent and new and len(new) < len(old) and all(item in old for item in new)):
+    silent = _all_silent(before) and _all_silent(after)
+    if not (silent and new and len(new) < len(old) and all(bug in old for bug in new)):
         return None
     if after.code or candidate.keeps not in ("all", "values") or not same_roots(before, after, 1):
         return None
@@ -354,7 +351,7 @@ def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, referenc
     """Is it one of several errors that is mended, with the others as they were? They are for the next rounds."""
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
-    if not new or len(new) >= len(old) or any(item not in old for item in new) or candidate.keeps != "all":
+    if not new or len(new) >= len(old) or any(bug not in old for bug in new) or candidate.keeps != "all":
         return None
     if reference is None or not (same_roots(before, reference) and same_roots(before, after)):
         return None
@@ -373,9 +370,9 @@ def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
 
 def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
     """Is all that was wrong mended? Silent bugs beside an error are for the next round, which has only them."""
-    left = [item for item in new if item in old]
-    silent = [item for item in old if item[0].startswith("silent")]
-    return not left or (len(silent) < len(old) and all(item in silent for item in left))
+    left = [bug for bug in new if bug in old]
+    silent = [bug for bug in old if bug[0].startswith("silent")]
+    return not left or (len(silent) < len(old) and all(bug in silent for bug in left))
 
 
 def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:

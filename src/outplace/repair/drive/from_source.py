@@ -243,7 +243,7 @@ def _own_function(code: Code, finding: Finding) -> Function | None:
     node = code.at(finding.site) if finding.site.file == saver.file == code.path else None
     if node is None or finding.kind == "stepped":
         return None
-    around = [item for item in code.above(node) if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [outer for outer in code.above(node) if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)]
     return around[-1] if around and around[-1].lineno <= saver.line <= (around[-1].end_lineno or 0) else None
 
 

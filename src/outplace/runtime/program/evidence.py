@@ -152,14 +152,14 @@ class _Notes:
         if step is None or meeting is None:
             return None
         (function, step_line), (_, backward_line) = meeting
-        weights = set().union(*(item.weights for item in conflicting)) if conflicting else step.weights
+        weights = set().union(*(other.weights for other in conflicting)) if conflicting else step.weights
         step_frame, line_in_step_frame = step.frames[-1]
         return {
             "file": os.path.realpath(function.f_code.co_filename),
             "step_line": step_line,
             "backward_line": backward_line,
             **_graph_holders(function, step, conflicting, weights),
-            "optimizers": {path: bool(_weights(one) & weights) for path, one in _optimizers(function)},
+            "optimizers": {path: bool(_weights(optimizer) & weights) for path, optimizer in _optimizers(function)},
             "stepped_at": [os.path.realpath(step_frame.f_code.co_filename), line_in_step_frame],
             "root_is_older": _are_all_older(roots, step),
         }
