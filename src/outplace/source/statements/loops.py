@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.source import python_model
 from outplace.source.calls import run_around
 from outplace.source.machine import ROUNDS, Stop
-from outplace.source.values import Context, Function, Instance, Value
+from outplace.source.values import Context, Function, Instance, Items, Plain, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -24,7 +24,7 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
         iterable, interpreter.lazy = made, None
     if isinstance(iterable, Context):
         return _for_each_yield(interpreter, iterable, node)
-    most = _MOST_SHORT if _is_short(node) else _MOST
+    most = _MOST_SHORT if _may_be_long(iterable) and _is_short(node) else _MOST
     rounds = python_model.iterate(interpreter, iterable, node, most, least=_rounds(interpreter))
     interpreter._loops += 1
     ended = _run_rounds(interpreter, node, rounds)
@@ -35,6 +35,13 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
 _MOST, _MOST_SHORT = 8, 100
 """Through how many items a loop is followed, and through how many where it calls nothing that takes time."""
 _QUICK = {"isinstance", "hasattr", "getattr", "setattr", "type", "len"}
+
+
+def _may_be_long(iterable: Value) -> bool:
+    """May it have more items than a loop is followed through?"""
+    if isinstance(iterable, Items):
+        return len(iterable.items) > _MOST
+    return not isinstance(iterable, (Unknown, Plain, Tensor))
 
 
 def _is_short(node: ast.For) -> bool:
