@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +62,8 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
+    if arguments is None and sys.argv[1:2] == ["check"]:
+        gc.disable()  # the process ends with the command: a collection at the end would free what is freed anyway
     try:
         result = _command(arguments)
         # `run` hands its program back, to be started when click is out of the way: click has ideas of its own about
