@@ -103,7 +103,7 @@ DETACHED_ALIAS_WRITTEN = SilentRule(
     "OUT335",
     "detached-alias-written",
     "a detached alias of an activation is written, and the activation is used later",
-    of="silent-other",
+    of="silent-data",
     message="`detach()` makes no copy: this changes a result of the graph that is computed with later, and backward "
     "goes on as if it had not: write a clone",
     check="warning",
@@ -112,5 +112,6 @@ DETACHED_ALIAS_WRITTEN = SilentRule(
     "afterwards takes the changed values, and the gradient goes back as if the write had not happened.",
     remedy="Write a clone: `s = h.detach().clone()`.",
     detector="detached_alias_written",
-    no_fix="The clone belongs where the alias was made, which the finding does not name yet.",
+    fix="Write a clone of the detached tensor",
+    form="detached_copy",
 )

@@ -371,6 +371,38 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
     return found
 
 
+def detached_copy(code: Code, statement: ast.stmt, target: ast.expr) -> list[Edit] | None:
+    """`.clone()` after the `.detach()` or `.data` through which the target aliases an activation."""
+    here = _detached(target)
+    if here is not None:
+        aliases: list[ast.expr | None] = [here]
+    else:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if not isinstance(target, ast.Name | ast.Attribute):
+            return None
+        made = [getattr(binding, "value", None) for binding in bindings(code, statement, ast.unparse(target))]
+        aliases = [_detached(value) if isinstance(value, ast.expr) else None for value in made]
+    ends = [code.span(alias)[1] for alias in aliases if alias is not None]
+    return [Edit(end, end, ".clone()") for end in ends] if ends and len(ends) == len(aliases) else None
+
+
+def _detached(node: ast.expr) -> ast.expr | None:
+    """The part of a chain of methods and indices that ends with `.detach()` or `.data`."""
+    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Attribute):
+                return None
+            if node.func.attr == "detach":
+                return node
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            return node
+        else:
+            node = node.value
+    return None
+
+
 def own_gradient(code: Code, statement: ast.stmt) -> list[Edit] | None:
     """`a.grad = b.grad.clone()`: each leaf gets its own gradient."""
     value = statement.value if isinstance(statement, ast.Assign) else None

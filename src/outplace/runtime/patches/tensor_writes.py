@@ -157,8 +157,8 @@ special: dict[int, Callable[[], Any]] = {}
 
 def watch_storage(tensor: torch.Tensor) -> None:
     """Makes each write to this tensor's memory an event, while the tensor is alive."""
-    storage = tensor.untyped_storage()._cdata
-    special[storage] = Weak(tensor, lambda _: special.pop(storage, None))
+    storage, watched = tensor.untyped_storage()._cdata, special  # at exit Python may have emptied this module already
+    special[storage] = Weak(tensor, lambda _: watched.pop(storage, None))
 
 
 def leave_step() -> None:

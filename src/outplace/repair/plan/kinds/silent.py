@@ -25,6 +25,9 @@ Neighbours = tuple[Bug, ...]
 
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """Records the write if its result is used; else makes a copy for the backward, or moves the backward first."""
+    if place.bug.rule is not None and place.bug.rule.form:
+        yield from by_rule(place, neighbours)
+        return
     data = recorded.through_data(place)
     if data is not None and _may_be_recorded(place):
         made = recorded.new_tensor(place, data)
@@ -103,6 +106,12 @@ def _copied_gradient(place: Place, title: str, neighbours: Neighbours) -> Iterat
     if isinstance(written, ast.Name):
         yield place.candidate(title, "safe", silent.copied_gradient(place.code, place.statement, written.id))
     yield from _new_gradient(place, HOOK_WRITES_GRADIENT.fix, neighbours)
+
+
+def _detached_copy(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    edits = silent.detached_copy(place.code, place.statement, place.target) if place.target is not None else None
+    if edits is not None:
+        yield place.candidate(title, _unless_run(place), edits)
 
 
 def _own_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
@@ -215,6 +224,7 @@ FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
     "copied_gradient": _copied_gradient,
     "copied_in_ctx": _copied_in_ctx,
     "deep_copy": _deep_copy,
+    "detached_copy": _detached_copy,
     "handed_out": _handed_out,
     "kept_arrays": _kept_arrays,
     "kept_copies": _kept_copies,
