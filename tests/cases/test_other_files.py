@@ -40,9 +40,9 @@ Model()(torch.ones(2, 3)).backward()
 """
 
 
-def fixes(zygote: Zygote, folder: Path, layers: str) -> list[dict[str, Any]]:
+def fixes(zygote: Zygote, folder: Path, layers: str, main: str = MAIN) -> list[dict[str, Any]]:
     (folder / "layers.py").write_text(layers)
-    (folder / "train.py").write_text(MAIN)
+    (folder / "train.py").write_text(main)
     (found,) = zygote.run(folder, "train.py").report["diagnoses"]
     return list(found["fixes"])
 
@@ -55,7 +55,8 @@ def test_what_nobody_else_holds_may_be_copied(zygote: Zygote, tmp_path: Path) ->
 
 def test_what_the_module_keeps_may_not(zygote: Zygote, tmp_path: Path) -> None:
     kept = LAYERS.replace("        return gate", "        self.last = gate\n        return gate")
-    found = fixes(zygote, tmp_path, kept)
+    reader = MAIN.replace("Model()(torch", "model = Model()\nmodel(torch") + "print(model.attend.last)\n"
+    found = fixes(zygote, tmp_path, kept, reader)
     assert all(fix["safety"] != "safe" for fix in found if "gate = gate.clone()" in (fix["diff"] or ""))
     for fix in found:
         if fix["safety"] == "safe":  # the write is still seen in `self.last`

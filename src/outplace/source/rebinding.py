@@ -271,7 +271,7 @@ class Hypothesis(Interpreter):
 
     def _read(self, node: ast.AST, sure: bool) -> None:
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        frame, running = self.frame, self._frames
+        frame, running = _function_of(self.frame, self.frames), self._frames
         where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
         self.reads[LaterRead(frame.module.path, getattr(node, "lineno", 0), frame.name, text[:80], sure, where)] = None
 
@@ -410,6 +410,14 @@ def _copied(tensor: Tensor) -> Tensor:
     made.storage, made.family, made.region, made.parts = Storage(), copy.copy(tensor.family), (), ()
     made.parameter = made.held = False
     return made
+
+
+def _function_of(frame: Frame, running: list[Frame]) -> Frame:
+    """The function that a comprehension stands in; any other frame is its own."""
+    outer = next((other for other in reversed(running) if other.scope is frame.scope.outer), None)
+    if frame.function is not None or outer is None or outer.name != frame.name:
+        return frame
+    return _function_of(outer, running)
 
 
 def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:

@@ -377,8 +377,9 @@ class Tape:
                         function = self.undeclared[write.time]
                         if any(user.time > function.time and node in user.inputs for user in reached):
                             self.hits.append(Hit.silent(MISSING_MARK_DIRTY, write, write.place, False))
+        told = {hit.place for hit in self.hits}  # PyTorch refuses some of these writes
         for write in _detached_writes(reached):
-            if compatible(write.path, self.path):
+            if write.place not in told and compatible(write.path, self.path):
                 self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
         for run in functions:
             run()
