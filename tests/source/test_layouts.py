@@ -7,7 +7,7 @@ import pytest
 
 from outplace.knowledge._table import table
 from outplace.knowledge.ops import lookup
-from outplace.source.tape import Storage
+from outplace.source.graph import Storage
 from outplace.source.torch_model import layouts
 from outplace.source.values import Tensor
 

@@ -15,10 +15,11 @@ from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
 from outplace.source.facts import Answer, Question, WriteFacts
 from outplace.source.interpreter import Numbers
+from outplace.source.joins import options
 from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rebinding import Hypothesis
-from outplace.source.values import Class, Function, Instance, Tensor, Value, options
+from outplace.source.values import Class, Function, Instance, Tensor, Value
 
 _FUNCTION_STEPS = 3_000
 _ALL_STEPS = 100_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import reads_nothing
 from outplace.source import holders, python_model, torch_model
+from outplace.source.joins import narrowed
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -24,7 +25,6 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
-    narrowed,
 )
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, hypotheses, python_model, torch_model
+from outplace.source.joins import is_same_constant, join, join_arms, options
 from outplace.source.levels import given_by_level
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
 from outplace.source.python_model import has_unknown_base
@@ -36,10 +37,6 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
-    is_same_constant,
-    join,
-    join_arms,
-    options,
 )
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from outplace.source import holders
-from outplace.source.tape import Path
+from outplace.source.graph import Path
+from outplace.source.joins import any_item, join, join_arms, with_paths
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -25,9 +26,6 @@ from outplace.source.values import (
     Unknown,
     Value,
     is_none,
-    join,
-    join_arms,
-    with_paths,
 )
 
 _KEYS = (str, int, float, bool, bytes, type(None))
@@ -95,15 +93,15 @@ def _sequence_item(holder: Items, key: Value) -> Value:
     if isinstance(key, Const) and isinstance(key.value, int) and not isinstance(key.value, bool):
         if -len(holder.items) <= key.value < len(holder.items) and (holder.rest is None or key.value >= 0):
             return holder.items[key.value]
-        return holder.any_item() if holder.rest is not None else UNKNOWN
+        return any_item(holder) if holder.rest is not None else UNKNOWN
     if isinstance(key, Const) and isinstance(key.value, slice):
         try:
             return linked(Items(holder.items[key.value], holder.kind, holder.rest), holder)
         except (TypeError, ValueError):
             return UNKNOWN
     if isinstance(key, Bound) and key.function == "slice":
-        return linked(Items([], holder.kind, holder.any_item()), holder)
-    return holder.any_item()
+        return linked(Items([], holder.kind, any_item(holder)), holder)
+    return any_item(holder)
 
 
 def linked(made: Items | Dictionary, original: Items | Dictionary) -> Value:

@@ -10,8 +10,9 @@ from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
 from outplace.source.decisions import decision
+from outplace.source.graph import Path
+from outplace.source.joins import join, join_arms
 from outplace.source.machine import Frame
-from outplace.source.tape import Path
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -26,8 +27,6 @@ from outplace.source.values import (
     Scope,
     Tensor,
     Value,
-    join,
-    join_arms,
 )
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
+from outplace.source.graph import Hit, Write, compatible
+from outplace.source.joins import options
 from outplace.source.overlaps import touches
-from outplace.source.tape import Hit, Write, compatible
-from outplace.source.values import Dictionary, Instance, Items, Scope, Stale, Tensor, Value, options
+from outplace.source.values import Dictionary, Instance, Items, Scope, Stale, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

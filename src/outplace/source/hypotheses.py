@@ -21,8 +21,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from outplace.source.annotations import says_tensor
+from outplace.source.graph import Hit, Node, Save, Storage
+from outplace.source.joins import options
 from outplace.source.levels import given_by_level
-from outplace.source.tape import Hit, Node, Save, Storage
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -40,7 +41,6 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
-    options,
 )
 
 if TYPE_CHECKING:

@@ -11,10 +11,12 @@ from typing import Any
 from outplace.knowledge.kind import SilentRule
 from outplace.source import attributes, calls, contents, expressions, holders, hypotheses, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
+from outplace.source.graph import Hit, Node, Place
+from outplace.source.joins import join_arms, narrowed
 from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
-from outplace.source.tape import Hit, Node, Place, Tape
+from outplace.source.tape import Tape
 from outplace.source.torch_model.arrays import Taken
 from outplace.source.training_step import Event, EventKind, step_facts
 from outplace.source.values import (
@@ -32,8 +34,6 @@ from outplace.source.values import (
     Unknown,
     Value,
     is_none,
-    join_arms,
-    narrowed,
 )
 
 MODULE_STEPS = 10_000

@@ -6,8 +6,8 @@ import ast
 import itertools
 from collections.abc import Callable
 
+from outplace.source.graph import Path
 from outplace.source.project import Module
-from outplace.source.tape import Path
 from outplace.source.values import Function, Scope, Value
 
 _branches = itertools.count(1)

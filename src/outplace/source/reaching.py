@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from outplace.source import torch_model
-from outplace.source.tape import Storage
+from outplace.source.graph import Storage
+from outplace.source.joins import options
 from outplace.source.values import (
     Bound,
     Choice,
@@ -24,7 +25,6 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
-    options,
 )
 
 

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from outplace.knowledge import ops
 from outplace.source import calls, expressions, statements, torch_model
 from outplace.source.facts import Answer, LaterRead, Question, Where, WriteFacts
+from outplace.source.graph import Path, Storage, compatible
 from outplace.source.interpreter import Interpreter, Numbers
+from outplace.source.joins import options, with_paths
 from outplace.source.machine import Frame
 from outplace.source.overlaps import apart
 from outplace.source.project import Project
 from outplace.source.reaching import reachable, storages_in
-from outplace.source.tape import Path, Storage, compatible
 from outplace.source.torch_model.regions import are_other_parts
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (
@@ -41,8 +42,6 @@ from outplace.source.values import (
     Torch,
     Unknown,
     Value,
-    options,
-    with_paths,
 )
 
 _KEEPERS = {

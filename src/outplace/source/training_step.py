@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from outplace.model import StepOrder, TrainingEvent
-from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Tensor, Value, options
+from outplace.source.joins import options
+from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Tensor, Value
 
 if TYPE_CHECKING:
+    from outplace.source.graph import Node, Path
     from outplace.source.machine import Frame
-    from outplace.source.tape import Node, Path, Tape
+    from outplace.source.tape import Tape
 
 EventKind = Literal["forward", "backward", "clear", "clip", "step"]
 Lines = list[tuple["Frame", int]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, torch_model
 from outplace.source.contents import is_exact, set_item, truth
+from outplace.source.joins import join
 from outplace.source.python_model.classes import has_unknown_base
 from outplace.source.python_model.containers import iterate
 from outplace.source.values import (
@@ -24,7 +25,6 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
-    join,
 )
 
 if TYPE_CHECKING:

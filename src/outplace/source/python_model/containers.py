@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from outplace.knowledge.by_hand import ARRAY_WRITING_METHODS
 from outplace.source import holders, hypotheses, records, torch_model
 from outplace.source.contents import as_key, extend, hashable, is_exact, item_at, linked, of_key
+from outplace.source.joins import any_item, join, with_paths
 from outplace.source.values import (
     NONE,
     PLAIN,
@@ -28,8 +29,6 @@ from outplace.source.values import (
     Unknown,
     Value,
     is_none,
-    join,
-    with_paths,
 )
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
     if name in ("pop", "popleft"):
         place = args[0] if args else Const(0 if name == "popleft" else -1)
         if not isinstance(place, Const):
-            return holder.any_item()
+            return any_item(holder)
         if isinstance(place.value, int) and -len(holder.items) <= place.value < len(holder.items):
             return holder.items.pop(place.value)
         return holder.rest if holder.rest is not None else UNKNOWN

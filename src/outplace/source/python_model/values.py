@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import torch_model
 from outplace.source.contents import hashable
+from outplace.source.joins import any_item, join
 from outplace.source.values import (
     PLAIN,
     UNKNOWN,
@@ -20,7 +21,6 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
-    join,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
         copies = items.items * max(0, min(count, 4))
         if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
             items.items[0].many = True
-        return Items(copies, items.kind, items.rest or (items.any_item() if len(copies) > 0 else None))
+        return Items(copies, items.kind, items.rest or (any_item(items) if len(copies) > 0 else None))
     if isinstance(left, (Plain, Const, Items)) and isinstance(right, (Plain, Const, Items)):
         return PLAIN
     return UNKNOWN

@@ -10,8 +10,8 @@ from importlib import import_module
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Finding, Site
+from outplace.source.graph import Hit, Place
 from outplace.source.rules.silent import silent_rule
-from outplace.source.tape import Hit, Place
 
 _MODULES: dict[str, Callable[[Hit], str]] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outplace.source.tape import Hit
+from outplace.source.graph import Hit
 
 
 def message(hit: Hit) -> str:

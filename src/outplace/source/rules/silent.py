@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outplace.knowledge import silent_rules
 from outplace.knowledge.kind import SilentRule
-from outplace.source.tape import Hit
+from outplace.source.graph import Hit
 
 
 def silent_rule(hit: Hit) -> SilentRule | None:

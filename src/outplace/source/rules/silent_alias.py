@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from outplace.source.graph import Hit
 from outplace.source.rules.silent import silent_rule
-from outplace.source.tape import Hit
 
 
 def message(hit: Hit) -> str:

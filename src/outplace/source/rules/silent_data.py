@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outplace.knowledge import silent_rules
 from outplace.knowledge.nodes import describe_saved
-from outplace.source.tape import Hit
+from outplace.source.graph import Hit
 
 
 def message(hit: Hit) -> str:

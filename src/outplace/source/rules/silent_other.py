@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outplace.knowledge import silent_rules
-from outplace.source.tape import Hit
+from outplace.source.graph import Hit
 
 
 def message(hit: Hit) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source.decisions import decision
+from outplace.source.graph import Path
+from outplace.source.joins import join_arms
 from outplace.source.machine import LEAST_FINAL, Stop, next_branch
-from outplace.source.tape import Path
-from outplace.source.values import UNKNOWN, Value, join_arms
+from outplace.source.values import UNKNOWN, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from outplace.knowledge.derivatives import normalises
 from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
+from outplace.source.graph import Hit, compatible
 from outplace.source.overlaps import Region, touches
-from outplace.source.tape import Hit, compatible
 from outplace.source.torch_model import regions
 from outplace.source.values import PLAIN, ArrayPart, Plain, Tensor, Value
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT
-from outplace.source.tape import Node, Save
+from outplace.source.graph import Node, Save
 from outplace.source.torch_model.layers import CONTAINERS
 from outplace.source.torch_model.modules import init_container
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in

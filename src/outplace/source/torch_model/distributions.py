@@ -10,8 +10,9 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from outplace.source.joins import options
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in
-from outplace.source.values import UNKNOWN, Distribution, Tensor, Unknown, Value, options
+from outplace.source.values import UNKNOWN, Distribution, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import factory_kind, has, is_factory
 from outplace.source import contents
-from outplace.source.tape import Block
+from outplace.source.graph import Block
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.loaders import make_loader
 from outplace.source.torch_model.methods import tensor_attribute
-from outplace.source.torch_model.operations import find_op, reduced, run_op
+from outplace.source.torch_model.op_calls import find_op
+from outplace.source.torch_model.operations import reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
 from outplace.source.torch_model.shared import check_overwritten
 from outplace.source.torch_model.tensors import (

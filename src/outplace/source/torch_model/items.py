@@ -7,26 +7,15 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
 from outplace.source import contents
-from outplace.source.tape import Save
+from outplace.source.graph import Save
+from outplace.source.joins import options
 from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
-from outplace.source.values import (
-    UNKNOWN,
-    Bound,
-    Const,
-    Function,
-    Instance,
-    Items,
-    Plain,
-    Tensor,
-    Value,
-    is_none,
-    options,
-)
+from outplace.source.values import UNKNOWN, Bound, Const, Function, Instance, Items, Plain, Tensor, Value, is_none
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import contents
-from outplace.source.torch_model.operations import find_op, run_op
+from outplace.source.torch_model.op_calls import find_op
+from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import computed_weight, read_parameter
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
 from outplace.source.values import UNKNOWN, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value

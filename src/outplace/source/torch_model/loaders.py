@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.derivatives import changes_again
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
-from outplace.source.tape import Hit, Storage, Write, replaces
+from outplace.source.graph import Hit, Storage, Write, replaces
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
     NONE,

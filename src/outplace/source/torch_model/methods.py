@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.knowledge.traits import always_kind, has, method_has
-from outplace.source.tape import Hit, Node
+from outplace.source.graph import Hit, Node
+from outplace.source.joins import options
 from outplace.source.torch_model import shapes
-from outplace.source.torch_model.operations import find_op, reduced, run_op
+from outplace.source.torch_model.op_calls import find_op
+from outplace.source.torch_model.operations import reduced, run_op
 from outplace.source.torch_model.tensors import (
     dtype_of,
     flag,
@@ -22,7 +24,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import target_text
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value, options
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

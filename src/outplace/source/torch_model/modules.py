@@ -9,7 +9,8 @@ from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
 from outplace.source import contents
-from outplace.source.tape import Hit
+from outplace.source.graph import Hit
+from outplace.source.joins import options
 from outplace.source.torch_model.layers import (
     CONTAINERS,
     after_forward,
@@ -37,7 +38,6 @@ from outplace.source.values import (
     Tensor,
     Unknown,
     Value,
-    options,
 )
 
 if TYPE_CHECKING:

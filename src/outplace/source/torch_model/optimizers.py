@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.silent_rules.lost import DATA_ASSIGN_DETACHES, PARAMETER_REPLACED
 from outplace.knowledge.silent_rules.two_names import OPTIMIZER_STATE_BY_REFERENCE, SHALLOW_MODEL_COPY
+from outplace.source.graph import Cut, Hit, Storage, Write, compatible
 from outplace.source.holders import note_step
-from outplace.source.tape import Cut, Hit, Storage, Write, compatible
+from outplace.source.joins import options
 from outplace.source.torch_model.shared import note_overwritten
 from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
@@ -26,7 +27,6 @@ from outplace.source.values import (
     StateDict,
     Tensor,
     Value,
-    options,
 )
 
 if TYPE_CHECKING:

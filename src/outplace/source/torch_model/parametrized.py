@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.knowledge.written import attribute_of
-from outplace.source.tape import Node, Save, compatible
+from outplace.source.graph import Node, Save, compatible
+from outplace.source.joins import options
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
-from outplace.source.values import UNKNOWN, Const, Layer, Tensor, Value, options
+from outplace.source.values import UNKNOWN, Const, Layer, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

@@ -11,8 +11,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.two_names import LEAF_SHARES_MEMORY, SNAPSHOT_BY_REFERENCE
+from outplace.source.graph import Hit, Write, compatible, replaces
 from outplace.source.overlaps import RESHAPED
-from outplace.source.tape import Hit, Write, compatible, replaces
 from outplace.source.values import Tensor, Value
 
 if TYPE_CHECKING:

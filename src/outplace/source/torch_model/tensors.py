@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.ops import Arg
-from outplace.source.tape import Family, Node, Storage
-from outplace.source.values import Bound, Const, Dictionary, Items, Plain, Tensor, Torch, Value, options
+from outplace.source.graph import Family, Node, Storage
+from outplace.source.joins import options
+from outplace.source.values import Bound, Const, Dictionary, Items, Plain, Tensor, Torch, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter

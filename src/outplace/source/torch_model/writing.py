@@ -15,8 +15,8 @@ from outplace.knowledge.silent_rules.lists import (
 )
 from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
 from outplace.knowledge.traits import has, only_reshapes
+from outplace.source.graph import Hit, Node, Storage, Write, compatible
 from outplace.source.overlaps import Region, overlap, touches
-from outplace.source.tape import Hit, Node, Storage, Write, compatible
 from outplace.source.torch_model import dtypes
 from outplace.source.torch_model.tensors import is_stale, requires_grad
 from outplace.source.values import Items, Plain, Tensor, Value
