@@ -207,17 +207,23 @@ def call_unknown(
     made.node.inputs = [before for tensor in given if (before := _node_of(tensor)) is not None]
     made.node.leaves = [tensor for tensor in given if tensor.leaf and tensor.requires_grad]
     made.node.outputs.append(made.storage)
-    if layer is not None and _ACTIVATION.search(layer.lower()):
-        made.node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"
-        made.node.saves = [Save(made.storage, interpreter.tape.tick(), "result", True)]
-    elif layer is not None and not _KEEPS_NOTHING.search(layer.lower()):
-        made.node.assumed = f"`{layer}` keeps its input for backward, as most layers do"
-        made.node.saves = [
+    if layer is not None:
+        _assume_saves(interpreter, made.node, layer, made, args)
+    return made
+
+
+def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value]) -> None:
+    """What an unknown layer saves: an activation its result, most others their inputs."""
+    if _ACTIVATION.search(layer.lower()):
+        node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"
+        node.saves = [Save(made.storage, interpreter.tape.tick(), "result", True)]
+    elif not _KEEPS_NOTHING.search(layer.lower()):
+        node.assumed = f"`{layer}` keeps its input for backward, as most layers do"
+        node.saves = [
             Save(value.storage, made.since, "input", value.certain, anchor=value.anchor)
             for value in args
             if isinstance(value, Tensor) and value.requires_grad
         ]
-    return made
 
 
 def _layer_name(function: ast.expr) -> str | None:

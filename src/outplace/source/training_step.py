@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from outplace.model import StepOrder, TrainingEvent
 from outplace.source.joins import options
@@ -80,30 +80,58 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
     steps = [event for event in tape.events if event.kind == "step"]
     ends = list(_ends(tape, roots))
     minded = [step for step in steps if _is_stale(ends, [step])] or steps[-1:]
-    step = minded[-1] if minded else None
-    both = [pair for pair in zip(step.lines, lines, strict=False) if pair[0][0] is pair[1][0]] if step else []
-    if step is None or not both:
+    common = _common_function(minded[-1].lines, lines) if minded else None
+    if common is None:
         return None
-    (frame, step_line), (_, backward_line) = both[-1]
+    step = minded[-1]
+    frame, step_line, backward_line = common
     weights = {id(parameter) for event in minded for parameter in event.parameters}
-    held = {path: (value, nodes) for path, value in _named(frame) if (nodes := _with_graph(value))}
-    ends_of = {path: [end for node in nodes for end in _ends(tape, [node])] for path, (_, nodes) in held.items()}
-    older = [path for path, (_, nodes) in held.items() if any(node.time < step.time for node in nodes)]
+    held = list(_held(tape, frame))
     return StepFacts(
         frame,
         step,
         step_line,
         backward_line,
         all(root.time < step.time for root in roots),
-        tuple((path, _shape(value)) for path, (value, _) in held.items()),
-        tuple(path for path in older if _is_stale(ends_of[path], minded)),
-        tuple(path for path, (_, nodes) in held.items() if _only_reaches(tape, nodes, ends_of[path], weights)),
-        tuple(
-            (path, any(id(parameter) in weights for parameter in value.parameters))
-            for path, value in _named(frame)
-            if isinstance(value, Optimizer)
-        ),
+        tuple((name.path, _shape(name.value)) for name in held),
+        tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, minded)),
+        tuple(name.path for name in held if _only_reaches(tape, name, weights)),
+        _optimizers(frame, weights),
         tape.events,
+    )
+
+
+class _Held(NamedTuple):
+    """A name whose value has a graph: its nodes, and the parameters that they lead to."""
+
+    path: str
+    value: Value
+    nodes: list[Node]
+    ends: list[_End]
+
+    def is_older_than(self, step: Event) -> bool:
+        """Was a part of it computed before the step?"""
+        return any(node.time < step.time for node in self.nodes)
+
+
+def _held(tape: Tape, frame: Frame) -> Iterator[_Held]:
+    with_graph = {path: (value, nodes) for path, value in _named(frame) if (nodes := _with_graph(value))}
+    for path, (value, nodes) in with_graph.items():
+        yield _Held(path, value, nodes, [end for node in nodes for end in _ends(tape, [node])])
+
+
+def _common_function(first: Lines, second: Lines) -> tuple[Frame, int, int] | None:
+    """The innermost function that both events have run in, and its line at each of them."""
+    both = [(frame, line, at) for (frame, line), (other, at) in zip(first, second, strict=False) if frame is other]
+    return both[-1] if both else None
+
+
+def _optimizers(frame: Frame, weights: set[int]) -> tuple[tuple[str, bool], ...]:
+    """The optimizers that a function has names for; does each step one of these parameters?"""
+    return tuple(
+        (path, any(id(parameter) in weights for parameter in value.parameters))
+        for path, value in _named(frame)
+        if isinstance(value, Optimizer)
     )
 
 
@@ -143,9 +171,9 @@ def _is_stale(ends: Iterable[_End], steps: list[Event]) -> bool:
     return any(used < time and id(leaf) in parameters for used, leaf in ends for time, parameters in stepped)
 
 
-def _only_reaches(tape: Tape, nodes: list[Node], ends: list[_End], weights: set[int]) -> bool:
-    followed = not any(node.partial for node in tape.reached(nodes))
-    return followed and bool(ends) and all(id(leaf) in weights for _, leaf in ends)
+def _only_reaches(tape: Tape, name: _Held, weights: set[int]) -> bool:
+    followed = not any(node.partial for node in tape.reached(name.nodes))
+    return followed and bool(name.ends) and all(id(leaf) in weights for _, leaf in name.ends)
 
 
 def _named(frame: Frame) -> Iterator[tuple[str, Value]]:

@@ -59,37 +59,51 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
     """What a loop variable stands for, round by round; `least` rounds where their number is not known."""
     if isinstance(value, Items):
-        if value.stale:
-            holders.check_whole(interpreter, value)
-        items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
-        if value.rest is not None and len(items) < least:
-            items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
-        return items
+        return _iterate_items(interpreter, value, most, least)
     if isinstance(value, Const) and isinstance(value.value, str):
         return [Const(letter) for letter in value.value[:most]]
     if isinstance(value, Dictionary):
         keys: list[Value] = [of_key(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
-        if value.kind.endswith("Dict"):
-            return [Const(name) for name in list(value.children)[:most]]
-        return list(value.children.values())[:most]
-    if isinstance(value, Tensor) and interpreter.assumes and not value.known:
-        return [hypotheses.part_of(interpreter, value) for _ in range(least)]
+        names = value.kind.endswith("Dict")
+        return [Const(name) if names else child for name, child in list(value.children.items())[:most]]
     if isinstance(value, Tensor):
-        views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
-        rounds = iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
-        for view in rounds if not value.known else ():
-            if isinstance(view, Tensor):  # what is no tensor may be a list of them
-                view.known = False
-        return rounds
+        return _iterate_tensor(interpreter, value, node, least)
     if isinstance(value, Instance):
         return _iterate_instance(interpreter, value, node, most, least)
     if isinstance(value, Choice):
-        columns = [(iterate(interpreter, option, node, most, least), path)
-                   for option, path in with_paths(value) if not is_none(option)]  # fmt: skip
-        return [item_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
+        return _iterate_choice(interpreter, value, node, most, least)
     return [Plain() if isinstance(value, (Plain, Const)) else Unknown() for _ in range(least)]
+
+
+def _iterate_choice(interpreter: Interpreter, value: Choice, node: ast.AST, most: int, least: int) -> list[Value]:
+    columns = [
+        (iterate(interpreter, option, node, most, least), path)
+        for option, path in with_paths(value)
+        if not is_none(option)
+    ]
+    return [item_at(columns, place) for place in range(max((len(column) for column, _ in columns), default=0))]
+
+
+def _iterate_items(interpreter: Interpreter, value: Items, most: int, least: int) -> list[Value]:
+    if value.stale:
+        holders.check_whole(interpreter, value)
+    items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
+    if value.rest is not None and len(items) < least:
+        items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
+    return items
+
+
+def _iterate_tensor(interpreter: Interpreter, value: Tensor, node: ast.AST, least: int) -> list[Value]:
+    if interpreter.assumes and not value.known:
+        return [hypotheses.part_of(interpreter, value) for _ in range(least)]
+    views = torch_model.run_op(interpreter, "unbind", [value], {}, node)
+    rounds = iterate(interpreter, views, node, least, least) if isinstance(views, Items) else [views] * least
+    for view in rounds if not value.known else ():
+        if isinstance(view, Tensor):  # what is no tensor may be a list of them
+            view.known = False
+    return rounds
 
 
 def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, most: int, least: int) -> list[Value]:
@@ -124,24 +138,15 @@ def method(
     """A method of a Python value; None where nothing is known of it."""
     if isinstance(receiver, Items):
         if name in ("append", "appendleft") and args:
-            holders.note_stored(receiver, args[0])
-
-            appended = args[0].items if isinstance(args[0], Items) else args[:1]
-            for tensor in {id(item): item for item in appended if isinstance(item, Tensor)}.values():
-                torch_model.check_appended(interpreter, receiver, tensor)
-            for item in appended:
-                if isinstance(item, Plain) and item.storage is not None and item.whole:
-                    torch_model.check_appended_array(interpreter, receiver, item.storage)
+            _note_appended(interpreter, receiver, args[0])
         if name == "extend" and args and isinstance(args[0], Tensor):
             rows = iterate(interpreter, args[0], node, most=16)
             args = [Items(rows, rest=None if is_exact(args[0]) else join(rows))]
         return _list_method(receiver, name, args)
     if isinstance(receiver, Dictionary):
         found = _dict_method(receiver, name, args, keywords)
-        if receiver.stale and name in ("items", "values"):
-            holders.check_whole(interpreter, receiver)
-        elif receiver.stale:
-            holders.check_item(interpreter, receiver, found)
+        if receiver.stale:
+            _check_stale(interpreter, receiver, name, found)
         return found
     if isinstance(receiver, (Plain, Const)):
         if name in ARRAY_WRITING_METHODS:
@@ -156,6 +161,23 @@ def method(
     if isinstance(receiver, Done):
         return receiver.result if name in ("result", "get", "wait") else PLAIN
     return None
+
+
+def _check_stale(interpreter: Interpreter, holder: Dictionary, name: str, found: Value) -> None:
+    if name in ("items", "values"):
+        holders.check_whole(interpreter, holder)
+    else:
+        holders.check_item(interpreter, holder, found)
+
+
+def _note_appended(interpreter: Interpreter, holder: Items, value: Value) -> None:
+    holders.note_stored(holder, value)
+    appended = value.items if isinstance(value, Items) else [value]
+    for tensor in {id(item): item for item in appended if isinstance(item, Tensor)}.values():
+        torch_model.check_appended(interpreter, holder, tensor)
+    for item in appended:
+        if isinstance(item, Plain) and item.storage is not None and item.whole:
+            torch_model.check_appended_array(interpreter, holder, item.storage)
 
 
 def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
@@ -185,7 +207,6 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
 
 
 def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-    everything = [*holder.items.values(), *([holder.rest] if holder.rest is not None else [])]
     if name == "items":
         pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
         made = Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
@@ -196,17 +217,7 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dic
     if name == "keys":
         return Items([of_key(key) for key in holder.items], rest=UNKNOWN if holder.rest is not None else None)
     if name in ("get", "pop", "setdefault") and args:
-        default, key = args[1] if len(args) > 1 else NONE, as_key(args[0])
-        if isinstance(key, Const) and hashable(key.value):
-            if key.value in holder.items:
-                found = holder.items[key.value]
-                if name == "pop":
-                    del holder.items[key.value]
-                return found
-            if name == "setdefault":
-                holder.items[key.value] = default
-            return default if holder.rest is None else join([holder.rest, default])
-        return join([*everything, default])
+        return _look_up(holder, name, as_key(args[0]), args[1] if len(args) > 1 else NONE)
     if name == "update" and (not args or isinstance(args[0], Dictionary)):
         holder.items.update({**(args[0].items if args and isinstance(args[0], Dictionary) else {}), **keywords})
         return NONE
@@ -217,3 +228,15 @@ def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dic
     if name == "copy":
         return linked(Dictionary(dict(holder.items), holder.rest), holder)
     return UNKNOWN
+
+
+def _look_up(holder: Dictionary, name: str, key: Value, default: Value) -> Value:
+    """`get`, `pop` and `setdefault` of a dict."""
+    if not (isinstance(key, Const) and hashable(key.value)):
+        rest = [holder.rest] if holder.rest is not None else []
+        return join([*holder.items.values(), *rest, default])
+    if key.value in holder.items:
+        return holder.items.pop(key.value) if name == "pop" else holder.items[key.value]
+    if name == "setdefault":
+        holder.items[key.value] = default
+    return default if holder.rest is None else join([holder.rest, default])

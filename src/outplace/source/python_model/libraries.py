@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAY_WRITING_FUNCTIONS
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 from outplace.source.python_model.builtin_calls import CALLS, PLAIN_BUILTINS, as_dict, as_mapped
 
+Function = Callable[["Interpreter", list[Value], dict[str, Value], ast.AST], Value | None]
+"""Runs a call; None where nothing is known of a call with such arguments."""
+
 # Libraries whose results are surely no tensors.
 _NO_TENSORS = {
     "numpy", "math", "random", "os", "sys", "time", "json", "logging", "argparse", "re", "pathlib", "datetime",
@@ -59,66 +63,86 @@ def call_outside(
 ) -> Value:
     """A call of a builtin or of another library's function."""
     library, _, function = name.partition(".")
-    if name == "builtins.dict.fromkeys" and len(args) > 1:
-        return _one_for_all(args[0], args[1])
-    if library == "builtins":
-        run = CALLS.get(function)
-        if run is not None:
-            found = run(interpreter, args, keywords, node)
-            return found if isinstance(found, Value) else UNKNOWN
-        return PLAIN if function in PLAIN_BUILTINS else UNKNOWN
-    if library == "operator" and function in _IN_PLACE_OPERATORS and len(args) == 2:
-        return _operator(interpreter, function, args, node)
-    if library == "asyncio":
-        return Items(list(args), "tuple") if function == "gather" else args[0] if args else NONE
-    if name == "threading.Thread" and "target" in keywords:
-        given = keywords.get("args")
-        interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
-        return PLAIN
-    if library == "copy" and args:
-        if function == "copy":
-            torch_model.note_shallow(args[0])
-            return _shallow_copy(interpreter, args[0])
-        return _deep_copy(interpreter, args[0], {})
-    if name == "dataclasses.field":
-        made = keywords.get("default_factory")
-        return keywords.get("default", UNKNOWN) if made is None else Bound(DEFAULT_FACTORY, made)
-    if name == "dataclasses.replace" and args and isinstance(args[0], Instance):
-        return records.replaced(args[0], keywords)
-    if name == "contextlib.nullcontext":
-        return args[0] if args else NONE
-    if name == "functools.partial" and args:
-        return _partial(args, keywords)
-    if name == "functools.reduce" and len(args) > 1:
-        return _reduce(interpreter, args, node)
-    if name in ("concurrent.futures.ThreadPoolExecutor", "multiprocessing.pool.ThreadPool"):
-        return Outside("pool")
-    if name in ("pool.map", "pool.imap"):
-        return as_mapped(interpreter, args, keywords, node)
-    if name in ("pool.submit", "pool.apply_async") and args:
-        return Done(interpreter.call(args[0], args[1:], keywords, node))
-    if name == "concurrent.futures.as_completed" and args:
-        return args[0]
-    if name in ("collections.deque", "collections.OrderedDict", "collections.defaultdict", "itertools.chain"):
-        return _collection(interpreter, name, args, node)
-    if name == "itertools.repeat" and args:
-        return _repeated(args[0], args[1] if len(args) > 1 else keywords.get("times", PLAIN))
-    if name in ("itertools.count", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange"):
-        return args[0] if name.endswith("tqdm") and args else PLAIN
-    if name in ("collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser",
-                "contextlib.ExitStack"):  # fmt: skip
-        return records.make(interpreter, name, args, keywords)
-    if library == "numpy":
-        return _numpy(interpreter, function.rpartition(".")[2], args, keywords, node)
-    if library == "einops":
-        return torch_model.call_einops(interpreter, function.rpartition(".")[2], args, keywords, node) or UNKNOWN
-    return PLAIN if library in _NO_TENSORS else UNKNOWN
+    run = _FUNCTIONS.get(name)
+    found = run(interpreter, args, keywords, node) if run is not None else None
+    if found is None and library in _LIBRARIES:
+        found = _LIBRARIES[library](interpreter, function, args, keywords, node)
+    if found is None:
+        return PLAIN if library in _NO_TENSORS else UNKNOWN
+    return found
 
 
-def _numpy(
+def _builtin(
     interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
+    run = CALLS.get(function)
+    if run is None:
+        return PLAIN if function in PLAIN_BUILTINS else UNKNOWN
+    found = run(interpreter, args, keywords, node)
+    return found if isinstance(found, Value) else UNKNOWN
+
+
+def _asyncio(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    return Items(list(args), "tuple") if function == "gather" else args[0] if args else NONE
+
+
+def _copy(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    if not args:
+        return None
+    if function == "copy":
+        torch_model.note_shallow(args[0])
+        return _shallow_copy(interpreter, args[0])
+    return _deep_copy(interpreter, args[0], {})
+
+
+def _einops(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    return torch_model.call_einops(interpreter, function.rpartition(".")[2], args, keywords, node)
+
+
+def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    """`threading.Thread(target=...)`: the function is taken to run at once."""
+    if "target" not in keywords:
+        return None
+    given = keywords.get("args")
+    interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
+    return PLAIN
+
+
+def _submit(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    return Done(interpreter.call(args[0], args[1:], keywords, node)) if args else None
+
+
+def _field(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`dataclasses.field(...)`: its default."""
+    factory = keywords.get("default_factory")
+    return keywords.get("default", UNKNOWN) if factory is None else Bound(DEFAULT_FACTORY, factory)
+
+
+def _replace(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    return records.replaced(args[0], keywords) if args and isinstance(args[0], Instance) else None
+
+
+def _first(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    return args[0] if args else None
+
+
+def _first_or_none(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return args[0] if args else NONE
+
+
+def _first_or_plain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return args[0] if args else PLAIN
+
+
+def _numpy(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """A function of numpy: it may write an array that shares its memory with a tensor."""
+    function = name.rpartition(".")[2]
     written = keywords.get("out", args[0] if args and function in ARRAY_WRITING_FUNCTIONS else None)
     if written is not None:
         torch_model.forget_array(interpreter, written)
@@ -128,9 +152,12 @@ def _numpy(
     return _over(args[0]) if args and function in ARRAY_VIEWS else Plain()
 
 
-def _one_for_all(keys: Value, value: Value) -> Value:
-    """`dict.fromkeys(keys, value)`."""
-    names = spread(keys) if isinstance(keys, Items) else []
+def _from_keys(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    """`dict.fromkeys(keys, value)`: the same value under all keys."""
+    if len(args) < 2:
+        return None
+    value = args[1]
+    names = spread(args[0]) if isinstance(args[0], Items) else []
     if isinstance(value, Tensor):
         value.many = True
     return Dictionary({key.value: value for key in names if isinstance(key, Const)}, value)
@@ -139,14 +166,21 @@ def _one_for_all(keys: Value, value: Value) -> Value:
 _IN_PLACE_OPERATORS = {f"i{middle}": operator for operator, middle in DUNDERS.items() if operator is not ast.MatMult}
 
 
-def _operator(interpreter: Interpreter, function: str, args: list[Value], node: ast.AST) -> Value:
+def _operator(
+    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
     """`operator.iadd(x, y)`: what `x += y` does."""
+    if function not in _IN_PLACE_OPERATORS or len(args) != 2:
+        return None
     if isinstance(args[0], Tensor):
         return torch_model.run_op(interpreter, spellings(f"__{function}__")[0], args, {}, node, method=True)
     return interpreter.binary(_IN_PLACE_OPERATORS[function](), args[0], args[1], node)
 
 
-def _reduce(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:
+def _reduce(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    """`functools.reduce(function, items)`."""
+    if len(args) < 2:
+        return None
     items = iterate(interpreter, args[1], node, most=4)
     if len(args) > 2:
         items = [args[2], *items]
@@ -162,8 +196,11 @@ def _over(value: Value) -> Plain:
     return Plain(value.storage if isinstance(value, (Plain, Tensor)) else None, sure=sure)
 
 
-def _repeated(value: Value, times: Value) -> Value:
+def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
     """`itertools.repeat(value, times)`."""
+    if not args:
+        return None
+    value, times = args[0], args[1] if len(args) > 1 else keywords.get("times", PLAIN)
     if isinstance(times, Const) and isinstance(times.value, int) and times.value <= _MOST_REPEATED:
         return Items([value] * times.value)
     return Items([value], rest=value)
@@ -172,19 +209,29 @@ def _repeated(value: Value, times: Value) -> Value:
 _MOST_REPEATED = 8
 
 
-def _partial(args: list[Value], keywords: dict[str, Value]) -> Value:
-    return Partial(args[0], args[1:], keywords)
+def _partial(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    return Partial(args[0], args[1:], keywords) if args else None
 
 
-def _collection(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
-    if name == "collections.deque":
-        return Items(list(args[0].items) if args and isinstance(args[0], Items) else [], "list")
-    if name == "itertools.chain":
-        made = Items([])
-        for argument in args:
-            extend(made, argument)
-        return made
-    return as_dict(interpreter, args if name == "collections.OrderedDict" else [], {}, node)
+def _deque(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return Items(list(args[0].items) if args and isinstance(args[0], Items) else [], "list")
+
+
+def _chain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    made = Items([])
+    for argument in args:
+        extend(made, argument)
+    return made
+
+
+_RECORDS = (
+    "collections.namedtuple", "types.SimpleNamespace", "argparse.Namespace", "argparse.ArgumentParser",
+    "contextlib.ExitStack",
+)  # fmt: skip
+
+
+def _record(name: str) -> Function:
+    return lambda interpreter, args, keywords, node: records.make(interpreter, name, args, keywords)
 
 
 def _shallow_copy(interpreter: Interpreter, value: Value) -> Value:
@@ -230,3 +277,41 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
         made = value
     seen[id(value)] = made
     return made
+
+
+_FUNCTIONS: dict[str, Function] = {
+    "builtins.dict.fromkeys": _from_keys,
+    "threading.Thread": _thread,
+    "dataclasses.field": _field,
+    "dataclasses.replace": _replace,
+    "contextlib.nullcontext": _first_or_none,
+    "functools.partial": _partial,
+    "functools.reduce": _reduce,
+    "concurrent.futures.ThreadPoolExecutor": lambda i, a, k, n: Outside("pool"),
+    "multiprocessing.pool.ThreadPool": lambda i, a, k, n: Outside("pool"),
+    "pool.map": as_mapped,
+    "pool.imap": as_mapped,
+    "pool.submit": _submit,
+    "pool.apply_async": _submit,
+    "concurrent.futures.as_completed": _first,
+    "collections.deque": _deque,
+    "collections.OrderedDict": lambda i, a, k, n: as_dict(i, a, {}, n),
+    "collections.defaultdict": lambda i, a, k, n: as_dict(i, [], {}, n),
+    "itertools.chain": _chain,
+    "itertools.repeat": _repeat,
+    "itertools.count": lambda i, a, k, n: PLAIN,
+    "tqdm.trange": lambda i, a, k, n: PLAIN,
+    "tqdm.tqdm": _first_or_plain,
+    "tqdm.auto.tqdm": _first_or_plain,
+    **{name: _record(name) for name in _RECORDS},
+}
+
+_LIBRARIES: dict[str, Callable[[Interpreter, str, list[Value], dict[str, Value], ast.AST], Value | None]] = {
+    "builtins": _builtin,
+    "operator": _operator,
+    "asyncio": _asyncio,
+    "copy": _copy,
+    "numpy": _numpy,
+    "einops": _einops,
+}
+"""Libraries any of whose functions may be of interest: each is run with the function's name in the library."""

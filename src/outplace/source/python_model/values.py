@@ -53,16 +53,20 @@ def binary(op: ast.operator, left: Value, right: Value) -> Value:
         rests = [side.rest for side in (left, right) if side.rest is not None]
         return Items([*left.items, *right.items], left.kind, join(rests) if rests else None)
     if isinstance(op, ast.Mult) and (isinstance(left, Items) or isinstance(right, Items)):
-        items, times = (left, right) if isinstance(left, Items) else (right, left)
-        assert isinstance(items, Items)
-        count = times.value if isinstance(times, Const) and isinstance(times.value, int) else 2
-        copies = items.items * max(0, min(count, 4))
-        if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
-            items.items[0].many = True
-        return Items(copies, items.kind, items.rest or (any_item(items) if len(copies) > 0 else None))
+        return _repeated(left, right) if isinstance(left, Items) else _repeated(right, left)
     if isinstance(left, (Plain, Const, Items)) and isinstance(right, (Plain, Const, Items)):
         return PLAIN
     return UNKNOWN
+
+
+def _repeated(items: Value, times: Value) -> Items:
+    """`items * times`."""
+    assert isinstance(items, Items)
+    count = times.value if isinstance(times, Const) and isinstance(times.value, int) else 2
+    copies = items.items * max(0, min(count, 4))
+    if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
+        items.items[0].many = True
+    return Items(copies, items.kind, items.rest or (any_item(items) if len(copies) > 0 else None))
 
 
 def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:

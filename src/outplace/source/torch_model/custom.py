@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT
@@ -52,10 +52,7 @@ def _apply_function(
     mode, interpreter.grad = interpreter.grad, "off" if interpreter.grad == "on" else interpreter.grad
     known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
     begun = interpreter.tape.tick()
-    separate = cls.find("setup_context") is not None
-    made = interpreter.call_function(forward, args if separate else [context, *args], keywords, node)
-    if separate and isinstance(setup := cls.find("setup_context"), Function):
-        interpreter.call_function(setup, [context, Items(list(args), "tuple"), made], {}, node)
+    made = _run_forward(interpreter, forward, cls.find("setup_context"), context, args, keywords, node)
     interpreter.grad = mode
     inputs = [tensor for value in args for tensor in tensors_in(value)]
     grad = False if mode in ("off", "inference") else any_grad(inputs)
@@ -64,23 +61,38 @@ def _apply_function(
         recorded = interpreter.record(f"{cls.node.name}Backward", node)
         recorded.inputs = [before for tensor in inputs if (before := node_of(tensor)) is not None]
         recorded.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
-        kept = context.names["saved_tensors"]
         recorded.backward = _backward(interpreter, cls, context, made, node)
-        for place, tensor in enumerate(tensors_in(kept)):
-            label = f"saved_tensors[{place}]"
-            save = Save(tensor.storage, recorded.time, label, tensor.certain, tensor.parameter, tensor.anchor, tensor)
-            recorded.saves.append(save)
+        recorded.saves.extend(_saves(context, recorded.time))
         if "dirty" not in context.names:
-            interpreter.tape.undeclared.update(
-                (write.time, recorded)
-                for storage in {id(tensor.storage): tensor.storage for tensor in inputs}.values()
-                for write in storage.writes
-                if write.time > begun
-            )
-        for name, value in context.names.items():
-            if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
-                recorded.saves.append(Save(value.storage, recorded.time, "ctx", value.certain, itself=value))
+            writes = [write for tensor in inputs for write in tensor.storage.writes if write.time > begun]
+            interpreter.tape.undeclared.update((write.time, recorded) for write in writes)
     return _function_results(interpreter, made, recorded, grad, known)
+
+
+def _run_forward(
+    interpreter: Interpreter,
+    forward: Function,
+    setup: Value | None,
+    context: Instance,
+    args: list[Value],
+    keywords: dict[str, Value],
+    node: ast.AST,
+) -> Value:
+    """With `setup_context` forward gets no `ctx`."""
+    made = interpreter.call_function(forward, [context, *args] if setup is None else args, keywords, node)
+    if isinstance(setup, Function):
+        interpreter.call_function(setup, [context, Items(list(args), "tuple"), made], {}, node)
+    return made
+
+
+def _saves(context: Instance, time: int) -> Iterator[Save]:
+    """What the node saves: what was given to `save_for_backward`, and what is an attribute of `ctx`."""
+    for place, tensor in enumerate(tensors_in(context.names["saved_tensors"])):
+        label = f"saved_tensors[{place}]"
+        yield Save(tensor.storage, time, label, tensor.certain, tensor.parameter, tensor.anchor, tensor)
+    for name, value in context.names.items():
+        if name != "saved_tensors" and isinstance(value, Tensor):  # kept past PyTorch's check
+            yield Save(value.storage, time, "ctx", value.certain, itself=value)
 
 
 def _backward(

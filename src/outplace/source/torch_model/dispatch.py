@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAY_WRITING_METHODS
@@ -33,6 +34,7 @@ from outplace.source.values import (
     Scaler,
     Tensor,
     Value,
+    is_none,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
     if isinstance(holder, Plain):
         return None if name != "T" else holder
     if isinstance(holder, Optimizer) and name == "param_groups":
-        return Items([Dictionary({"params": Items(list(holder.parameters))}, PLAIN)])
+        return _groups(holder.parameters)
     if isinstance(holder, Items) and holder.kind == "tuple" and name in _FIELDS:
         return holder.items[_FIELDS[name]] if _FIELDS[name] < len(holder.items) else UNKNOWN
     return None
@@ -87,29 +89,7 @@ _SWITCHES = ("inplace", "p", "max_norm")
 def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Value, node: ast.AST) -> None:
     """`holder.name = value` on a torch value."""
     if isinstance(holder, Tensor):
-        if name == "data":
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            if isinstance(target, ast.Attribute):
-                check_remade(interpreter, holder, target.value, node)
-            check_own_copy(interpreter, holder, value)
-            interpreter.tape.write(holder, interpreter.place(node), ".data =", tracked=False, moved=True)
-            holder.made_of = None
-            if isinstance(value, Tensor):
-                holder.expanded, holder.repeated = value.expanded, value.repeated
-                holder.packed, holder.shape = value.packed, value.shape
-                interpreter.tape.restore(holder, value)
-                note_cut(interpreter, holder, value, node)
-        elif name in ("grad", "_grad"):
-            holder.graded = not (isinstance(value, Const) and value.value is None)
-            if isinstance(value, Tensor) and (holder.grad is None or value.storage is not holder.grad.storage):
-                value.assigned = interpreter.place(node)
-            holder.grad = value if isinstance(value, Tensor) else None
-        elif name in ("real", "imag"):  # they are views, and assigning to them copies into them
-            part = tensor_attribute(interpreter, holder, name, node)
-            if isinstance(part, Tensor) and not isinstance(node, ast.AugAssign):
-                tensor_method(interpreter, part, "copy_", [value], {}, node)
-        elif name == "requires_grad" and isinstance(value, Const):
-            set_requires_grad(interpreter, holder, bool(value.value))
+        _set_tensor_attribute(interpreter, holder, name, value, node)
     elif isinstance(holder, Layer):
         if isinstance(value, Tensor) and name not in holder.remade:  # else it is what gives this weight that changes
             note_replaced(interpreter, holder.state.get(name), value, node)
@@ -119,6 +99,37 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             holder.children[name] = value
         elif name in _SWITCHES:
             holder.options = {**holder.options, name: value.value if isinstance(value, Const) else None}
+
+
+def _set_tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, value: Value, node: ast.AST) -> None:
+    if name == "data":
+        _set_data(interpreter, tensor, value, node)
+    elif name in ("grad", "_grad"):
+        tensor.graded = not is_none(value)
+        if isinstance(value, Tensor) and (tensor.grad is None or value.storage is not tensor.grad.storage):
+            value.assigned = interpreter.place(node)
+        tensor.grad = value if isinstance(value, Tensor) else None
+    elif name in ("real", "imag"):  # they are views, and assigning to them copies into them
+        part = tensor_attribute(interpreter, tensor, name, node)
+        if isinstance(part, Tensor) and not isinstance(node, ast.AugAssign):
+            tensor_method(interpreter, part, "copy_", [value], {}, node)
+    elif name == "requires_grad" and isinstance(value, Const):
+        set_requires_grad(interpreter, tensor, bool(value.value))
+
+
+def _set_data(interpreter: Interpreter, tensor: Tensor, value: Value, node: ast.AST) -> None:
+    """`tensor.data = value`: the tensor lies elsewhere from now on."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    if isinstance(target, ast.Attribute):
+        check_remade(interpreter, tensor, target.value, node)
+    check_own_copy(interpreter, tensor, value)
+    interpreter.tape.write(tensor, interpreter.place(node), ".data =", tracked=False, moved=True)
+    tensor.made_of = None
+    if isinstance(value, Tensor):
+        tensor.expanded, tensor.repeated = value.expanded, value.repeated
+        tensor.packed, tensor.shape = value.packed, value.shape
+        interpreter.tape.restore(tensor, value)
+        note_cut(interpreter, tensor, value, node)
 
 
 def method(
@@ -144,17 +155,25 @@ def method(
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
         return context_method(interpreter, receiver, name, args, node)
     if isinstance(receiver, Instance) and name == "__init_optimizer__":
-        groups = Items([Dictionary({"params": Items(list(parameters_in(args[0])) if args else [])}, PLAIN)])
-        interpreter.set_name(receiver.names, "param_groups", groups)
+        interpreter.set_name(receiver.names, "param_groups", _groups(parameters_in(args[0]) if args else ()))
         return NONE
     if isinstance(receiver, (Layer, Instance)):
         return module_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Class):
         return class_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Plain) and receiver.storage is not None:
-        if name in ARRAY_WRITING_METHODS:
-            numpy_write(interpreter, receiver, node)
-            return NONE
-        same = name in ARRAY_VIEWS
-        return Plain(receiver.storage, sure=receiver.sure) if same else PLAIN
+        return _array_method(interpreter, receiver, name, node)
     return None
+
+
+def _array_method(interpreter: Interpreter, array: Plain, name: str, node: ast.AST) -> Value:
+    """A method of a numpy array that lies over a tensor."""
+    if name in ARRAY_WRITING_METHODS:
+        numpy_write(interpreter, array, node)
+        return NONE
+    return Plain(array.storage, sure=array.sure) if name in ARRAY_VIEWS else PLAIN
+
+
+def _groups(parameters: Iterable[Tensor]) -> Items:
+    """An optimizer's `param_groups`."""
+    return Items([Dictionary({"params": Items(list(parameters))}, PLAIN)])

@@ -20,7 +20,13 @@ def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dic
         return fixed
     if "dtype" in keywords or has(op.name, "dtype_by_argument") or any(isinstance(value, Torch) for value in args):
         return dtype_of(keywords)  # `x.view(torch.uint8)`, `x.sum(dtype=torch.float32)`
-    kinds = {tensor.dtype for tensor in inputs}
+    return _promoted(op, fixed, {tensor.dtype for tensor in inputs}, args, keywords)
+
+
+def _promoted(
+    op: ops.Op, fixed: str | None, kinds: set[str | None], args: list[Value], keywords: dict[str, Value]
+) -> str | None:
+    """The kind that the arguments lead to. `kinds` are those of the tensors among them."""
     numbers = {type(value.value) for value in (*args, *keywords.values()) if isinstance(value, Const)}
     if fixed == "complex" or "complex" in kinds:
         return fixed or result_kind(op.name, "complex") or "complex"
@@ -31,13 +37,24 @@ def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dic
     if kinds <= {"int", "bool"}:
         return _of_integers(op.name, kinds, numbers, args)
     if _promotes(op.name) and any(not isinstance(value, Tensor) for value in args):
-        if float in numbers:
-            return "float"
-        if any(isinstance(value, Unknown) for value in args):
-            return None
-        if not all(isinstance(value, (Tensor, Const)) for value in args):
-            return "float" if kinds == {"float"} else None
-    return common(inputs) or ("float" if "float" in kinds else None)
+        return _with_numbers(kinds, numbers, args)
+    return _of_tensors(kinds)
+
+
+def _with_numbers(kinds: set[str | None], numbers: set[type], args: list[Value]) -> str | None:
+    """The kind that tensors and numbers are promoted to."""
+    if float in numbers:
+        return "float"
+    if any(isinstance(value, Unknown) for value in args):
+        return None
+    if not all(isinstance(value, (Tensor, Const)) for value in args):
+        return "float" if kinds == {"float"} else None
+    return _of_tensors(kinds)
+
+
+def _of_tensors(kinds: set[str | None]) -> str | None:
+    """The kind that all have, else float if one of them is."""
+    return next(iter(kinds)) if len(kinds) == 1 else "float" if "float" in kinds else None
 
 
 def _is_float_only(name: str) -> bool:

@@ -63,18 +63,22 @@ def _laid_out(interpreter: Interpreter, tensor: Tensor, before: Axes, after: Axe
     tensor.known = True
     flat = [axis for dimension in before for axis in dimension]
     joined = [dimension for dimension in after if len(dimension) > 1]
-    beside = all(_lie_together(dimension, flat) for dimension in joined)
-    if joined and not beside:
-        made = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
-    else:
-        order = [axis for dimension in after for axis in dimension]
-        turned = [axis for axis in flat if axis in order] != [axis for axis in order if axis in flat]
-        made = run_op(interpreter, "permute" if turned else "view", [tensor, Plain()], {}, node, label="rearrange")
+    if all(_lie_together(dimension, flat) for dimension in joined):
+        name = "permute" if _turns(flat, after) else "view"
+        made = run_op(interpreter, name, [tensor, Plain()], {}, node, label="rearrange")
         if joined and isinstance(made, Tensor) and not (tensor.packed or _is_one_to_one(joined, before)):
             made.certain, made.view_sure, made.anchor = False, tensor.view_sure, object()
+    else:
+        made = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
     assert isinstance(made, Tensor)
     made.shape = (None,) * len(after) if ["..."] not in after else None
     return made
+
+
+def _turns(flat: list[str], after: Axes) -> bool:
+    """Do the axes come in another order?"""
+    order = [axis for dimension in after for axis in dimension]
+    return [axis for axis in flat if axis in order] != [axis for axis in order if axis in flat]
 
 
 def _lie_together(dimension: list[str], flat: list[str]) -> bool:

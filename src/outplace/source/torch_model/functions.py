@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from outplace.knowledge.traits import factory_kind, has, is_factory
+from outplace.knowledge.traits import has, is_factory
 from outplace.source import contents
 from outplace.source.graph import Block
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
-from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.distributions import divergence, make_distribution
+from outplace.source.torch_model.factories import make_tensor
 from outplace.source.torch_model.layers import make_layer, run_dropout
 from outplace.source.torch_model.loaders import make_loader
 from outplace.source.torch_model.methods import tensor_attribute
@@ -22,8 +21,6 @@ from outplace.source.torch_model.optimizers import make_optimizer
 from outplace.source.torch_model.shared import check_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
-    dtype_of,
-    flag,
     fresh,
     node_of,
     parameter,
@@ -40,7 +37,6 @@ from outplace.source.values import (
     Function,
     GradMode,
     Items,
-    Plain,
     Scaler,
     Tensor,
     Torch,
@@ -68,36 +64,28 @@ def torch_attribute(name: str) -> Value:
 
 def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """A call of a torch function or class."""
-    short = name.rpartition(".")[2]
-    if name in GRAD_MODES:
-        return _grad_mode(GRAD_MODES[name], args)
-    if name in ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled"):
-        known = contents.truth(args[0]) if args else None
-        return GradMode("unknown" if known is None else "on" if known else "off")
-    if name.startswith("torch.optim.") and short[:1].isupper():
-        return make_optimizer(interpreter, name, args, keywords)
-    if name.startswith("torch.nn.init."):
-        return _init(interpreter, args, node, short)
-    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return _make_parameter(interpreter, args, keywords)
-    if name.startswith("torch.nn.") and short[:1].isupper() and ".functional." not in name and name not in _FUNCTIONS:
-        return make_layer(interpreter, name, args, keywords, node)
-    if name.startswith("torch._foreach_"):
-        return _foreach(interpreter, short.removeprefix("_foreach_"), args, node)
     if name.startswith("torch.ops.aten."):
         name = f"torch.{name.split('.')[3]}"
-        short = name.rpartition(".")[2]
-    if name.startswith(("torch.func.", "functorch.")) and short in DIFFERENTIATING:
-        return transformed(short, args)
     special = _FUNCTIONS.get(name)
     if special is not None:
         made: Value = special(interpreter, args, keywords, node)
         return made
+    short = name.rpartition(".")[2]
+    if short[:1].isupper() and name.startswith("torch.optim."):
+        return make_optimizer(interpreter, name, args, keywords)
+    if short[:1].isupper() and name.startswith("torch.nn.") and ".functional." not in name:
+        return make_layer(interpreter, name, args, keywords, node)
+    if name.startswith("torch.nn.init."):
+        return _init(interpreter, args, node, short)
+    if name.startswith("torch._foreach_"):
+        return _foreach(interpreter, short.removeprefix("_foreach_"), args, node)
+    if name.startswith(("torch.func.", "functorch.")) and short in DIFFERENTIATING:
+        return transformed(short, args)
     if is_factory(short) and name.count(".") <= 1:
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
             return keywords["out"]
-        return _factory(interpreter, short, args, keywords, node)
+        return make_tensor(interpreter, short, args, keywords, node)
     if name.startswith("torch.distributions."):
         return make_distribution(name, args, keywords)
     if name.startswith(("torch.utils", "torch.cuda", "torch.distributed", "torch.backends")):
@@ -161,65 +149,21 @@ def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: as
         interpreter.tape.write(target, interpreter.place(node), "out=", target=name)
 
 
-def _grad_mode(mode: str, args: list[Value]) -> Value:
-    if args and isinstance(args[0], Function):
-        args[0].grad = mode
-        return args[0]
-    if args and contents.truth(args[0]) is False:
-        return GradMode("on")
-    return GradMode(mode)
+def _grad_mode(mode: str) -> Any:
+    """`torch.no_grad()` and its kin; `no_grad(function)` decorates a function."""
+
+    def run(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+        if args and isinstance(args[0], Function):
+            args[0].grad = mode
+            return args[0]
+        return GradMode("on" if args and contents.truth(args[0]) is False else mode)
+
+    return run
 
 
-def _factory(
-    interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
-    dtype = dtype_of(keywords) if "dtype" in keywords else _factory_dtype(short, args)
-    grad = flag(keywords.get("requires_grad"))
-    made = fresh(interpreter, grad, dtype, leaf=True)
-    made.shape = _factory_shape(short, args, keywords)
-    made.repeats = _factory_repeats(short, args)
-    made.packed = layouts.of_new(short, args, keywords)
-    if has(short, "takes_array") and args:
-        source = args[0]
-        if isinstance(source, Plain):
-            source.storage = source.storage or made.storage if source is not PLAIN else None
-            made.storage = source.storage or made.storage
-            made.certain = source.whole  # of a part it is not known which writes reach it
-            made.packed = None
-            check_taken_again(interpreter, source, made, node)
-        elif isinstance(source, Tensor):
-            return source
-    return made
-
-
-def _factory_shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.Shape | None:
-    if short.endswith("_like") and args and isinstance(args[0], Tensor):
-        return args[0].shape
-    if "size" in keywords:
-        return shapes.sizes([keywords["size"]])
-    if has(short, "variadic") and args:
-        return shapes.sizes(args)
-    if short.endswith("Tensor") and args:  # `torch.Tensor(5)` has five elements, `torch.Tensor([5])` one
-        given = len(args) == 1 and not isinstance(args[0], Const)
-        return shapes.of_literal(args[0]) if given else shapes.sizes(args)
-    if short in ("full", "normal") and args and isinstance(args[0], Items):
-        return shapes.sizes(args[:1])
-    if short == "randint" and args and isinstance(args[-1], Items):
-        return shapes.sizes(args[-1:])
-    if short in ("tensor", "as_tensor") and args:
-        return shapes.of_literal(args[0])
-    if short in ("arange", "randperm"):
-        end = args[0] if len(args) == 1 else None
-        return (int(end.value) if isinstance(end, Const) and isinstance(end.value, (int, float)) else None,)
-    return (None, None) if short == "eye" else None
-
-
-def _factory_repeats(short: str, args: list[Value]) -> bool | None:
-    """As an index: does it name a place twice?"""
-    if short in ("tensor", "as_tensor", "LongTensor") and args:
-        numbers = list(_constants(args[0]))
-        return len(set(numbers)) < len(numbers) and not any(isinstance(number, bool) for number in numbers)
-    return None if short in ("randint", "multinomial") else False
+def _set_grad_enabled(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    known = contents.truth(args[0]) if args else None
+    return GradMode("unknown" if known is None else "on" if known else "off")
 
 
 def _vector_to_parameters(
@@ -236,42 +180,7 @@ def _from_dlpack(interpreter: Interpreter, args: list[Value], keywords: dict[str
     return tensor_attribute(interpreter, args[0], "data", node) or UNKNOWN if isinstance(args[0], Tensor) else UNKNOWN
 
 
-def _factory_dtype(short: str, args: list[Value]) -> str | None:
-    if short == "full" and len(args) > 1 and isinstance(args[1], Const):
-        return "float" if isinstance(args[1].value, float) else None
-    if short == "arange":
-        whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
-        return "int" if whole else None
-    if short in ("tensor", "as_tensor") and args:
-        numbers = list(_constants(args[0])) if _is_literal(args[0]) else []
-        if numbers and all(isinstance(number, bool) for number in numbers):
-            return "bool"
-        if numbers and all(isinstance(number, int) for number in numbers):
-            return "int"
-        if any(isinstance(number, complex) for number in numbers):
-            return "complex"
-        return "float" if any(isinstance(number, float) for number in numbers) else None
-    if short.endswith("_like") and args and isinstance(args[0], Tensor):
-        return args[0].dtype
-    return factory_kind(short)
-
-
-def _is_literal(value: Value) -> bool:
-    """Is it made of numbers alone, all of them known?"""
-    if isinstance(value, Items):
-        return value.rest is None and all(map(_is_literal, value.items))
-    return isinstance(value, Const)
-
-
-def _constants(value: Value) -> Iterator[Any]:
-    if isinstance(value, Const):
-        yield value.value
-    elif isinstance(value, Items):
-        for item in value.items:
-            yield from _constants(item)
-
-
-def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     wanted = keywords.get("requires_grad", args[1] if len(args) > 1 else Const(True))
     grad = wanted.value if isinstance(wanted, Const) else None
     made = parameter(interpreter, grad)
@@ -433,6 +342,9 @@ def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value
 
 
 _FUNCTIONS: dict[str, Any] = {
+    **{name: _grad_mode(mode) for name, mode in GRAD_MODES.items()},
+    "torch.set_grad_enabled": _set_grad_enabled, "torch.autograd.set_grad_enabled": _set_grad_enabled,
+    "torch.nn.Parameter": _make_parameter, "torch.nn.parameter.Parameter": _make_parameter,
     "torch.autograd.backward": _autograd_backward, "torch.autograd.grad": _autograd_grad,
     "torch.cat": _cat("CatBackward0", True),
     "torch.concat": _cat("CatBackward0", True), "torch.concatenate": _cat("CatBackward0", True),

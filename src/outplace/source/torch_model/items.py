@@ -9,6 +9,7 @@ from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
 from outplace.source import contents
 from outplace.source.graph import Save
 from outplace.source.joins import options
+from outplace.source.overlaps import Region
 from outplace.source.torch_model import layouts, regions, shapes
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.operations import run_op
@@ -178,18 +179,7 @@ def _set_tensor_item(
     advanced = _is_advanced(key)
     written = tensor.region if advanced else regions.part(tensor, key)
     if not again or advanced:  # the first half of `x[mask] += v` has written a copy
-        how = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}[advanced]
-        check_write(interpreter, tensor, node, how, values)
-        if advanced is False and not shapes.fits_into(
-            shapes.item_shape(tensor.shape, key), [shapes.without_ones(item.shape) for item in values]
-        ):
-            in_data = any_grad([tensor, *values]) is False
-            detail = "shape of data" if in_data else "shape"
-            interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, detail)
-        if advanced is False and values and tensor.repeated:
-            _check_expanded(interpreter, tensor, key, node)
-        keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
-        check_overlap(interpreter, tensor, written, how, [*values, *keys], node)
+        _check_item_write(interpreter, tensor, key, values, written, node)
     place, name = interpreter.place(node), target_text(node)
     placed = advanced is False and not again and _is_value(value)
     interpreter.tape.write(tensor, place, "item assignment", target=name, region=written, placed=placed)
@@ -204,3 +194,24 @@ def _set_tensor_item(
         made.inputs = [before for item in (tensor, *values) if (before := node_of(item)) is not None]
         made.leaves = [item for item in values if item.leaf and item.requires_grad]
     rebase(interpreter, tensor, made, grad)
+
+
+_HOW = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}
+
+
+def _check_item_write(
+    interpreter: Interpreter, tensor: Tensor, key: Value, values: list[Tensor], written: Region | None, node: ast.AST
+) -> None:
+    """What PyTorch refuses at once. `values` are the tensors that are assigned, `written` is the part they go to."""
+    advanced = _is_advanced(key)
+    check_write(interpreter, tensor, node, _HOW[advanced], values)
+    if advanced is False:
+        places = shapes.item_shape(tensor.shape, key)
+        if not shapes.fits_into(places, [shapes.without_ones(item.shape) for item in values]):
+            in_data = any_grad([tensor, *values]) is False
+            detail = "shape of data" if in_data else "shape"
+            interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, detail)
+        if values and tensor.repeated:
+            _check_expanded(interpreter, tensor, key, node)
+    keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
+    check_overlap(interpreter, tensor, written, _HOW[advanced], [*values, *keys], node)

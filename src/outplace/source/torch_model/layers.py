@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.ops import Op
+from outplace.knowledge.traits import inplace_position
 from outplace.source import contents
 from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import run_op
@@ -33,33 +35,45 @@ def make_layer(
     op = find_op(kind)
     if op is None:
         return UNKNOWN
-    options_given = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
+    layer = Layer(kind, _options(kind, args, keywords))
+    layer.sizes = (_number(args, keywords, 0, _IN), _number(args, keywords, 1, _OUT))
+    _make_state(interpreter, layer, op)
+    return layer
+
+
+def _options(kind: str, args: list[Value], keywords: dict[str, Value]) -> dict[str, Any]:
+    """The options of a module that are known: those given by name, the rate of dropout, and `inplace`."""
+    found = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
     if "Dropout" in kind:
         rate = args[0] if args else keywords.get("p", Const(0.5))
-        options_given["p"] = rate.value if isinstance(rate, Const) else None
+        found["p"] = rate.value if isinstance(rate, Const) else None
+    position = inplace_position(kind)
     inplace = keywords.get("inplace")
-    if inplace is None and _flag_first(kind) and args:
-        inplace = args[_flag_first(kind) - 1] if len(args) >= _flag_first(kind) else None
+    if inplace is None and position is not None and position < len(args):
+        inplace = args[position]
     if inplace is not None:
-        options_given["inplace"] = contents.truth(inplace)
-    layer = Layer(kind, options_given)
-    layer.sizes = (_number(args, keywords, 0, _IN), _number(args, keywords, 1, _OUT))
-    for name_of in op.state:
-        if not (name_of == "bias" and options_given.get("bias") is False):
-            is_buffer = name_of.startswith("running_") or name_of == "num_batches_tracked"
-            layer.state[name_of] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
+        found["inplace"] = contents.truth(inplace)
+    return found
+
+
+def _make_state(interpreter: Interpreter, layer: Layer, op: Op) -> None:
+    """The parameters and buffers of a module."""
+    kind, given = layer.kind, layer.options
+    for name in op.state:
+        if not (name == "bias" and given.get("bias") is False):
+            is_buffer = name.startswith("running_") or name == "num_batches_tracked"
+            layer.state[name] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
     if kind.startswith("nn.BatchNorm"):
         layer.state["num_batches_tracked"] = fresh(interpreter, False, "int")
-    for name_of in ("weight", "bias"):
-        if name_of not in layer.state and kind in _WITH_WEIGHTS and options_given.get(name_of) is not False:
-            layer.state[name_of] = parameter(interpreter)
+    for name in ("weight", "bias"):
+        if name not in layer.state and kind in _WITH_WEIGHTS and given.get(name) is not False:
+            layer.state[name] = parameter(interpreter)
     if kind == "nn.Linear":
         layer.state["weight"].shape = (layer.sizes[1], layer.sizes[0])
     elif kind == "nn.Embedding":
         layer.state["weight"].shape = layer.sizes
     if kind in ("nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d") and "bias" in layer.state:
         layer.state["bias"].shape = (layer.sizes[1],)
-    return layer
 
 
 _IN = ("in_features", "in_channels", "num_embeddings", "input_size")
@@ -77,14 +91,6 @@ _WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embeddi
 
 _DEAF_TO_INPLACE = {"nn.AlphaDropout", "nn.FeatureAlphaDropout"}
 """They take the flag and do not heed it."""
-
-
-def _flag_first(kind: str) -> int:
-    """The position (from 1) of `inplace` among the positional arguments."""
-    return {"nn.ReLU": 1, "nn.ReLU6": 1, "nn.SELU": 1, "nn.SiLU": 1, "nn.Mish": 1, "nn.Hardswish": 1,
-            "nn.Hardsigmoid": 1,
-            "nn.LeakyReLU": 2, "nn.ELU": 2, "nn.CELU": 2, "nn.Dropout": 2, "nn.Dropout1d": 2, "nn.Dropout2d": 2,
-            "nn.Dropout3d": 2, "nn.Hardtanh": 3, "nn.Threshold": 3, "nn.RReLU": 3}.get(kind, 0)  # fmt: skip
 
 
 def fill_container(layer: Layer, args: list[Value]) -> None:
@@ -127,6 +133,14 @@ def run_layer(
         return run_dropout(
             interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
         )
+    made = _run_with_state(interpreter, layer, name, args, keywords, node)
+    return after_forward(interpreter, layer, args, made, node)
+
+
+def _run_with_state(
+    interpreter: Interpreter, layer: Layer, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """Runs the operation of a module, with its parameters as they are read now."""
     originals = layer.state
     if layer.computed:
         layer.state = {name_of: read_parameter(interpreter, layer, name_of, node) for name_of in originals}
@@ -139,7 +153,7 @@ def run_layer(
         if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(made, Items):
             for output in tensors_in(made.items[0]):
                 output.sequence = True
-    return after_forward(interpreter, layer, args, made, node)
+    return made
 
 
 def run_dropout(

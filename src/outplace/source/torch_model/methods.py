@@ -80,8 +80,6 @@ def tensor_method(
     """A method of a tensor."""
     if method_has(name, "plain_method") and name != "size" and not (name == "type" and (args or keywords)):
         return PLAIN
-    if name == "copy_" and args:
-        check_own_copy(interpreter, tensor, args[0])
     if has(name, "may_give_indices"):
         return reduced(interpreter, name, [tensor, *args], keywords, node, True)
     special = _TENSOR_METHODS.get(name)
@@ -89,22 +87,51 @@ def tensor_method(
         made: Value = special(interpreter, tensor, args, keywords, node)
         return made
     if name == "new" or name.startswith("new_"):
-        made_new = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
-        made_new.packed = True
-        made_new.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
-        return made_new
+        return _new_tensor(interpreter, name, args, keywords)
     if has(name, "may_share") and always_kind(name) in ("bool", "int"):
-        converted = fresh(interpreter, False, always_kind(name))
-        converted.shape = tensor.shape
-        return converted
+        return _whole_numbers(interpreter, tensor, always_kind(name))
     if not tensor.known and not name.endswith("_"):
         return _unknown_method(interpreter, tensor, name, args, keywords, node)
-    result = run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
-    if name == "clone" and isinstance(result, Tensor):
+    return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+
+
+def _clone(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`x.clone()`: it is remembered whose copy it is."""
+    if not tensor.known:
+        return _unknown_method(interpreter, tensor, "clone", args, keywords, node)
+    result = run_op(interpreter, "clone", [tensor, *args], keywords, node, method=True)
+    if isinstance(result, Tensor):
         result.storage.copied = tensor.storage, interpreter.tape.tick()
-    if name == "copy_" and tensor.untracked and args and isinstance(args[0], Tensor):
+    return result
+
+
+def _copy_into(
+    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`x.copy_(y)`."""
+    if args:
+        check_own_copy(interpreter, tensor, args[0])
+    result = run_op(interpreter, "copy_", [tensor, *args], keywords, node, method=True)
+    if tensor.untracked and args and isinstance(args[0], Tensor):
         interpreter.tape.restore(tensor, args[0])
     return result
+
+
+def _new_tensor(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Tensor:
+    """`x.new_zeros(...)` and its kin."""
+    made = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+    made.packed = True
+    made.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
+    return made
+
+
+def _whole_numbers(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
+    """The same shape in integers or booleans: no gradient passes."""
+    made = fresh(interpreter, False, dtype)
+    made.shape = tensor.shape
+    return made
 
 
 def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
@@ -218,9 +245,7 @@ def _converted(
     """`.to()`, `.cuda()`, `.float()`: a copy, or the tensor itself."""
     dtype = next((found for value in (*args, *keywords.values()) if (found := dtype_of({"dtype": value}))), None)
     if dtype in ("int", "bool"):
-        whole = fresh(interpreter, False, dtype)
-        whole.shape = tensor.shape
-        return whole
+        return _whole_numbers(interpreter, tensor, dtype)
     return _perhaps_same(interpreter, tensor, dtype)
 
 
@@ -265,7 +290,7 @@ def _size(
 
 
 _TENSOR_METHODS: dict[str, Any] = {
-    "size": _size, "set_": _set, "as_subclass": _alias,
+    "size": _size, "set_": _set, "clone": _clone, "copy_": _copy_into, "as_subclass": _alias,
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,

@@ -26,18 +26,22 @@ def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | 
         return _module(name, first.shape, layer)
     if "broadcasts" in traits and "keeps_shape" not in traits:
         return broadcast([value.shape for value in (*args, *keywords.values()) if isinstance(value, Tensor)])
-    if first.shape is None:
-        return None
+    return _by_rule(name, first.shape, args, keywords) if first.shape is not None else None
+
+
+def _by_rule(name: str, shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    """What an operation makes of the shape of its first tensor."""
+    traits = traits_of(name)
     if "keeps_shape" in traits:
-        return first.shape
+        return shape
     if "reduces" in traits:
         if len(args) > 1 and isinstance(args[1], Tensor):
-            return broadcast([first.shape, args[1].shape]) if has(name, "may_give_indices") else None  # `max(x, y)`
-        return _reduced(first.shape, name, args, keywords)
+            return broadcast([shape, args[1].shape]) if "may_give_indices" in traits else None  # `max(x, y)`
+        return _reduced(shape, name, args, keywords)
     if "other" in shape_only(name):
         return _like_other(args)
     run = _RULES.get(name.partition("(")[0].rpartition(".")[2].rstrip("_"))
-    return run(first.shape, args, keywords) if run is not None else None
+    return run(shape, args, keywords) if run is not None else None
 
 
 def keeps_layout(name: str) -> bool:

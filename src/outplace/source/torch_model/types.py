@@ -21,45 +21,48 @@ from outplace.source.values import (
 def is_instance(value: Value, kind: Value) -> bool | None:
     """`isinstance(value, kind)`; None where that cannot be known."""
     if isinstance(kind, Class):
-        if isinstance(value, Instance):
-            return (
-                kind in value.cls.lineage() or None
-                if any(isinstance(base, Unknown) for base in value.cls.lineage())
-                else kind in value.cls.lineage()
-            )
-        return False if isinstance(value, (Tensor, Layer, Const, Items, Dictionary)) else None
+        return _is_of_class(value, kind)
     if isinstance(kind, Torch):
-        short = kind.name.rpartition(".")[2]
-        if kind.name in ("torch.Tensor", "torch.FloatTensor"):
-            if isinstance(value, Tensor):
-                return True if value.known else None
-            return False if isinstance(value, (Const, Plain, Items, Dictionary, Layer, Instance)) else None
-        if isinstance(value, Layer):
-            return (
-                value.kind == f"nn.{short}"
-                or value.kind == kind.name
-                or kind.name == "torch.nn.Module"
-                or _is_base(value.kind, short)
-            )
-        if isinstance(value, Instance):
-            return kind.name in [base.name for base in value.cls.lineage() if isinstance(base, Torch)]
-        return False if isinstance(value, (Tensor, Const)) else None
-    if isinstance(kind, Outside) and kind.name in _ITERABLE:
-        return _is_iterable(value)
-    if isinstance(kind, Outside) and kind.name in _SCALARS and isinstance(value, (Items, Dictionary)):
-        return False
-    names = {"builtins.list": "list", "builtins.tuple": "tuple"}
-    if isinstance(value, Items) and hasattr(kind, "name") and kind.name in names:
-        return value.kind == names[kind.name]
-    if isinstance(value, Dictionary) and getattr(kind, "name", "") == "builtins.dict":
-        return True
-    if isinstance(value, Tensor) and value.known and getattr(kind, "name", "").startswith("builtins."):
-        return False
-    if isinstance(value, Const) and getattr(kind, "name", "").startswith("builtins."):
-        return bool(type(value.value).__name__ == getattr(kind, "name", "").rpartition(".")[2])
+        return _is_of_torch(value, kind.name)
+    if isinstance(kind, Outside):
+        return _is_iterable(value) if kind.name in _ITERABLE else _is_builtin(value, kind.name)
     return None
 
 
+def _is_of_class(value: Value, kind: Class) -> bool | None:
+    if isinstance(value, Instance):
+        lineage = value.cls.lineage()
+        if kind in lineage:
+            return True
+        return None if any(isinstance(base, Unknown) for base in lineage) else False
+    return False if isinstance(value, (Tensor, Layer, Const, Items, Dictionary)) else None
+
+
+def _is_of_torch(value: Value, name: str) -> bool | None:
+    if name in ("torch.Tensor", "torch.FloatTensor"):
+        if isinstance(value, Tensor):
+            return True if value.known else None
+        return False if isinstance(value, (Const, Plain, Items, Dictionary, Layer, Instance)) else None
+    if isinstance(value, Layer):
+        short = name.rpartition(".")[2]
+        return value.kind in (f"nn.{short}", name) or name == "torch.nn.Module" or _is_base(value.kind, short)
+    if isinstance(value, Instance):
+        return name in [base.name for base in value.cls.lineage() if isinstance(base, Torch)]
+    return False if isinstance(value, (Tensor, Const)) else None
+
+
+def _is_builtin(value: Value, name: str) -> bool | None:
+    if isinstance(value, Items):
+        return value.kind == _SEQUENCES[name] if name in _SEQUENCES else False if name in _SCALARS else None
+    if isinstance(value, Dictionary):
+        return True if name == "builtins.dict" else False if name in _SCALARS else None
+    library, _, short = name.partition(".")
+    if isinstance(value, Const) and library == "builtins":
+        return type(value.value).__name__ == short
+    return False if isinstance(value, Tensor) and value.known and library == "builtins" else None
+
+
+_SEQUENCES = {"builtins.list": "list", "builtins.tuple": "tuple"}
 _SCALARS = ("builtins.str", "builtins.bytes", "builtins.int", "builtins.float", "builtins.bool", "builtins.complex")
 _ITERABLE = ("collections.abc.Iterable", "typing.Iterable", "collections.Iterable")
 

@@ -95,10 +95,16 @@ def check_write(
     recorded = requires_grad(target) or (True in [requires_grad(other) for other in others])
     if target.expanded and _cannot_be_expanded(operation, recorded is True and interpreter.grad == "on"):
         interpreter.hit("expanded", node, sure)
-    if interpreter.grad != "on" or target.untracked:
-        return
+    if interpreter.grad == "on" and not target.untracked:
+        _check_recorded_write(interpreter, target, node, operation, bool(recorded), sure)
+
+
+def _check_recorded_write(
+    interpreter: Interpreter, target: Tensor, node: ast.AST, operation: str, recorded: bool, sure: bool
+) -> None:
+    """Views and leaves that may not be written with grad on; `recorded` if the target or an operand requires grad."""
     if target.view == "nograd":
-        sure = sure and (bool(recorded) or target.family.sure)
+        sure = sure and (recorded or target.family.sure)
         recorded = recorded or bool(target.family.grad)  # it is the base that counts
     owner = target.family.leaf
     if recorded and target.view in _REFUSED_VIEWS:

@@ -1,0 +1,111 @@
+"""Functions of torch that make a tensor of sizes, numbers or data: `zeros`, `tensor`, `arange`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from outplace.knowledge.traits import factory_kind, has
+from outplace.source.torch_model import layouts, shapes
+from outplace.source.torch_model.arrays import check_taken_again
+from outplace.source.torch_model.tensors import dtype_of, flag, fresh
+from outplace.source.values import PLAIN, Const, Items, Plain, Tensor, Value
+
+if TYPE_CHECKING:
+    from outplace.source.interpreter import Interpreter
+
+
+def make_tensor(
+    interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`torch.zeros(...)`, `torch.tensor(...)` and all others that make a tensor of sizes, numbers or data."""
+    dtype = dtype_of(keywords) if "dtype" in keywords else _dtype(short, args)
+    grad = flag(keywords.get("requires_grad"))
+    made = fresh(interpreter, grad, dtype, leaf=True)
+    made.shape = _shape(short, args, keywords)
+    made.repeats = _repeats(short, args)
+    made.packed = layouts.of_new(short, args, keywords)
+    if has(short, "takes_array") and args:
+        source = args[0]
+        if isinstance(source, Plain):
+            source.storage = source.storage or made.storage if source is not PLAIN else None
+            made.storage = source.storage or made.storage
+            made.certain = source.whole  # of a part it is not known which writes reach it
+            made.packed = None
+            check_taken_again(interpreter, source, made, node)
+        elif isinstance(source, Tensor):
+            return source
+    return made
+
+
+def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.Shape | None:
+    if "size" in keywords and not (short.endswith("_like") and args and isinstance(args[0], Tensor)):
+        return shapes.sizes([keywords["size"]])
+    if not args:
+        return _UNKNOWN_SIZES.get(short)
+    if short.endswith("_like") and isinstance(args[0], Tensor):
+        return args[0].shape
+    if has(short, "variadic"):
+        return shapes.sizes(args)
+    if short.endswith("Tensor"):  # `torch.Tensor(5)` has five elements, `torch.Tensor([5])` one
+        given = len(args) == 1 and not isinstance(args[0], Const)
+        return shapes.of_literal(args[0]) if given else shapes.sizes(args)
+    if short in _SIZES_AT and isinstance(args[_SIZES_AT[short]], Items):
+        return shapes.sizes([args[_SIZES_AT[short]]])
+    if short in _OF_DATA:
+        return shapes.of_literal(args[0])
+    if short in ("arange", "randperm") and len(args) == 1:
+        end = args[0].value if isinstance(args[0], Const) else None
+        return (int(end) if isinstance(end, (int, float)) else None,)
+    return _UNKNOWN_SIZES.get(short)
+
+
+_SIZES_AT = {"full": 0, "normal": 0, "randint": -1}
+"""Where the sizes stand that are given as one argument."""
+_UNKNOWN_SIZES: dict[str, shapes.Shape] = {"arange": (None,), "randperm": (None,), "eye": (None, None)}
+_OF_DATA = ("tensor", "as_tensor")
+
+
+def _repeats(short: str, args: list[Value]) -> bool | None:
+    """As an index: does it name a place twice?"""
+    if short in (*_OF_DATA, "LongTensor") and args:
+        numbers = list(_constants(args[0]))
+        return len(set(numbers)) < len(numbers) and not any(isinstance(number, bool) for number in numbers)
+    return None if short in ("randint", "multinomial") else False
+
+
+def _dtype(short: str, args: list[Value]) -> str | None:
+    if short == "full" and len(args) > 1 and isinstance(args[1], Const):
+        return "float" if isinstance(args[1].value, float) else None
+    if short == "arange":
+        whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
+        return "int" if whole else None
+    if short in _OF_DATA and args:
+        return _of_numbers(list(_constants(args[0]))) if _is_literal(args[0]) else None
+    if short.endswith("_like") and args and isinstance(args[0], Tensor):
+        return args[0].dtype
+    return factory_kind(short)
+
+
+def _of_numbers(numbers: list[Any]) -> str | None:
+    """The kind of a tensor of these numbers."""
+    types = set(map(type, numbers))
+    if types and types <= {bool, int}:
+        return "int" if int in types else "bool"
+    return "complex" if complex in types else "float" if float in types else None
+
+
+def _is_literal(value: Value) -> bool:
+    """Is it made of numbers alone, all of them known?"""
+    if isinstance(value, Items):
+        return value.rest is None and all(map(_is_literal, value.items))
+    return isinstance(value, Const)
+
+
+def _constants(value: Value) -> Iterator[Any]:
+    if isinstance(value, Const):
+        yield value.value
+    elif isinstance(value, Items):
+        for item in value.items:
+            yield from _constants(item)
