@@ -53,6 +53,22 @@ def makes_optimizer(call: ast.Call) -> bool:
     return "optim" in ast.unparse(call.func).lower()
 
 
+def clips_gradients(call: ast.Call) -> bool:
+    """Belief: a call with "clip_grad" in its name clips gradients, and does nothing else.
+
+    If wrong: `fix` moves the call together with the optimizer step after it.
+    """
+    return "clip_grad" in ast.unparse(call.func).lower()
+
+
+def steps_by_name(call: ast.Call) -> bool:
+    """Belief: a function or method whose name ends in "step" steps an optimizer.
+
+    If wrong: `fix` does not move a backward before the call.
+    """
+    return ast.unparse(call.func).endswith("step")
+
+
 def is_gradient_name(name: str) -> bool:
     """Belief: a variable with "grad" in its name holds gradients.
 

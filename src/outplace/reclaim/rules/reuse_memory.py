@@ -13,7 +13,7 @@ from outplace.reclaim.observe.timeline import Change
 from outplace.reclaim.rules import inplace_forms
 from outplace.reclaim.rules.holders import made_for_good, may_overwrite, node_at, site_of
 from outplace.reclaim.rules.suggestion import Suggestion
-from outplace.repair.facts.origins import class_name
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -186,7 +186,7 @@ class Reuses:
     def _at_module(self, made_at: Instruction, reuses: list[Reuse]) -> Suggestion | None:
         found = node_at(self._files, made_at)
         kind = self._recording.modules[reuses[0].operation.calls[0].module].kind
-        if found is None or not isinstance(found[1], ast.Call) or class_name(found[1]) != kind:
+        if found is None or not isinstance(found[1], ast.Call) or called_name(found[1]) != kind:
             return None
         code, call = found[0], found[1]
         edit = inplace_forms.flagged(code, call)

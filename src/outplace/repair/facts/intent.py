@@ -9,9 +9,19 @@ from typing import Literal
 from outplace.knowledge.traits import without_graph
 from outplace.repair.facts.aliases import calls_of, shared_names
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import argument_of, class_name, may_share, module_made_at
-from outplace.repair.syntax.code import Code, is_library
-from outplace.repair.syntax.flow import bindings, binds, earlier_statements, own_parts, read_later, reads, used_later
+from outplace.repair.facts.origins import argument_of, may_share, module_made_at
+from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.code import is_library
+from outplace.repair.syntax.flow import (
+    bindings,
+    binds,
+    earlier_statements,
+    names_in,
+    own_parts,
+    read_later,
+    reads,
+    used_later,
+)
 from outplace.source.heuristics import is_gradient_name, is_parameter_name, is_update_name, makes_optimizer
 
 Intent = Literal["update", "value", "unknown"]
@@ -24,23 +34,14 @@ def intent_of(place: Place) -> Intent:
     values = _written(place.node)
     if any(_mentions_gradient(place, value) for value in values) or _ends_a_round(place):
         return "update"
-    dependent = [in_graph(place, value, place.statement) for value in values]
-    if any(answer is True for answer in dependent):
+    if isinstance(place.holder, ast.Subscript) or any(in_graph(place, value, place.statement) for value in values):
         return "value"
     path = place.path
-    if isinstance(place.holder, ast.Subscript):
-        return "value"
     if path is None:
         return "unknown" if _may_be_a_step(place, values) else "update"
-    if "." in path:
+    if "." in path or _trained(place, path) or _is_loop_variable(place, path):
         return "update"
-    if _trained(place, path):
-        return "update"
-    found = list(bindings(place.code, place.statement, path))
-    if any(isinstance(binding, ast.For | ast.AsyncFor) for binding in found):
-        return "update"
-    function = place.code.function(place.statement)
-    name = getattr(function, "name", "")
+    name = getattr(place.code.function(place.statement), "name", "")
     if is_update_name(name) and not _handed_on(place, path):
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
@@ -48,6 +49,11 @@ def intent_of(place: Place) -> Intent:
     if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
         return "unknown" if _may_be_a_step(place, values) else "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def _is_loop_variable(place: Place, path: str) -> bool:
+    found = bindings(place.code, place.statement, path)
+    return any(isinstance(binding, ast.For | ast.AsyncFor) for binding in found)
 
 
 def _ends_a_round(place: Place) -> bool:
@@ -73,7 +79,7 @@ def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
     Then one graph has both values, and an update would give the leaf the gradient of neither.
     """
     code, statement = place.code, place.statement
-    own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    own = names_in(target)
     callers = [item for name in own if None in bindings(code, statement, name) for item in _callers(place, name)]
     if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
         return True
@@ -91,7 +97,7 @@ def _callers(place: Place, name: str) -> list[tuple[Place, ast.expr]]:
 
 def _goes_backward(statement: ast.stmt) -> bool:
     parts = (node for part in own_parts(statement) for node in ast.walk(part))
-    return any(isinstance(node, ast.Call) and class_name(node) in ("backward", "grad", "step") for node in parts)
+    return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "grad", "step") for node in parts)
 
 
 def _computes_with(part: ast.AST, name: str) -> bool:
@@ -113,7 +119,7 @@ def is_parameter(place: Place, name: str) -> bool:
     """Is the name a parameter of some module, by its origin or because `nn.init` gets it?"""
     for node in ast.walk(place.code.scope(place.statement)):
         given = node.args if isinstance(node, ast.Call) and "init." in ast.unparse(node.func) else []
-        if given and class_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
+        if given and called_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
             return True
     found = list(bindings(place.code, place.statement, name))
     return bool(found) and all(_binds_a_parameter(place, binding) for binding in found)
@@ -126,7 +132,7 @@ def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
     if not isinstance(value, ast.Attribute):
         return False
     made = module_made_at(place.files, place.code, value)
-    return is_parameter_name(value.attr) or (made is not None and class_name(made[1]) == "Parameter")
+    return is_parameter_name(value.attr) or (made is not None and called_name(made[1]) == "Parameter")
 
 
 def _handed_on(place: Place, name: str) -> bool:
@@ -180,37 +186,50 @@ def in_graph(place: Place, value: ast.expr, statement: ast.stmt, depth: int = 0,
 
     `leaves` also counts leaves that are not parameters of a module. They may be data whose gradient is wanted.
     """
-    code: Code = place.code
     unknown = False
     waiting: list[ast.AST] = [value]
     while waiting:
         node = waiting.pop()
+        answer: bool | None = False
         if isinstance(node, ast.Call):
             if leaves and makes_leaf(node):
                 return True
-            if isinstance(node.func, ast.Attribute) and without_graph(node.func.attr):
+            if _cuts_graph(node):
                 continue
-            if not (isinstance(node.func, ast.Attribute) and is_library(node.func.value)):
-                made = module_made_at(place.files, code, node.func)
-                if made is not None and class_name(made[1])[:1].isupper():
-                    return True
-                unknown = unknown or not isinstance(node.func, ast.Attribute)
+            answer = _call_in_graph(place, node)
         elif isinstance(node, ast.Attribute):
-            if node.attr in ("shape", "dtype", "device", "data", "grad"):
-                continue
-            made = module_made_at(place.files, code, node)
-            if made is not None and class_name(made[1]) == "Parameter":
-                return True
-            if made is None:
-                unknown = True
-            continue
+            answer = _attribute_in_graph(place, node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             answer = _name_in_graph(place, node.id, statement, depth, leaves)
-            if answer:
-                return True
-            unknown = unknown or answer is None
-        waiting.extend(ast.iter_child_nodes(node))
+        if answer:
+            return True
+        unknown = unknown or answer is None
+        if not isinstance(node, ast.Attribute):
+            waiting.extend(ast.iter_child_nodes(node))
     return None if unknown else False
+
+
+def _cuts_graph(call: ast.Call) -> bool:
+    """`x.detach()`, `x.item()`: the result is in no graph."""
+    return isinstance(call.func, ast.Attribute) and without_graph(call.func.attr)
+
+
+def _call_in_graph(place: Place, call: ast.Call) -> bool | None:
+    """Does it run a module? None for a function that is not known. The arguments do not count."""
+    if isinstance(call.func, ast.Attribute) and is_library(call.func.value):
+        return False
+    made = module_made_at(place.files, place.code, call.func)
+    if made is not None and called_name(made[1])[:1].isupper():
+        return True
+    return False if isinstance(call.func, ast.Attribute) else None
+
+
+def _attribute_in_graph(place: Place, node: ast.Attribute) -> bool | None:
+    """Is it a parameter? None if nothing shows what made it."""
+    if node.attr in ("shape", "dtype", "device", "data", "grad"):
+        return False
+    made = module_made_at(place.files, place.code, node)
+    return None if made is None else called_name(made[1]) == "Parameter"
 
 
 def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: int = 0) -> bool:
@@ -232,10 +251,10 @@ def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: i
 
 def makes_leaf(call: ast.Call) -> bool:
     """`torch.zeros(3, requires_grad=True)`, `x.requires_grad_()`, `nn.Parameter(x)`: a leaf to be trained."""
-    if class_name(call) == "Parameter":
+    if called_name(call) == "Parameter":
         return True
     asked = [word.value for word in call.keywords if word.arg == "requires_grad"]
-    if class_name(call) == "requires_grad_":
+    if called_name(call) == "requires_grad_":
         asked = asked or call.args or [ast.Constant(True)]
     return any(isinstance(item, ast.Constant) and item.value is True for item in asked)
 

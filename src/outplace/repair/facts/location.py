@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,11 +12,12 @@ from outplace.model import Safety, Site
 from outplace.repair.facts.aliases import facts_of, is_parting, may_rebind
 from outplace.repair.facts.attributes import holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
-from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, may_share
+from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, is_writing_name, may_share
+from outplace.repair.syntax.calls import method_call
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import bindings, binds, read_later
+from outplace.repair.syntax.flow import bindings, binds, flat, read_later
 from outplace.source.facts import Answer
 
 Style = Literal["auto", "blend", "at"]
@@ -181,35 +181,37 @@ def target_of(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.AugAssign):
         return node.target
     if isinstance(node, ast.Assign):
-        written = [target for target in _flat(node.targets) if isinstance(target, ast.Subscript)]
-        if len({ast.unparse(target.value) for target in written}) == 1:  # `x[0], x[1] = a, b` too
-            return written[0]
-        data = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr == "data"]
-        return data[0] if len(data) == 1 else None
-    if not isinstance(node, ast.Call):
-        return None
-    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+        return _target_of_assignment(node)
+    return _target_of_call(node) if isinstance(node, ast.Call) else None
+
+
+def _target_of_assignment(node: ast.Assign) -> ast.expr | None:
+    """`x[0]` of `x[0] = v` and of `x[0], x[1] = a, b`; `w.data` of `w.data = v`."""
+    items = [target for target in flat(node.targets) if isinstance(target, ast.Subscript)]
+    if len({ast.unparse(item.value) for item in items}) == 1:
+        return items[0]
+    data = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr == "data"]
+    return data[0] if len(data) == 1 else None
+
+
+def _target_of_call(call: ast.Call) -> ast.expr | None:
+    """`y` of `torch.add(x, 1, out=y)`, `x` of `x.add_(1)`, `torch.relu_(x)` and `F.relu(x, inplace=True)`."""
+    out = next((keyword.value for keyword in call.keywords if keyword.arg == "out"), None)
     if out is not None:
         return out
-    function = node.func
-    name = function.attr if isinstance(function, ast.Attribute) else ""
-    if name.endswith("_") and not name.endswith("__") and isinstance(function, ast.Attribute):
-        if is_library(function.value):
-            return start_of_chain(node.args[0]) if node.args else None  # `torch.clamp_(x.sigmoid_(), 0)`
-        return start_of_chain(function.value)
-    return node.args[0] if has_flag(node) and node.args else None
-
-
-def _flat(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
-    """The targets of an assignment, also those inside a tuple."""
-    for target in targets:
-        yield from _flat(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
+    method = method_call(call)
+    if method is not None and is_writing_name(method.name):
+        if not is_library(method.receiver):
+            return start_of_chain(method.receiver)
+        return start_of_chain(call.args[0]) if call.args else None  # `torch.clamp_(x.sigmoid_(), 0)`
+    return call.args[0] if has_flag(call) and call.args else None
 
 
 def start_of_chain(node: ast.expr) -> ast.expr:
     """`y` of `y.mul_(2).add_(1)`: a writing method returns the tensor it wrote."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not is_library(node.func.value):
-        if not node.func.attr.endswith("_") or node.func.attr.endswith("__"):
+    while isinstance(node, ast.Call):
+        method = method_call(node)
+        if method is None or not is_writing_name(method.name) or is_library(method.receiver):
             break
-        node = node.func.value
+        node = method.receiver
     return node

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.knowledge.traits import inplace_position, method_has
-from outplace.repair.syntax.code import Code, Function, is_library
+from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.code import Code, Function, is_library, same
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds
 
@@ -23,14 +24,12 @@ _DEEPEST = 4
 
 def is_inplace_call(call: ast.Call) -> bool:
     """`x.add_(1)`, `torch.relu_(x)`, `F.relu(x, inplace=True)`: the result is the argument itself."""
-    name = (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
-    return (name.endswith("_") and not name.endswith("__") and isinstance(call.func, ast.Attribute)) or has_flag(call)
+    return (isinstance(call.func, ast.Attribute) and is_writing_name(call.func.attr)) or has_flag(call)
+
+
+def is_writing_name(method: str) -> bool:
+    """PyTorch's convention: `add_` writes its tensor. `__add__` does not."""
+    return method.endswith("_") and not method.endswith("__")
 
 
 def has_flag(call: ast.Call) -> bool:
@@ -38,14 +37,9 @@ def has_flag(call: ast.Call) -> bool:
     for keyword in call.keywords:
         if keyword.arg == "inplace":
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-    position = inplace_position(class_name(call))
+    position = inplace_position(called_name(call))
     flag = call.args[position] if position is not None and position < len(call.args) else None
     return isinstance(flag, ast.Constant) and flag.value is True
-
-
-def class_name(call: ast.Call) -> str:
-    """`ReLU` of `nn.ReLU()`."""
-    return ast.unparse(call.func).split(".")[-1]
 
 
 def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
@@ -135,21 +129,34 @@ def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0)
     if iterated is not None:
         listed = module_made_at(files, code, iterated, depth + 1)
         return None if listed is None else _element(*listed)
-    found: list[tuple[Code, ast.expr]] = []
-    attribute = function.attr if isinstance(function, ast.Attribute) else None
-    for home in files.codes(attribute or str(getattr(function, "id", ""))):
-        for node in home.every(ast.Assign):
-            named = [value for target, value in assigned(node) if _names(target, function, attribute, home is code)]
-            found += [(home, value) for value in named if isinstance(value, ast.Call | ast.Name)]
-    own = [item for item in found if item[0] is code]
-    within = code.class_of(function) if isinstance(function, ast.Attribute) and _is_self(function.value) else None
-    of_class = [item for item in own if within is not None and code.class_of(item[1]) is within]
-    candidates = of_class or own or found
-    if len(candidates) != 1:
+    assignments = _assignments_of(files, code, function)
+    if len(assignments) != 1:
         return None
-    home, value = candidates[0]
+    home, value = assignments[0]
     given = _given_to_init(files, home, value) if depth < _DEEPEST else None
     return given or ((home, value) if isinstance(value, ast.Call) else None)
+
+
+def _assignments_of(files: Files, code: Code, function: ast.Name | ast.Attribute) -> list[tuple[Code, ast.expr]]:
+    """What is assigned to this name or attribute: in the same class, else in the same file, else in any file."""
+    if isinstance(function, ast.Name):
+        return [(code, value) for target, value in _assigned_in(code) if same(target, function)]
+    found = [
+        (home, value)
+        for home in files.codes(function.attr)
+        for target, value in _assigned_in(home)
+        if isinstance(target, ast.Attribute) and target.attr == function.attr
+    ]
+    own = [item for item in found if item[0] is code]
+    within = code.class_of(function) if _is_self(function.value) else None
+    of_class = [item for item in own if within is not None and code.class_of(item[1]) is within]
+    return of_class or own or found
+
+
+def _assigned_in(code: Code) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of a file with the calls and names that they are bound to."""
+    for node in code.every(ast.Assign):
+        yield from ((target, value) for target, value in assigned(node) if isinstance(value, ast.Call | ast.Name))
 
 
 def _is_self(node: ast.expr) -> bool:
@@ -190,7 +197,7 @@ def _iterated(code: Code, name: ast.Name) -> ast.expr | None:
 
 def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
     """The constructor of the modules in a ModuleList, if all have one class."""
-    given = listed.args[0] if class_name(listed) == "ModuleList" and listed.args else None
+    given = listed.args[0] if called_name(listed) == "ModuleList" and listed.args else None
     if isinstance(given, ast.ListComp | ast.GeneratorExp):
         parts = [given.elt]
     else:
@@ -198,7 +205,7 @@ def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
     made = [part for part in parts if isinstance(part, ast.Call)]
     return (
         (code, made[0])
-        if made and len(made) == len(parts) and len({class_name(new_value) for new_value in made}) == 1
+        if made and len(made) == len(parts) and len({called_name(new_value) for new_value in made}) == 1
         else None
     )
 
@@ -244,10 +251,4 @@ def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> a
 
 
 def _makes(call: ast.Call, owner: ast.ClassDef) -> bool:
-    return class_name(call) == owner.name
-
-
-def _names(target: ast.expr, function: ast.expr, attribute: str | None, same_file: bool) -> bool:
-    if attribute is not None:
-        return isinstance(target, ast.Attribute) and target.attr == attribute
-    return same_file and isinstance(target, ast.Name) and isinstance(function, ast.Name) and target.id == function.id
+    return called_name(call) == owner.name

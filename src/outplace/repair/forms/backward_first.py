@@ -10,9 +10,14 @@ import ast
 from dataclasses import dataclass
 
 from outplace.repair.facts.bug import Moment
+from outplace.repair.syntax.calls import called_names, identifiers, method_call
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import targets_of
+from outplace.source.heuristics import is_gradient_name, steps_by_name
+
+_GRAD_MODES = {"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_"}
+"""Names with "grad" that are no gradients."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +37,29 @@ def backward_first(code: Code, moment: Moment) -> Earlier | None:
     write, backward = found
     block = code.block(write)
     between = block[block.index(write) + 1 : block.index(backward)]
-    moved = needed(backward, between)
+    moved = [*needed(backward, between), backward]
     rest = [write, *(item for item in between if item not in moved)]
-    changed = {name for item in rest for name in _bound(item)}
-    if changed & {name for item in [*moved, backward] for name in _read(item)} or any(map(_leaves, between)):
+    changed, inputs = set().union(*map(_bound, rest)), set().union(*map(_read, moved))
+    if changed & inputs or any(map(_leaves, between)):
         return None
-    if not all(_whole_lines(code, item) for item in [write, *moved, backward]):
+    if not all(_whole_lines(code, item) for item in [write, *moved]):
         return None
-    first, last = write.lineno, backward.end_lineno or backward.lineno
-    numbers = [number for item in [*moved, backward] for number in range(item.lineno, (item.end_lineno or 0) + 1)]
-    order = [*numbers, *(number for number in range(first, last + 1) if number not in numbers)]
-    end = code.offset(last, len(code.lines[last - 1].encode()))
-    edits = [Edit(code.offset(first, 0), end, "\n".join(code.lines[number - 1] for number in order))]
-    plain = all(map(clears, moved)) and not any(takes_gradients(code, item) for item in rest)
-    return Earlier(edits, plain)
+    plain = all(map(clears, moved[:-1])) and not any(takes_gradients(code, item) for item in rest)
+    return Earlier([_lines_first(code, moved, write, backward)], plain)
+
+
+def _lines_first(code: Code, moved: list[ast.stmt], first: ast.stmt, last: ast.stmt) -> Edit:
+    """Puts the lines of some statements before all other lines from the first statement to the last."""
+    numbers = [number for item in moved for number in range(item.lineno, (item.end_lineno or 0) + 1)]
+    end = last.end_lineno or last.lineno
+    order = [*numbers, *(number for number in range(first.lineno, end + 1) if number not in numbers)]
+    stop = code.offset(end, len(code.lines[end - 1].encode()))
+    return Edit(code.offset(first.lineno, 0), stop, "\n".join(code.lines[number - 1] for number in order))
 
 
 def clears(statement: ast.stmt) -> bool:
     """Does it clear gradients: `opt.zero_grad()`?"""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"
+    return method_call(statement, "zero_grad") is not None
 
 
 def _in_one_block(code: Code, moment: Moment) -> tuple[ast.stmt, ast.stmt] | None:
@@ -79,7 +87,7 @@ def needed(backward: ast.stmt, between: list[ast.stmt]) -> list[ast.stmt]:
     """The statements that compute the loss, and those that clear its gradients."""
     names, found = _read(backward), []
     for item in reversed(between):
-        if _bound(item) & names or "zero_grad(" in ast.unparse(item):
+        if _bound(item) & names or "zero_grad" in called_names(item):
             found.append(item)
             names |= _read(item)
     return found[::-1]
@@ -100,14 +108,11 @@ def _leaves(node: ast.stmt) -> bool:
 
 def takes_gradients(code: Code, write: ast.stmt) -> bool:
     """Does it, or a function of the file that it calls by name, read gradients or step an optimizer?"""
-    called = {
-        node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-        for node in ast.walk(write)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
-    }
-    functions = [node for node in ast.walk(code.tree) if isinstance(node, ast.FunctionDef) and node.name in called]
-    texts = [ast.unparse(item).replace("no_grad", "").replace("requires_grad", "") for item in (write, *functions)]
-    return any("grad" in text or "step(" in text for text in texts)
+    called = called_names(write)
+    parts = [write, *(function for function in code.every(ast.FunctionDef) if function.name in called)]
+    names = set().union(*map(identifiers, parts)) - _GRAD_MODES
+    calls = (call for part in parts for call in ast.walk(part) if isinstance(call, ast.Call))
+    return any(map(is_gradient_name, names)) or any(map(steps_by_name, calls))
 
 
 def _whole_lines(code: Code, statement: ast.stmt) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.traits import having, method_has
-from outplace.repair.facts.origins import class_name, module_made_at
+from outplace.repair.facts.origins import module_made_at
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -37,7 +38,7 @@ def _registered(files: Files, held: ast.expr) -> tuple[Code, ast.Call] | None:
         (home, call.args[1])
         for home in files.codes(name)
         for call in home.every(ast.Call)
-        if class_name(call) == "register_buffer" and len(call.args) > 1
+        if called_name(call) == "register_buffer" and len(call.args) > 1
         if isinstance(call.args[0], ast.Constant) and call.args[0].value == name
     ]
     if len(calls) != 1:
@@ -69,7 +70,7 @@ def parameter(files: Files) -> tuple[str, list[Edit]] | None:
     """
     found: list[tuple[str, list[Edit]]] = []
     for code in {home for name in having("expands") for home in files.codes(name)}:
-        made = [call.args[0] for call in code.every(ast.Call) if class_name(call) == "Parameter" and call.args]
+        made = [call.args[0] for call in code.every(ast.Call) if called_name(call) == "Parameter" and call.args]
         for node in code.every(ast.Assign):
             made += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
         for of in made:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.traits import inplace_position
-from outplace.repair.facts.origins import callee_of, class_name, class_named, module_made_at
+from outplace.repair.facts.origins import callee_of, class_named, module_made_at
 from outplace.repair.forms.out_argument import without_keyword
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -19,7 +20,7 @@ def dropped(code: Code, call: ast.Call) -> list[Edit]:
     for keyword in call.keywords:
         if keyword.arg == "inplace" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
             return [without_keyword(code, call, keyword)]
-    position = inplace_position(class_name(call))
+    position = inplace_position(called_name(call))
     if position is not None and len(call.args) > position:
         flag = call.args[position]
         if (
@@ -49,7 +50,7 @@ def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, a
     if inside:
         return [(home, node) for node in inside]
     factory = callee_of(files, home, constructor)
-    owner = factory[:2] if factory is not None else class_named(files, class_name(constructor))
+    owner = factory[:2] if factory is not None else class_named(files, called_name(constructor))
     if owner is None:
         return []
     home, body = owner

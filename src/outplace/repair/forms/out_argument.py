@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TypeGuard
 
+from outplace.repair.syntax.calls import only_call
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -34,24 +36,27 @@ def into_a_name(files: Files, code: Code, call: ast.Call, statement: ast.stmt) -
     Only if the following statements of the function are the only ones that read `self.scratch`.
     """
     keyword = next((item for item in call.keywords if item.arg == "out"), None)
-    held = keyword.value if keyword is not None else None
     function = code.function(statement)
-    whole = isinstance(statement, ast.Expr) and statement.value is call
-    if keyword is None or not isinstance(held, ast.Attribute) or not isinstance(function, ast.FunctionDef) or not whole:
+    if keyword is None or not isinstance(keyword.value, ast.Attribute) or not isinstance(function, ast.FunctionDef):
         return None
-    name, path = held.attr, ast.unparse(held)
+    name, path = keyword.value.attr, ast.unparse(keyword.value)
+    if only_call(statement) is not call or name in code.names(function) or code.loops(statement):
+        return None
     later = [node for node in ast.walk(function) if _reads(node, path) and node.lineno > (statement.end_lineno or 0)]
-    everywhere = [
-        node
-        for home in files.codes(name)
-        for node in ast.walk(home.tree)
-        if _reads(node, path, name) and (node in later or not _asks_for_its_size(home, node))
-    ]
-    if not later or len(everywhere) != len(later) + 1 or name in code.names(function) or code.loops(statement):
+    known = {*later, keyword.value}
+    if not later or any(node not in known for node in _readers(files, path, name)):
         return None
     start = code.span(call)[0]
     edits = [without_keyword(code, call, keyword), Edit(start, start, f"{name} = ")]
     return name, edits + [code.replaced(node, name) for node in later]
+
+
+def _readers(files: Files, path: str, name: str) -> Iterator[ast.Attribute]:
+    """Where the project reads the contents of an attribute of this name."""
+    for home in files.codes(name):
+        for node in home.every(ast.Attribute):
+            if _reads(node, path, name) and not _asks_for_its_size(home, node):
+                yield node
 
 
 def _reads(node: ast.AST, path: str, name: str = "") -> TypeGuard[ast.Attribute]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.facts.location import target_of
-from outplace.repair.facts.origins import callee_of, class_name, is_inplace_call, module_made_at
+from outplace.repair.facts.origins import callee_of, is_inplace_call, module_made_at
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -138,7 +139,7 @@ def _runs(files: Files, code: Code, call: ast.Call, home: Code, function: ast.Fu
         return callee[1] is function
     made = module_made_at(files, code, call.func) if function.name == "forward" else None
     owner = home.class_of(function)
-    return made is not None and owner is not None and class_name(made[1]) == owner.name
+    return made is not None and owner is not None and called_name(made[1]) == owner.name
 
 
 def _is_part(node: ast.expr, path: str) -> bool:

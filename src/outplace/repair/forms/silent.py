@@ -8,6 +8,7 @@ from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAYS_OF_TENSORS
 from outplace.knowledge.traits import method_has
 from outplace.repair.facts.location import Place, start_of_chain
 from outplace.repair.forms import augmented, method, subscript
+from outplace.repair.syntax.calls import only_call
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings, binds, reads
@@ -17,43 +18,47 @@ def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt
     """Makes the hook return a new gradient instead of writing its argument."""
     function = code.function(node)
     if isinstance(function, ast.Lambda):
-        made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
-        return None if made is None or function.body is not method.chain_of(code, node) else made[1]  # type: ignore[arg-type]
+        return _new_value(code, node) if function.body is method.chain_of(code, node) else None  # type: ignore[arg-type]
     if function is None or any(isinstance(item, ast.Yield) for item in ast.walk(function)):
         return None
     returns = [item for item in ast.walk(function) if isinstance(item, ast.Return) and code.function(item) is function]
-    if any(item.value is not None for item in returns):
-        return _rebound(code, statement)
-    last = function.body[-1] is statement
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and last and not returns:
-        if _name(statement) is None:
-            return None  # a module's hook gets tuples, and its result replaces `grad_input`
-        made = method.new_value(code, method.chain_of(code, statement.value))
+    if returns:
+        has_value = any(item.value is not None for item in returns)
+        return _rebound(code, statement) if has_value else None
+    call = only_call(statement)
+    if call is not None and function.body[-1] is statement:
+        # A module's hook gets tuples, and its result replaces `grad_input`: there is no name.
+        value = _new_value(code, call) if _name(statement) is not None else None
         start = code.span(statement)[0]
-        return None if made is None else [Edit(start, start, "return "), *made[1]]
+        return None if value is None else [Edit(start, start, "return "), *value]
     edits = _rebound(code, statement)
-    if edits is None or returns:
-        return None
     name = ast.unparse(statement.target) if isinstance(statement, ast.AugAssign) else _name(statement)
-    end = code.offset(
-        function.body[-1].end_lineno or 0, len(code.lines[(function.body[-1].end_lineno or 1) - 1].encode())
-    )
-    return None if name is None else [*edits, Edit(end, end, f"\n{code.indent(function.body[0])}return {name}")]
+    if edits is None or name is None:
+        return None
+    last = function.body[-1].end_lineno or 0
+    end = code.offset(last, len(code.lines[last - 1].encode()))
+    return [*edits, Edit(end, end, f"\n{code.indent(function.body[0])}return {name}")]
+
+
+def _new_value(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
+    """The edits that make a writing call return a new tensor."""
+    made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
+    return None if made is None else made[1]
 
 
 def _rebound(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """`grad *= 2` as `grad = grad * 2`."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         return augmented.out_of_place(code, statement)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _name(statement) is not None:
-        return method.out_of_place(code, statement.value, statement)
-    return None
+    call = only_call(statement)
+    return method.out_of_place(code, call, statement) if call is not None and _name(statement) is not None else None
 
 
 def _name(statement: ast.stmt) -> str | None:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        target = start_of_chain(statement.value)
-        return target.id if isinstance(target, ast.Name) else None
-    return None
+    """`grad` of `grad.mul_(2).add_(1)`."""
+    call = only_call(statement)
+    target = start_of_chain(call) if call is not None else None
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:

@@ -196,16 +196,20 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
         return isinstance(index.ops[0], orders) and any(_of_shape(side, tensor) for side in sides)
     if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and always_kind(index.func.attr) == "bool":
         return _of_shape(index.func.value, tensor) or (len(index.args) == 1 and _of_shape(index.args[0], tensor))
-    if isinstance(index, ast.Name):
-        made = list(bindings(place.code, place.statement, index.id))
-        one = made[0] if len(made) == 1 else None
-        if not isinstance(one, ast.Assign) or len(one.targets) != 1 or isinstance(one.value, ast.Name):
-            return False
-        path = ast.unparse(tensor)
-        then, now = (set(bindings(place.code, at, path)) for at in (one, place.statement))
-        single = isinstance(one.targets[0], ast.Name) and then == now
-        return single and not place.code.loops(place.statement) and _own_mask(one.value, tensor, place)
-    return False
+    return isinstance(index, ast.Name) and _names_own_mask(index.id, tensor, place)
+
+
+def _names_own_mask(name: str, tensor: ast.expr, place: Place) -> bool:
+    """Is the name bound once, to a mask of the tensor, and is the tensor not rebound since?"""
+    found = list(bindings(place.code, place.statement, name))
+    made = found[0] if len(found) == 1 else None
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], ast.Name):
+        return False
+    path = ast.unparse(tensor)
+    then, now = (set(bindings(place.code, at, path)) for at in (made, place.statement))
+    if isinstance(made.value, ast.Name) or then != now or place.code.loops(place.statement):
+        return False
+    return _own_mask(made.value, tensor, place)
 
 
 def _of_shape(node: ast.expr, tensor: ast.expr) -> bool:

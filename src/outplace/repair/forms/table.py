@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from outplace.repair.facts.aliases import facts_of_value
+from outplace.repair.syntax.calls import MethodCall, method_call
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import read_later
+from outplace.repair.syntax.flow import names_in, read_later
 
 _MAKERS = {
     "zeros": True, "ones": True, "full": True, "empty": False,
@@ -152,22 +153,31 @@ class _Reader:
 
     def _one_entry(self, value: ast.expr) -> _Entry:
         """How one entry is made, from the call that makes the table."""
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        call = method_call(value) if isinstance(value, ast.Call) else None
+        if call is None or any(keyword.arg not in ("dtype", "device") for keyword in call.call.keywords):
             raise _NoList
-        if any(keyword.arg not in ("dtype", "device") for keyword in value.keywords):
-            raise _NoList
-        name, library = value.func.attr, self.code.segment(value.func.value)
-        given = [self.code.segment(argument) for argument in value.args]
-        keywords = tuple(f"{keyword.arg}={self.code.segment(keyword.value)}" for keyword in value.keywords)
-        if name in _LIKE and len(given) == 1 and isinstance(value.args[0], ast.Name | ast.Attribute):
-            part = "..., 0" if self.dim < 0 else ", ".join([":"] * self.dim + ["0"])
-            like = f"{given[0]}[{part}]"
-            text = f"{library}.{name}({', '.join([like, *keywords])})"
-            return _Entry(given[0], text, _LIKE[name], f"{library}.full_like", (like,), keywords)
-        if name not in _MAKERS:
-            raise _NoList
-        full = "new_full" if name.startswith("new_") else "full"
-        sizes, fill = (value.args[:1], given[1:]) if name == full else (value.args, [])
+        if call.name in _LIKE and len(call.call.args) == 1 and isinstance(call.call.args[0], ast.Name | ast.Attribute):
+            return self._entry_like(call)
+        if call.name in _MAKERS:
+            return self._entry_of_sizes(call)
+        raise _NoList
+
+    def _keywords(self, call: ast.Call) -> tuple[str, ...]:
+        return tuple(f"{keyword.arg}={self.code.segment(keyword.value)}" for keyword in call.keywords)
+
+    def _entry_like(self, call: MethodCall) -> _Entry:
+        """One entry of `torch.zeros_like(x)`: `torch.zeros_like(x[:, 0])`."""
+        tensor, library = self.code.segment(call.call.args[0]), self.code.segment(call.receiver)
+        keywords = self._keywords(call.call)
+        like = f"{tensor}[{'..., 0' if self.dim < 0 else ', '.join([':'] * self.dim + ['0'])}]"
+        text = f"{library}.{call.name}({', '.join([like, *keywords])})"
+        return _Entry(tensor, text, _LIKE[call.name], f"{library}.full_like", (like,), keywords)
+
+    def _entry_of_sizes(self, call: MethodCall) -> _Entry:
+        """One entry of `torch.zeros(n, m)`: `torch.zeros(n)`."""
+        library, keywords = self.code.segment(call.receiver), self._keywords(call.call)
+        full = "new_full" if call.name.startswith("new_") else "full"
+        sizes, fill = (call.call.args[:1], call.call.args[1:]) if call.name == full else (call.call.args, [])
         in_tuple = len(sizes) == 1 and isinstance(sizes[0], ast.Tuple | ast.List)
         sizes = list(sizes[0].elts) if in_tuple else list(sizes)  # type: ignore[attr-defined]
         if not -len(sizes) <= self.dim < len(sizes) or any(isinstance(size, ast.Starred) for size in sizes):
@@ -175,20 +185,12 @@ class _Reader:
         rest = [self.code.segment(size) for i, size in enumerate(sizes) if i != self.dim % len(sizes)]
         shape = f"({rest[0]},)" if len(rest) == 1 else f"({', '.join(rest)})"
         words = [shape] if in_tuple or not rest else rest
-        text = f"{library}.{name}({', '.join([*words, *fill, *keywords])})"
-        return _Entry(sizes, text, _MAKERS[name], f"{library}.{full}", (shape,), keywords)
+        text = f"{library}.{call.name}({', '.join([*words, *map(self.code.segment, fill), *keywords])})"
+        return _Entry(sizes, text, _MAKERS[call.name], f"{library}.{full}", (shape,), keywords)
 
     def _beginning(self, made: ast.Assign, between: list[ast.stmt], count: int) -> Iterator[Edit]:
         """The entries before the loop begins: those written before it, or the initial ones."""
-        code = self.code
-        first: list[ast.Assign] = []
-        for index, one in enumerate(item for item in between if _mentions(item, self.name)):
-            if not isinstance(one, ast.Assign) or len(one.targets) != 1 or _mentions(one.value, self.name):
-                raise _NoList
-            first.append(one)
-            if self._place(one.targets[0]) != (self.dim, ("", index)):
-                raise _NoList
-            self._is_own(one.value)
+        code, first = self.code, list(self._written_before(between))
         if (first and len(first) != count) or (not first and count and not self.entry.filled):
             raise _NoList
         if not first:
@@ -196,21 +198,30 @@ class _Reader:
             entries = f"[{entry}]" if count == 1 else f"[{entry} for _ in range({count})]"
             yield code.replaced(made.value, entries if count else "[]")
             return
-        yield from (
-            code.replaced(item.value, self.entry.of(code.segment(item.value))) for item in first if _is_number(item)
-        )
-        alone = not any("#" in line for line in code.lines[made.lineno - 1 : made.end_lineno])
-        if alone:
-            yield Edit(code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0), "")
-            yield from _around(code, first[0], f"{self.name} = [", "]")
-        else:
+        for item in first:
+            if _is_number(item):
+                yield code.replaced(item.value, self.entry.of(code.segment(item.value)))
+        if any("#" in line for line in code.lines[made.lineno - 1 : made.end_lineno]):  # the comment stays
             yield code.replaced(made.value, "[]")
-        for one in first[1:] if alone else first:
-            yield from _around(code, one, f"{self.name}.append(", ")")
+        else:
+            yield Edit(code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0), "")
+            yield from _around(code, first.pop(0), f"{self.name} = [", "]")
+        for item in first:
+            yield from _around(code, item, f"{self.name}.append(", ")")
+
+    def _written_before(self, between: list[ast.stmt]) -> Iterator[ast.Assign]:
+        """The first entries, if they are written in their order before the loop."""
+        for index, write in enumerate(item for item in between if _mentions(item, self.name)):
+            if not isinstance(write, ast.Assign) or len(write.targets) != 1 or _mentions(write.value, self.name):
+                raise _NoList
+            if self._place(write.targets[0]) != (self.dim, ("", index)):
+                raise _NoList
+            self._is_own(write.value)
+            yield write
 
     def _stays(self, made: ast.Assign, counter: str, later: list[ast.stmt]) -> None:
         """Checks that the sizes and the counter are not rebound, and that no function sees the list."""
-        names = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+        names = names_in(made.value)
         stored = [
             node.id
             for item in later
@@ -267,33 +278,36 @@ class _Reader:
 
     def _reads(self, counter: str, start: int, ahead: int) -> Iterator[Edit]:
         """Each read of an earlier entry, without the other dimensions, and of the table's size in the loop header."""
-        code = self.code
         targets = {statement.targets[0] for statement in self.writes}
-        written_at = max(statement.lineno for statement in self.writes)
         for node in ast.walk(self.loop):
-            if not isinstance(node, ast.Name) or node.id != self.name:
+            if not isinstance(node, ast.Name) or node.id != self.name or self.code.parents[node] in targets:
                 continue
-            item = code.parents[node]
-            if item in targets:
-                continue
-            if self._is_size(item) or self._is_size(code.parents[item]):
-                size = code.parents[item] if self._is_size(code.parents[item]) else item
-                if size not in ast.walk(self.loop.iter) or isinstance(self.entry.sizes, str):
-                    raise _NoList
-                yield code.replaced(size, code.segment(self.entry.sizes[self.dim]))  # type: ignore[arg-type]
-                continue
-            if not isinstance(item, ast.Subscript) or not isinstance(item.ctx, ast.Load):
+            item = self.code.parents[node]
+            size = next((part for part in (self.code.parents[item], item) if self._is_size(part)), None)
+            if isinstance(size, ast.expr):
+                yield self._size_instead(size)
+            elif isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
+                yield self._earlier_entry(item, counter, start, ahead)
+            else:
                 raise _NoList
-            dim, (name, offset), rest = self._parts(item)
-            around = next(entry for entry in self.loop.body if node in ast.walk(entry))
-            earlier = offset < ahead or (offset == ahead and around.lineno > written_at)
-            if dim != self.dim or name != counter or not earlier:
-                raise _NoList
-            if self._least(item, counter, start) + offset < 0:
-                raise _NoList  # counted from the table's end
-            elements = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
-            position = code.segment(elements[self.dim])
-            yield code.replaced(item, f"{self.name}[{position}]{rest}")
+
+    def _size_instead(self, size: ast.expr) -> Edit:
+        """The size as in the call that makes the table: a list has no `size()`."""
+        if size not in ast.walk(self.loop.iter) or isinstance(self.entry.sizes, str):
+            raise _NoList
+        return self.code.replaced(size, self.code.segment(self.entry.sizes[self.dim]))
+
+    def _earlier_entry(self, item: ast.Subscript, counter: str, start: int, ahead: int) -> Edit:
+        """`out[:, t - 1, 0]` as `out[t - 1][0]`, if that entry is already in the list."""
+        dim, (name, offset), rest = self._parts(item)
+        around = next((entry for entry in self.loop.body if item in ast.walk(entry)), self.loop)
+        written_at = max(statement.lineno for statement in self.writes)
+        earlier = offset < ahead or (offset == ahead and around.lineno > written_at)
+        from_the_end = self._least(item, counter, start) + offset < 0
+        if dim != self.dim or name != counter or not earlier or from_the_end:
+            raise _NoList
+        elements = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+        return self.code.replaced(item, f"{self.name}[{self.code.segment(elements[self.dim])}]{rest}")
 
     def _least(self, node: ast.AST, counter: str, start: int) -> int:
         """The smallest value of the counter where this node runs."""

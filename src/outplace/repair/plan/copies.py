@@ -4,64 +4,107 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from outplace.model import Safety, Site
+from outplace.model import Site
 from outplace.repair.facts.aliases import shared_names
 from outplace.repair.facts.bug import Candidate
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import saver
 from outplace.repair.plan.out_of_place import Title
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 
 
 def copies_for_backward(place: Place) -> Iterator[Candidate]:
     """`x.clone() * y`, at each site that saved the tensor."""
-    written = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
-    shared = shared_names(place.files, place.code, place.statement, place.path) if place.path else set()
-    names = [*written, *sorted(shared - set(written))]
-    firsts: dict[str, list[Edit]] = {}
-    # A checkpoint saves the arguments of its block, wherever the block uses them.
-    sure = "checkpoint(" not in place.code.text
+    sure = not _uses_checkpoints(place.code)
+    copies: dict[str, list[Edit]] = {}
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
         if code is None or node is None or _writes_unseen(place, site):
             return
-        ways: list[tuple[Title, list[Edit], bool, str]] = []
-        result = saver.result_clone(code, node)
-        keeps_result = saved_as in saver.RESULTS or place.bug.cause == "result"
-        if result is not None and keeps_result:
-            title = f"Let backward keep `{short(code.segment(node))}` itself, and go on with a copy"
-            ways.append((title, result, sure, code.segment(node)))
-        given = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
-        if given is not None and index == 0:
-            title = f"Give `{given.function}` a copy of `{place.path}`, for its backward to keep"
-            safe = sure and given.sure
-            edits_here = {place.code.path: given.edits}
-            yield Candidate(title, "safe" if safe else "unsafe", edits_here, not safe, operand=place.path or "")
-        clones = saver.operand_clones(code, _in_doubt(code, node) if saved_as else node, names, saved_as)
-        ways += [
-            (f"Let backward keep a copy of `{short(clone.text)}`", [clone.edit], sure and clone.named, clone.text)
-            for clone in clones
-        ]
-        named = [clone for clone in clones if clone.named]
-        if len(named) > 1:
-            ways.insert(len(named), ("Let backward keep copies", [item.edit for item in named], sure, ""))
-        if len(named) < len(clones) > 1:  # an operand may share the memory under an unknown name
-            ways.append(("Let backward keep copies", [clone.edit for clone in clones], False, ""))
+        if index == 0:
+            yield from _copy_for_function(place, code, node, sure)
+        ways = list(_ways(place, code, node, saved_as))
         if not ways:
             return
         if index == 0:
-            for title, edits, certain, operand in ways[:5]:
-                safety: Safety = "safe" if certain else "unsafe"
-                yield Candidate(title, safety, {site.file: tuple(edits)}, not certain, operand=operand)
-        sure = sure and ways[0][2]
-        firsts.setdefault(site.file, [])
-        firsts[site.file] += [edit for edit in ways[0][1] if edit not in firsts[site.file]]
+            yield from (
+                _candidate(way.title, {site.file: way.edits}, sure and way.sure, way.operand) for way in ways[:5]
+            )
+        sure = sure and ways[0].sure
+        edits = copies.setdefault(site.file, [])
+        edits += [edit for edit in ways[0].edits if edit not in edits]
     if len(place.bug.savers) > 1:
-        together = {path: tuple(edits) for path, edits in firsts.items()}
-        yield Candidate("Let backward keep copies", "safe" if sure else "unsafe", together, not sure)
+        yield _candidate("Let backward keep copies", {path: tuple(edits) for path, edits in copies.items()}, sure)
+
+
+def _candidate(title: Title, edits: dict[str, tuple[Edit, ...]], sure: bool, operand: str = "") -> Candidate:
+    """Safe if sure; else a run can verify it."""
+    return Candidate(title, "safe" if sure else "unsafe", edits, not sure, operand=operand)
+
+
+def _copy_for_function(place: Place, code: Code, node: ast.AST, sure: bool) -> Iterator[Candidate]:
+    """`f(x.clone())`, if a function saves its argument."""
+    given = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
+    if given is not None:
+        title = f"Give `{given.function}` a copy of `{place.path}`, for its backward to keep"
+        yield _candidate(title, {place.code.path: given.edits}, sure and given.sure, place.path or "")
+
+
+def _ways(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) -> Iterator[_Way]:
+    """The ways to give the backward of one operation a copy, the best first."""
+    if saved_as in saver.RESULTS or place.bug.cause == "result":
+        yield from _result_copy(code, node)
+    yield from _operand_copies(code, _in_doubt(code, node) if saved_as else node, _names(place), saved_as)
+
+
+class _Way(NamedTuple):
+    """A way to give the backward of one operation a copy."""
+
+    title: Title
+    edits: tuple[Edit, ...]
+    sure: bool
+    operand: str = ""
+    """The expression that is copied."""
+
+
+def _names(place: Place) -> list[str]:
+    """The names of the written tensor, and then the names that may share its memory."""
+    written = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
+    shared = shared_names(place.files, place.code, place.statement, place.path) if place.path else set()
+    return [*written, *sorted(shared - set(written))]
+
+
+def _uses_checkpoints(code: Code) -> bool:
+    """Does the file call `checkpoint`? It saves the arguments of its block, wherever the block uses them."""
+    return any(called_name(call) in ("checkpoint", "checkpoint_sequential") for call in code.every(ast.Call))
+
+
+def _result_copy(code: Code, node: ast.expr | ast.stmt) -> Iterator[_Way]:
+    edits = saver.result_clone(code, node)
+    if edits is not None:
+        text = code.segment(node)
+        yield _Way(f"Let backward keep `{short(text)}` itself, and go on with a copy", tuple(edits), True, text)
+
+
+def _operand_copies(code: Code, node: ast.expr | ast.stmt, names: list[str], saved_as: str) -> Iterator[_Way]:
+    """A copy of each operand that may be the tensor; of all that have its name; of all."""
+    clones = saver.operand_clones(code, node, names, saved_as)
+    named = [clone for clone in clones if clone.named]
+    single = [
+        _Way(f"Let backward keep a copy of `{short(clone.text)}`", (clone.edit,), clone.named, clone.text)
+        for clone in clones
+    ]
+    yield from single[: len(named)]
+    if len(named) > 1:
+        yield _Way("Let backward keep copies", tuple(clone.edit for clone in named), True)
+    yield from single[len(named) :]
+    if len(named) < len(clones) > 1:  # an operand may share the memory under an unknown name
+        yield _Way("Let backward keep copies", tuple(clone.edit for clone in clones), False)
 
 
 def _in_doubt(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:

@@ -15,6 +15,11 @@ Besides = Callable[[ast.Subscript], bool]
 """Is this a part of the value other than the one in question?"""
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """All names inside a node, read or bound."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
 def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
     """Does it read this name or attribute (`x`, `self.h`)? A part counts: `x[0]` and `x.T` read `x`."""
     parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript)] if besides is not None else []

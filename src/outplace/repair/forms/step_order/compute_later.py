@@ -9,6 +9,7 @@ from outplace.repair.facts.origins import callee_of
 from outplace.repair.forms.step_order.forward import draws, remade
 from outplace.repair.forms.step_order.lines import (
     binds_within,
+    listed,
     moved_behind,
     names_bound,
     names_bound_within,
@@ -18,52 +19,57 @@ from outplace.repair.forms.step_order.lines import (
     whole_lines,
 )
 from outplace.repair.forms.step_order.order import Order, Reordering
+from outplace.repair.syntax.calls import method_call
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.flow import binds, names_in, reads
 
 
 def moved(order: Order) -> Iterator[Reordering]:
     """Moves what only the later backward needs after the step. What both losses depend on is computed again there."""
     code = order.code
-    block = code.block(order.outer_step)
-    first, last = block.index(order.outer_step), block.index(order.outer_backward)
-    late: list[ast.stmt] = []
-    wanted = {node.id for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
-    for index in range(first - 1, -1, -1):
-        statement = block[index]
-        if not isinstance(statement, ast.Assign) or not _all_names(statement):
-            continue
-        bound = names_bound(statement)
-        if not wanted.intersection(bound) or draws(code, statement):
-            continue
-        if order.moment.stale and not set(order.stale).intersection(bound):
-            continue  # the step does not affect it
-        between = [item for item in block[index + 1 : last] if item not in late]
-        if any(reads(item, name) or binds_within(item, name) for item in between for name in bound):
-            continue  # other statements need it where it is
-        own = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
-        if any(binds_within(item, name) for item in block[index + 1 : first + 1] if item not in late for name in own):
-            continue
-        late.insert(0, statement)
-        wanted |= own
+    late = _needed_late(order)
     if not late or not all(whole_lines(code, item) for item in late):
         return
-    names = ", ".join(f"`{name}`" for name in names_bound(late[-1]))
-    title = f"Compute {names} after the step, with the new weights"
+    title = f"Compute {listed(names_bound(late[-1]))} after the step, with the new weights"
     if any(isinstance(node, ast.Call) for item in late for node in ast.walk(item)):
         plain = _has_its_own_loss(order, late)
         yield Reordering(title, "earlier", moved_behind(code, late, order.outer_step), plain=plain)
-    behind = block[first + 1]
-    bound_there = {name for item in late for name in names_bound(item)}
-    shared = [name for name in order.stale if name in wanted and name not in bound_there]
-    again = remade(code, behind, shared, order.stale) if shared else None
+    inputs = names_in(order.outer_backward).union(*(names_in(item.value) for item in late))
+    bound = {name for item in late for name in names_bound(item)}
+    shared = [name for name in order.stale if name in inputs - bound]
+    block = code.block(order.outer_step)
+    again = remade(code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
     if again is not None:
         lines = [f"{code.indent(order.outer_step)}{text}" for text in again.lines]
         yield Reordering(title, "earlier", moved_behind(code, late, order.outer_step, lines))
 
 
-def _has_its_own_loss(order: Order, moved: list[ast.stmt]) -> bool:
+def _needed_late(order: Order) -> list[ast.Assign]:
+    """The assignments before the step that only the later backward needs, and that the step affects."""
+    block = order.code.block(order.outer_step)
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    late: list[ast.Assign] = []
+    wanted = names_in(order.outer_backward)
+    for index in range(first - 1, -1, -1):
+        statement = block[index]
+        if not isinstance(statement, ast.Assign) or not _all_names(statement) or draws(order.code, statement):
+            continue
+        bound, inputs = names_bound(statement), names_in(statement.value)
+        is_stale = not order.moment.stale or set(order.stale).intersection(bound)
+        if not is_stale or not wanted.intersection(bound):
+            continue
+        others = [item for item in block[index + 1 : last] if item not in late]
+        if any(reads(item, name) or binds_within(item, name) for item in others for name in bound):
+            continue  # other statements need it where it is
+        passed = [item for item in block[index + 1 : first + 1] if item not in late]
+        if not any(binds_within(item, name) for item in passed for name in inputs):
+            late.insert(0, statement)
+            wanted |= inputs
+    return late
+
+
+def _has_its_own_loss(order: Order, moved: list[ast.Assign]) -> bool:
     """Does the step follow the backward of another loss? Else it may be the backward that comes too late."""
     names = {name for item in moved for name in names_bound(item)}
     block = order.code.block(order.outer_step)
@@ -92,30 +98,33 @@ def kept_by_an_object(order: Order, files: Files) -> Iterator[Reordering]:
 
 def _line_behind(order: Order) -> Reordering | None:
     """A method computed `self.loss_g` before the step: moves that line after the step."""
-    code, function, owner = order.code, order.code.function(order.backward), order.code.class_of(order.backward)
-    loss = _loss(order.backward)
-    if loss is None or not isinstance(function, Function) or owner is None:
+    code, owner, loss = order.code, order.code.class_of(order.backward), _loss(order.backward)
+    if loss is None or owner is None or not isinstance(code.function(order.backward), Function):
         return None
     path = ast.unparse(loss)
     made = [node for node in ast.walk(owner) if isinstance(node, ast.Assign) and binds(node, path)]
-    home = code.function(made[0]) if len(made) == 1 else None
-    if not isinstance(home, Function) or len(code.block(made[0])) < 2 or not whole_lines(code, made[0]):
+    if len(made) != 1 or not _can_move(order, made[0], path):
         return None
-    block = code.block(order.outer_step)
-    before = block[: block.index(order.outer_step) + 1]
-    needed = {ast.unparse(part) for part in ast.walk(made[0].value) if isinstance(part, ast.Name | ast.Attribute)}
-    elsewhere = [item for item in [*home.body, *before] if item is not made[0]]
-    if any(reads(item, path) for item in elsewhere) or any(binds(item, name) for item in before for name in needed):
-        return None
-    own = {arg.arg for arg in home.args.args[1:]} | {
-        name for statement in home.body for name in names_bound_within(statement)
-    }
-    if home is not function and own & needed:
-        return None  # it depends on local names of that method
     deep = len(code.indent(made[0]))
     lines = [code.indent(order.outer_step) + line[deep:] for line in text_of(code, made)]
     title = f"Compute `{path}` after the step, with the new weights"
     return Reordering(title, "earlier", [removed(code, made[0]), pasted(code, order.outer_step, lines)])
+
+
+def _can_move(order: Order, made: ast.Assign, path: str) -> bool:
+    """Can this assignment of another method move after the step, with the same result?"""
+    code, home = order.code, order.code.function(made)
+    if not isinstance(home, Function) or len(code.block(made)) < 2 or not whole_lines(code, made):
+        return False
+    block = code.block(order.outer_step)
+    before = block[: block.index(order.outer_step) + 1]
+    if any(reads(item, path) for item in [*home.body, *before] if item is not made):
+        return False
+    needed = {ast.unparse(part) for part in ast.walk(made.value) if isinstance(part, ast.Name | ast.Attribute)}
+    if any(binds(item, name) for item in before for name in needed):
+        return False
+    local = {arg.arg for arg in home.args.args[1:]}.union(*map(names_bound_within, home.body))
+    return home is code.function(order.backward) or not local & needed
 
 
 def _call_behind(order: Order, files: Files) -> Reordering | None:
@@ -141,9 +150,8 @@ def _call_behind(order: Order, files: Files) -> Reordering | None:
 
 def _loss(backward: ast.stmt) -> ast.Attribute | None:
     """`self.loss_g` of `self.loss_g.backward()`"""
-    call = backward.value if isinstance(backward, ast.Expr) else None
-    loss = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
-    return loss if isinstance(loss, ast.Attribute) else None
+    call = method_call(backward)
+    return call.receiver if call is not None and isinstance(call.receiver, ast.Attribute) else None
 
 
 def _run_by(files: Files, code: Code, statement: ast.stmt) -> Iterator[ast.stmt]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
@@ -17,10 +18,11 @@ from outplace.repair.forms.step_order.lines import (
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.calls import method_call, only_call
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.flow import binds, names_in, reads
 
 _DETACHED = {
     "tensor": "{0}.detach()",
@@ -43,11 +45,11 @@ def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     cut, edits = _cut(code, loop, order.step, shapes, order.moment.held)
     if not cut:
         return
-    title = f"Detach {', '.join(f'`{path}`' for path in cut)} after the step: each round trains on its own part"
+    title = _after_step(cut)
     retained = _retained(order, loop) if not order.moment.from_source else None
     if retained is not None:
         yield Reordering(title, "beginning", [*edits, retained])
-    grows = any(isinstance(kept, ast.Expr) for path in cut for kept, _, _ in _keepers(loop, path))
+    grows = any(isinstance(keeper.statement, ast.Expr) for path in cut for keeper in _keepers(loop, path))
     yield Reordering(title, "beginning", edits, plain=not grows and _is_only_way(order))
 
 
@@ -56,8 +58,8 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
     backwards = [
         node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("backward", "grad")
     ]
-    call = order.backward.value if isinstance(order.backward, ast.Expr) and goes_backward(order.backward) else None
-    if not isinstance(call, ast.Call) or [call.func] != backwards:
+    call = only_call(order.backward)
+    if call is None or not goes_backward(order.backward) or [call.func] != backwards:
         return None
     kept = [keyword for keyword in call.keywords if keyword.arg != "retain_graph"]
     if len(kept) == len(call.keywords) or any(item.arg is None for item in kept):
@@ -70,48 +72,49 @@ def _cut(
     code: Code, around: ast.AST, step: ast.stmt, shapes: Mapping[str, str], held: Mapping[str, str]
 ) -> tuple[list[str], list[Edit]]:
     """What can be detached, and the edits: values that are stored after the step, and lines after statements."""
-    cuts = _Cuts(code)
-    cut: list[str] = []
-    for path, shape in shapes.items():
-        kept = list(_keepers(around, path))
-        later = [item for item in kept if item[0].lineno > step.lineno]
-        if len(later) < len(kept):  # a later binding may be the initial state
-            later = [item for item in later if any(reads(item[1], name) for name in held)]
-        done: list[bool] = []
-        if any(_is_kept_more_often(code, statement, step) for statement, _, _ in later):
-            values = dict.fromkeys(ast.unparse(value) for _, value, _ in later)
-            done = [cuts.behind(step, value, held.get(value, "")) for value in values]
-            cut += [path] if all(done) else []
-            continue
-        for statement, value, whole in later:
-            if not whole and binds(statement, path):
-                done.append(cuts.behind(statement, path, shape))
-            else:
-                done.append(cuts.inside(value, shape if whole else held.get(ast.unparse(value), "")))
-        in_any_case = any(statement in code.block(step) for statement, _, _ in later)
-        if not in_any_case and (not later or len(later) < len(kept)):
-            done.append(cuts.behind(step, path, shape))
-        cut += [path] if any(done) else []
+    cuts = _Cuts(code, step, held)
+    cut = [path for path, shape in shapes.items() if cuts.detach(path, shape, list(_keepers(around, path)))]
     edits = cuts.edits()
     return (cut, edits) if edits is not None else ([], [])
 
 
 class _Cuts:
-    """Edits that detach, as far as possible."""
+    """Edits that detach values at a step, as far as possible. `held`: the shapes of all values with a graph."""
 
-    def __init__(self, code: Code) -> None:
-        self._code = code
+    def __init__(self, code: Code, step: ast.stmt, held: Mapping[str, str]) -> None:
+        self._code, self._step, self._held = code, step, held
         self._lines: dict[ast.stmt, list[str]] = {}
         self._values: list[Edit] = []
 
-    def behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
+    def detach(self, path: str, shape: str, keepers: list[_Keeper]) -> bool:
+        """Detaches what a name holds after the step; False if nothing was detached."""
+        step = self._step
+        later = [keeper for keeper in keepers if keeper.statement.lineno > step.lineno]
+        if len(later) < len(keepers):  # a later binding may be the initial state
+            later = [keeper for keeper in later if any(reads(keeper.value, name) for name in self._held)]
+        if any(_is_kept_more_often(self._code, keeper.statement, step) for keeper in later):
+            values = dict.fromkeys(ast.unparse(keeper.value) for keeper in later)
+            cut = [self._behind(step, value, self._held.get(value, "")) for value in values]
+            return all(cut)
+        done = [self._where_it_is_kept(path, shape, keeper) for keeper in later]
+        in_any_case = any(keeper.statement in self._code.block(step) for keeper in later)
+        if not in_any_case and (not later or len(later) < len(keepers)):
+            done.append(self._behind(step, path, shape))
+        return any(done)
+
+    def _where_it_is_kept(self, path: str, shape: str, keeper: _Keeper) -> bool:
+        if not keeper.whole and binds(keeper.statement, path):
+            return self._behind(keeper.statement, path, shape)
+        return self._inside(keeper.value, shape if keeper.whole else self._held.get(ast.unparse(keeper.value), ""))
+
+    def _behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
         """`h = h.detach()` after a statement."""
         if shape in _DETACHED:
             lines, line = self._lines.setdefault(statement, []), f"{path} = {_DETACHED[shape].format(path)}"
             lines += [line] if line not in lines else []
         return shape in _DETACHED
 
-    def inside(self, value: ast.expr, shape: str) -> bool:
+    def _inside(self, value: ast.expr, shape: str) -> bool:
         """`out.detach()` for `out`."""
         if shape in _DETACHED:
             self._values.append(self._code.replaced(value, _DETACHED[shape].format(_operand(self._code, value))))
@@ -134,21 +137,28 @@ def _operand(code: Code, value: ast.expr) -> str:
     return code.segment(value) if plain else f"({code.segment(value)})"
 
 
-def _keepers(around: ast.AST, path: str) -> Iterator[tuple[ast.stmt, ast.expr, bool]]:
-    """The statements that store a value, the value, and whether the name then holds nothing else.
+class _Keeper(NamedTuple):
+    """A statement that stores a value: `previous = out`, `memory["last"] = out`, `seen.append(out)`."""
 
-    For example `previous = out`, `memory["last"] = out`, `seen.append(out)`.
-    """
+    statement: ast.stmt
+    value: ast.expr
+    whole: bool
+    """Does the name then hold nothing else?"""
+
+
+def _keepers(around: ast.AST, path: str) -> Iterator[_Keeper]:
+    """The statements that store a value under a name, or in what has that name."""
     for node in ast.walk(around):
         if isinstance(node, ast.Assign) and binds(node, path):
-            yield node, node.value, len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple | ast.List)
+            whole = len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple | ast.List)
+            yield _Keeper(node, node.value, whole)
         elif isinstance(node, ast.Assign) and any(_is_item(target, path) for target in node.targets):
-            yield node, node.value, False
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and len(node.value.args) == 1:
-            if ast.unparse(node.value.func) in (f"{path}.append", f"{path}.appendleft"):
-                yield node, node.value.args[0], False
+            yield _Keeper(node, node.value, False)
+        elif isinstance(node, ast.Expr) and (append := method_call(node, "append", "appendleft")) is not None:
+            if ast.unparse(append.receiver) == path and len(append.call.args) == 1:
+                yield _Keeper(node, append.call.args[0], False)
         elif isinstance(node, ast.stmt) and binds(node, path):
-            yield node, ast.Constant(None), False
+            yield _Keeper(node, ast.Constant(None), False)
 
 
 def _is_item(target: ast.expr, path: str) -> bool:
@@ -157,25 +167,34 @@ def _is_item(target: ast.expr, path: str) -> bool:
 
 def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """One call does both the step and the next iteration's backward: detaches what the object stores at its step."""
-    calls = [
-        node for node in ast.walk(order.step) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    ]
-    found = [(call.func.value, callee_of(files, order.code, call)) for call in calls]  # type: ignore[attr-defined]
-    receiver, callee = next((candidate for candidate in found if candidate[1] is not None), (None, None))
-    if callee is None or not callee[2] or receiver is None or order.step is not order.backward:
-        return
-    home, function, _ = callee
-    prefix, own = f"{ast.unparse(receiver)}.", function.args.args[0].arg
+    found = _method_run_by(order.code, order.step, files) if order.step is order.backward else None
     carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
-    steps = [node for node in ast.walk(function) if isinstance(node, ast.Expr) and only_steps(node)]
-    if not carried or not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
+    if found is None or not carried:
         return
+    prefix, home, function = found
+    steps = [node for node in ast.walk(function) if isinstance(node, ast.Expr) and only_steps(node)]
+    if not all(path.startswith(prefix) for path in carried) or len(steps) != 1:
+        return
+    own = function.args.args[0].arg
     names = {f"{own}.{path.removeprefix(prefix)}": shape for path, shape in carried.items()}
     cut, edits = _cut(home, function, steps[0], names, {})
-    if not cut:
-        return
-    title = f"Detach {', '.join(f'`{name}`' for name in cut)} after the step: each round trains on its own part"
-    yield Reordering(title, "beginning", edits, home.path, plain=_is_only_way(order))
+    if cut:
+        yield Reordering(_after_step(cut), "beginning", edits, home.path, plain=_is_only_way(order))
+
+
+def _method_run_by(code: Code, statement: ast.stmt, files: Files) -> tuple[str, Code, Function] | None:
+    """The first method of the project that a statement calls: `trainer.`, its file, and the method."""
+    for node in ast.walk(statement):
+        method = method_call(node) if isinstance(node, ast.Call) else None
+        callee = callee_of(files, code, method.call) if method is not None else None
+        if method is not None and callee is not None:
+            home, function, has_self = callee
+            return (f"{ast.unparse(method.receiver)}.", home, function) if has_self else None
+    return None
+
+
+def _after_step(names: list[str]) -> str:
+    return f"Detach {listed(names)} after the step: each round trains on its own part"
 
 
 def _is_only_way(order: Order) -> bool:
@@ -303,25 +322,33 @@ def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
     code, block = order.code, order.code.block(order.outer_step)
     stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
     statements = list(_simple(block[: block.index(order.outer_backward)]))
-    wanted = {node.id: False for node in ast.walk(order.outer_backward) if isinstance(node, ast.Name)}
-    on_the_way: list[ast.stmt] = []
     found: dict[str, list[ast.expr]] = {}
+    for statement, shared in _behind_the_loss(order.outer_backward, statements, stepped):
+        if statement.lineno > (order.outer_step.end_lineno or 0):
+            continue
+        nodes = {name: uses(code, statement, name) for name in stepped}
+        if shared and any(nodes.values()):
+            return {}
+        for name, used in nodes.items():
+            found.setdefault(name, []).extend(used)
+    return {name: nodes for name, nodes in found.items() if nodes}
+
+
+def _behind_the_loss(
+    backward: ast.stmt, statements: list[ast.stmt], stepped: list[str]
+) -> Iterator[tuple[ast.stmt, bool]]:
+    """The statements that compute a loss from the stepped values, last first. True if something else uses them."""
+    wanted = dict.fromkeys(names_in(backward), False)
+    passed: list[ast.stmt] = []
     for statement in reversed(statements):
         bound = _filled(statement)
         if not set(bound) & wanted.keys() or set(bound) & set(stepped):
             continue
-        on_the_way.append(statement)
-        others = [item for item in statements if item not in on_the_way]
+        passed.append(statement)
+        others = [item for item in statements if item not in passed]
         shared = any(wanted.get(name) or any(reads(other, name) for other in others) for name in bound)
-        early = statement.lineno <= (order.outer_step.end_lineno or 0)
-        nodes = {name: uses(code, statement, name) for name in stepped} if early else {}
-        if shared and any(nodes.values()):
-            return {}
-        for name, used in nodes.items():
-            found[name] = [*found.get(name, ()), *used]
-        inputs = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        wanted.update((name, shared or wanted.get(name, False)) for name in inputs)
-    return {name: nodes for name, nodes in found.items() if nodes}
+        yield statement, shared
+        wanted.update((name, shared or wanted.get(name, False)) for name in names_in(statement))
 
 
 def _simple(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -339,9 +366,8 @@ def _filled(statement: ast.stmt) -> list[str]:
     """The names that an assignment binds, or the list that it appends to."""
     if isinstance(statement, ast.Assign):
         return names_bound(statement)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    appends = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append"
-    return [ast.unparse(call.func.value)] if appends else []  # type: ignore[union-attr]
+    append = method_call(statement, "append")
+    return [ast.unparse(append.receiver)] if append is not None else []
 
 
 def _reads(files: Files, code: Code, statement: ast.stmt, path: str) -> Iterator[ast.expr]:

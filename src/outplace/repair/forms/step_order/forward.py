@@ -11,8 +11,9 @@ from itertools import pairwise
 from outplace.knowledge.traits import draws as draws_at_random
 from outplace.knowledge.traits import without_graph
 from outplace.repair.forms.step_order.lines import binds_within, names_bound
+from outplace.repair.syntax.calls import called_names, identifiers
 from outplace.repair.syntax.code import Code, Function
-from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.flow import binds, names_in, reads
 from outplace.source.heuristics import makes_optimizer
 
 _DISTRIBUTIONS = {
@@ -46,7 +47,7 @@ def remade(
             return None
         if made not in found:
             found.append(made)
-        inputs = {node.id for node in ast.walk(_part(made, {name})[1]) if isinstance(node, ast.Name)}
+        inputs = names_in(_part(made, {name})[1])
         if any(_bound_between(code, item, made, at, found) for item in inputs):
             return None
         followed = {item for item in inputs if item in stale and item not in cut} - wanted
@@ -139,9 +140,9 @@ def is_forward(code: Code, statement: ast.Assign) -> bool:
     """May it run again? It must not draw random numbers or train."""
     text = code.segment(statement)
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
-    if any(_makes_object(code, call) for call in calls) or "requires_grad" in text:
+    if any(_makes_object(code, call) for call in calls) or identifiers(statement) & {"requires_grad", "requires_grad_"}:
         return False
-    if {_called(call) for call in calls} & _trainers(code):
+    if called_names(statement.value) & _trainers(code):
         return False
     trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and makes_optimizer(node)]
     if any(reads(call, name) for call in trained for name in names_bound(statement)):
@@ -150,16 +151,9 @@ def is_forward(code: Code, statement: ast.Assign) -> bool:
     return bool(calls) and alone and not draws(code, statement)
 
 
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-
-
 def _trainers(code: Code) -> set[str]:
     """The functions of the file that call backward or step, directly or not. Running them again trains again."""
-    calls = {
-        function.name: {_called(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
-        for function in code.functions
-    }
+    calls = {function.name: called_names(function) for function in code.functions}
     found = {"backward", "step"}
     while more := {name for name, called in calls.items() if called & found and name not in found}:
         found |= more

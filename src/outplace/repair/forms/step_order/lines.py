@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
@@ -54,7 +54,9 @@ def text_of(code: Code, statements: Iterable[ast.stmt]) -> list[str]:
     return [line for statement in statements for line in code.lines[statement.lineno - 1 : statement.end_lineno]]
 
 
-def moved_behind(code: Code, statements: list[ast.stmt], target: ast.stmt, before: Iterable[str] = ()) -> list[Edit]:
+def moved_behind(
+    code: Code, statements: Sequence[ast.stmt], target: ast.stmt, before: Iterable[str] = ()
+) -> list[Edit]:
     """Moves statements, with lines before them, after another statement of their block."""
     return [
         *(removed(code, statement) for statement in statements),

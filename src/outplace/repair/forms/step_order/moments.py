@@ -11,8 +11,10 @@ from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.bug import Bug, Moment
 from outplace.repair.forms.step_order.forward import made_last, runs
 from outplace.repair.forms.step_order.order import statement_at
+from outplace.repair.syntax.calls import called_names
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import names_in
 
 _DEEPEST, _MOST_CALLS = 3, 3
 """How many levels of callers are searched for a write, and how many callers a function may have."""
@@ -43,14 +45,14 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
 
 def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
     """Do all networks of this loss run after the update? Then another update is the cause."""
-    names = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
+    names = names_in(backward)
     found = [made for name in names if (made := made_last(code, backward, name)) is not None]
     makers: list[ast.Assign] = []
     while found:
         made = found.pop()
         if made not in makers and made.lineno < backward.lineno:
             makers.append(made)
-            inputs = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+            inputs = names_in(made.value)
             found += [one for name in inputs if (one := made_last(code, made, name)) is not None]
     lines = [made.lineno for made in makers if runs(code, made)]
     return bool(lines) and min(lines) > update.lineno
@@ -71,9 +73,11 @@ def _by_optimizer(files: Files, site: Site) -> bool:
     """Did an optimizer write, not an update by hand? A `step` that calls backward belongs to the training code."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None
-    function = code.function(statement) if code is not None and statement is not None else None
-    own = code.segment(function) if code is not None and isinstance(function, Function) else ""
-    return ".step(" in site.text or (site.function.split(".")[-1] == "step" and "backward(" not in own)
+    if code is None or statement is None:
+        return site.function.split(".")[-1] == "step"
+    function = code.function(statement)
+    trains = isinstance(function, Function) and "backward" in called_names(function)
+    return "step" in called_names(statement) or (site.function.split(".")[-1] == "step" and not trains)
 
 
 def _ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from outplace.repair.facts.bug import Keeps, Moment
 from outplace.repair.forms.step_order.forward import is_forward
+from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds
@@ -87,15 +88,15 @@ def order_of(code: Code, moment: Moment) -> Order | None:
     return None
 
 
-def statement_at(code: Code, line: int, word: str = "") -> ast.stmt | None:
-    """The innermost statement of a line; if the line has several, the one with this word."""
+def statement_at(code: Code, line: int, method: str = "") -> ast.stmt | None:
+    """The innermost statement of a line; if the line has several, the one that calls this method."""
     found = [
         node
         for node in ast.walk(code.tree)
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     return max(
-        found, key=lambda node: (node.lineno, -(node.end_lineno or 0), f".{word}(" in code.segment(node)), default=None
+        found, key=lambda node: (node.lineno, -(node.end_lineno or 0), method in called_names(node)), default=None
     )
 
 
@@ -103,19 +104,21 @@ def only_steps(statement: ast.stmt) -> bool:
     """`opt.step()`, or a loop over optimizers that does nothing else."""
     if isinstance(statement, ast.For):
         return not statement.orelse and all(only_steps(item) for item in statement.body)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+    return method_call(statement, "step") is not None
 
 
 def stepping(statement: ast.stmt) -> str | None:
     """`opt` of `opt.step()` and of `scaler.step(opt)`."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
-        return None
-    return ast.unparse(call.args[0] if call.args else call.func.value)
+    step = method_call(statement, "step")
+    return None if step is None else ast.unparse(step.call.args[0] if step.call.args else step.receiver)
 
 
 def goes_backward(statement: ast.stmt) -> bool:
     """Does it call backward: `loss.backward()`?"""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return method_call(statement, "backward") is not None
+
+
+def retains_graph(statement: ast.stmt) -> bool:
+    """Does it pass `retain_graph=` anything but False?"""
+    flags = (node.value for node in ast.walk(statement) if isinstance(node, ast.keyword) and node.arg == "retain_graph")
+    return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)

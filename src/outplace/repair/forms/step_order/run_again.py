@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.forms.step_order.forward import is_forward, made_last, remade, runs, uses
+from outplace.repair.forms.step_order.forward import Remade, is_forward, made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import (
     binds_within,
     lines_before,
@@ -17,35 +17,50 @@ from outplace.repair.forms.step_order.lines import (
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
 from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.flow import binds, names_in, reads
 
 
 def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
-    used = [name for name in order.stale if any(uses(order.code, statement, name) for statement in loop.body)]
-    names = [name for name in used if not any(binds_within(statement, name) for statement in loop.body)]
+    names = _stale_in(order, loop.body)
     if not names:
         return
     user = _first_reader(order, loop.body, names)
     run_inside = {ast.unparse(call) for statement in loop.body for call in runs(order.code, statement)}
     again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
-    if again:  # the iterations compare with these values: PPO's old probabilities must not be computed again
-        edit = _detached_before(order, loop, names) if again == names else None
-        if edit is not None:
-            title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
-            alone = order.moment.from_source and Training(order).rounds_are_separate()
-            yield Reordering(title, "earlier", [edit], plain=alone)
+    if not again:
+        made = _computed_before(order.code, user, names, order.stale)
+        if made is not None:
+            title = f"Make {listed(names)} anew in each round, with the weights of the round"
+            yield Reordering(title, "earlier", [made[1]])
         return
-    made = remade(order.code, user, names, order.stale)
-    edit = lines_before(order.code, user, made.lines) if made is not None else None
+    # The iterations compare with these values: PPO's old probabilities must not be computed again.
+    edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
-        title = f"Make {listed(names)} anew in each round, with the weights of the round"
-        yield Reordering(title, "earlier", [edit])
+        title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
+        alone = order.moment.from_source and Training(order).rounds_are_separate()
+        yield Reordering(title, "earlier", [edit], plain=alone)
+
+
+def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:
+    """The stale names whose graph these statements use, and which they do not bind."""
+    used = [name for name in order.stale if any(uses(order.code, item, name) for item in statements)]
+    return [name for name in used if not any(binds_within(item, name) for item in statements)]
+
+
+def _computed_before(
+    code: Code, user: ast.stmt, names: list[str], stale: Collection[str], cut: Collection[str] = ()
+) -> tuple[Remade, Edit] | None:
+    """Computes values again right before a statement, with the values in `cut` detached."""
+    made = remade(code, user, names, stale, cut)
+    edit = lines_before(code, user, made.lines) if made is not None else None
+    return None if made is None or edit is None else (made, edit)
 
 
 def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
@@ -54,7 +69,7 @@ def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
     waiting, seen = [name], {name}
     while waiting:
         made = made_last(order.code, at, waiting.pop())
-        inputs = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)} if made is not None else set()
+        inputs = names_in(made.value) if made is not None else set()
         found += runs(order.code, made) if made is not None else []
         waiting += sorted((inputs & set(order.stale)) - seen)
         seen |= inputs
@@ -71,26 +86,24 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
     """`d_fake` goes into the loss of the step and into the next loss, which gets it computed again."""
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
-    used = [name for name in order.stale if any(uses(order.code, item, name) for item in after)]
-    names = [name for name in used if not any(binds_within(item, name) for item in after)]
-    if not names:
-        return
-    trained = Training(order).trains_again()
-    cut = [] if trained else [item for item in order.moment.for_the_step if "." not in item]
+    names = _stale_in(order, after)
+    cut = [] if Training(order).trains_again() else [path for path in order.moment.for_the_step if "." not in path]
+    if set(names) <= set(cut):
+        return  # there are none, or they are detached
     user = _first_reader(order, after, names)
-    if all(name in cut for name in names):
-        return  # they are detached
-    if not any(name in cut for name in names):  # else some would use the old weights and some the new ones
-        made = remade(order.code, user, names, order.stale, cut)
-        edit = lines_before(order.code, user, made.lines) if made is not None else None
-        if made is not None and made.detached and edit is not None:
-            given = f"{listed(made.detached)} detached"
+    if not set(names) & set(cut):  # else some would use the old weights and some the new ones
+        made = _computed_before(order.code, user, names, order.stale, cut)
+        if made is not None and made[0].detached:
+            given = f"{listed(made[0].detached)} detached"
             title = f"Make {listed(names)} anew from {given}: this loss is not to train what has just been stepped"
-            yield Reordering(title, "earlier", [edit])
-    made = remade(order.code, user, names, order.stale)
-    edit = lines_before(order.code, user, made.lines) if made is not None else None
-    if edit is not None:
-        yield Reordering(f"Make {listed(names)} anew after the step, with the new weights", "earlier", [edit])
+            yield Reordering(title, "earlier", [made[1]])
+    made = _computed_before(order.code, user, names, order.stale)
+    if made is not None:
+        yield Reordering(_after_step(names), "earlier", [made[1]])
+
+
+def _after_step(names: list[str]) -> str:
+    return f"Make {listed(names)} anew after the step, with the new weights"
 
 
 def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
@@ -110,27 +123,32 @@ def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.
 
 def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
     """`return loss, score` after the step: computes the score again before it is returned for the next loss."""
+    found = _return_of_the_step(order, files)
+    call = order.step.value if isinstance(order.step, ast.Assign) else None
+    if found is None or not isinstance(order.step, ast.Assign) or not isinstance(call, ast.Call):
+        return
+    code, function, result = found
+    targets, values = (_items(item) for item in (order.step.targets[0], result.value) if item is not None)
+    if called_name(call) != function.name or len(targets) != len(values):
+        return
+    handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
+    names = [value.id for value in handed if isinstance(value, ast.Name)]
+    made = _computed_before(code, result, names, ()) if names and len(names) == len(handed) else None
+    if made is not None:
+        yield Reordering(_after_step(names), "earlier", [made[1]], code.path)
+
+
+def _return_of_the_step(order: Order, files: Files) -> tuple[Code, Function, ast.Return] | None:
+    """The function that steps, and its only `return`, if that returns something after the step."""
     file, line = order.moment.stepped_at or ("", 0)
     code = files.code(file) if file else None
     step = statement_at(code, line, "step") if code is not None else None
     function = code.function(step) if code is not None and step is not None else None
-    call = order.step.value if isinstance(order.step, ast.Assign) else None
-    if code is None or not isinstance(function, Function) or not isinstance(call, ast.Call):
-        return
+    if code is None or not isinstance(function, Function):
+        return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-    if called != function.name or len(returns) != 1 or returns[0].lineno < line or returns[0].value is None:
-        return
-    targets, values = (_items(item) for item in (order.step.targets[0], returns[0].value))  # type: ignore[attr-defined]
-    if len(targets) != len(values):
-        return
-    handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
-    names = [value.id for value in handed if isinstance(value, ast.Name)]
-    made = remade(code, returns[0], names, ()) if names and len(names) == len(handed) else None
-    edit = lines_before(code, returns[0], made.lines) if made is not None else None
-    if edit is None:
-        return
-    yield Reordering(f"Make {listed(names)} anew after the step, with the new weights", "earlier", [edit], code.path)
+    one_after = len(returns) == 1 and returns[0].lineno >= line and returns[0].value is not None
+    return (code, function, returns[0]) if one_after else None
 
 
 def _items(node: ast.expr) -> list[ast.expr]:
@@ -167,7 +185,7 @@ def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
         return None
     own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
     own |= {bound for statement in home.body for bound in names_bound_within(statement)}
-    used = {node.id for node in ast.walk(assigned.value) if isinstance(node, ast.Name)}
+    used = names_in(assigned.value)
     return (code, code.segment(assigned.value), used) if is_forward(code, assigned) and not used & own else None
 
 

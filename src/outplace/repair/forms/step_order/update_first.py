@@ -15,11 +15,13 @@ from functools import cached_property
 from outplace.repair.forms.backward_first import clears, needed
 from outplace.repair.forms.step_order.forward import draws, uses
 from outplace.repair.forms.step_order.lines import end_of, names_bound_within, removed, whole_lines
-from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, stepping
+from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, retains_graph, stepping
 from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.calls import called_name, called_names
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import reads
+from outplace.source.heuristics import clips_gradients
 
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom | ast.Await
 
@@ -90,7 +92,7 @@ class _Turns:
     @property
     def frees(self) -> bool:
         """Does the earlier backward free its graph? If not, the later one is meant to use it, too."""
-        return not any("retain_graph" in ast.unparse(item) for item in self.block[self.start : self.moved.start])
+        return not any(retains_graph(item) for item in self.block[self.start : self.moved.start])
 
     @cached_property
     def plain(self) -> bool:
@@ -164,10 +166,9 @@ def _turns(order: Order) -> _Turns | None:
 
 def _does_all(code: Code, statement: ast.stmt) -> bool:
     """Is it a whole update: a block, or a call of a function of the file, that both calls backward and steps?"""
-    called = {ast.unparse(node.func).split(".")[-1] for node in ast.walk(statement) if isinstance(node, ast.Call)}
-    parts = [statement, *(function for function in code.functions if function.name in called)]
-    texts = [code.segment(part) for part in parts]
-    return all(any(word in text for text in texts) for word in (".backward(", ".step("))
+    called = called_names(statement)
+    called = called.union(*(called_names(function) for function in code.functions if function.name in called))
+    return {"backward", "step"} <= called
 
 
 def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
@@ -197,9 +198,9 @@ _OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "l
 def _is_followed(training: Training, statement: ast.stmt) -> bool:
     """Are all effects of a statement known? A called function may do anything, unless it runs a network."""
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+        name = called_name(call)
         known = name in _OF_A_TRAINING or is_library(call.func) or training.parameters(statement, "forward", "clip")
-        if (name.endswith("_") and "clip_grad" not in name) or not (known or isinstance(call.func, ast.Attribute)):
+        if (name.endswith("_") and not clips_gradients(call)) or not (known or isinstance(call.func, ast.Attribute)):
             return False
     return True
 

@@ -11,10 +11,10 @@ from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import intent_of, is_parameter
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import class_name
 from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
 from outplace.repair.plan.copies import short
 from outplace.repair.plan.out_of_place import out_of_place, plain
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings
 
@@ -50,25 +50,36 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         # values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
     if place.bug.kind == "expanded":
-        held = place.holder
-        copied = expanded.copied(place.files, place.code, place.statement, held) if held is not None else None
-        copied = expanded.parameter(place.files) if copied is None else copied
-        if copied is not None:
-            safety: Safety = "unsafe" if runs_forward else "safe"
-            yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
-    made = place.bug.made_at if place.bug.kind != "inference" else None  # a copy made there would be one, too
-    code = place.files.code(made.file) if made is not None else None
-    node = code.at(made) if code is not None and made is not None else None
-    if code is None or node is None or made is None:
+        yield from _memory_of_its_own(place, "unsafe" if runs_forward else "safe")
+    if place.bug.kind != "inference":  # a copy made there would be an inference tensor, too
+        yield from _copied_where_made(place)
+
+
+def _memory_of_its_own(place: Place, safety: Safety) -> Iterator[Candidate]:
+    """Copies the expanded tensor where it is expanded."""
+    holder = place.holder
+    copied = expanded.copied(place.files, place.code, place.statement, holder) if holder is not None else None
+    copied = expanded.parameter(place.files) if copied is None else copied
+    if copied is not None:
+        yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
+
+
+def _copied_where_made(place: Place) -> Iterator[Candidate]:
+    """Copies the tensor at the operation that made it."""
+    site = place.bug.made_at
+    code = place.files.code(site.file) if site is not None else None
+    node = code.at(site) if code is not None and site is not None else None
+    if code is None or node is None:
         return
-    of = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and class_name(call) == "Parameter"), None)
-    if place.bug.kind == "expanded" and of is not None and of.args:
-        end = code.span(of.args[0])[1]
-        yield Candidate("Make the parameter of a copy", "safe", {made.file: (Edit(end, end, ".clone()"),)})
+    calls = (call for call in ast.walk(node) if isinstance(call, ast.Call))
+    parameter = next((call for call in calls if called_name(call) == "Parameter"), None)
+    if place.bug.kind == "expanded" and parameter is not None and parameter.args:
+        end = code.span(parameter.args[0])[1]
+        yield Candidate("Make the parameter of a copy", "safe", {code.path: (Edit(end, end, ".clone()"),)})
         return
     edits = saver.result_clone(code, node)
     if edits is not None:
-        yield Candidate("Make a copy where the view is made", "unsafe", {made.file: tuple(edits)}, provable=True)
+        yield Candidate("Make a copy where the view is made", "unsafe", {code.path: tuple(edits)}, provable=True)
 
 
 def _refused_at_once(place: Place) -> bool:
