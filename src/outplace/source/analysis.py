@@ -143,8 +143,9 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             continue
         judged = trained.holds(function, owner) and not _is_for_inference(function)
         if function.node in reached:
-            if judged and not program.tape.went_backward:  # the program shows how it is called, not how it is trained
-                hits.extend(hypotheses.only_assumed(assumed.run(function, owner), []))
+            shown = program.tape.went_backward and function.node not in program.lost_in
+            if judged and not shown:  # the program shows how it is called, but not all of how it is trained
+                hits.extend(hypotheses.only_assumed(assumed.run(function, owner), hits))
         elif not judged:
             hits.extend(sure.run(function, owner))
         elif guesses := assumed.run(function, owner):  # with nothing assumed there is less to find

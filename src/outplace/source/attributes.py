@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import reads_nothing
-from outplace.source import holders, python_model, torch_model
+from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
 from outplace.source.joins import narrowed
 from outplace.source.values import (
     NONE,
@@ -50,6 +50,8 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
         found: Value = run(interpreter, holder, name, node)
         return found
     found_value = torch_model.attribute(interpreter, holder, name, node)
+    if found_value is None and isinstance(holder, Tensor) and hypotheses.is_output(interpreter, holder, name):
+        return hypotheses.part_of(interpreter, holder)
     return found_value if found_value is not None else Bound(name, holder)
 
 
@@ -74,6 +76,8 @@ def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, n
     base = holder.cls.torch_base()
     if base is not None:
         return torch_model.object_attribute(interpreter, holder, base, name)
+    if frameworks.knows_method(holder.cls, name):
+        return Bound(name, holder)
     return (
         UNKNOWN if holder.cls.find("__getattr__") or python_model.has_unknown_base(holder.cls) else Bound(name, holder)
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import holders, hypotheses, python_model, torch_model
+from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
 from outplace.source.joins import is_same_constant, join, join_arms, options
 from outplace.source.levels import given_by_level
 from outplace.source.machine import DEEPEST_CALL, Frame, Stop
@@ -83,6 +83,9 @@ def call(
     made: Value = UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
     if made is UNKNOWN and interpreter.assumes:
         return hypotheses.call_unknown(interpreter, function, args, keywords, node)
+    if made is UNKNOWN and any(isinstance(given, Tensor) and given.requires_grad for given in args):
+        caller = interpreter.frame.function
+        interpreter.lost_in.update([caller.node] if caller is not None else ())
     return made
 
 
@@ -100,7 +103,10 @@ def _call_torch(
 def _call_outside(
     interpreter: Interpreter, function: Outside, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    return python_model.call_outside(interpreter, function.name, args, keywords, node)
+    made = python_model.call_outside(interpreter, function.name, args, keywords, node)
+    if made is UNKNOWN:
+        made = frameworks.call_outside(interpreter, function.name, args, keywords, node) or UNKNOWN
+    return made
 
 
 def _call_partial(
@@ -125,7 +131,11 @@ def _call_bound(
         return interpreter.call_function(bound.function, [bound.receiver, *args], keywords, node)
     if isinstance(bound.function, Value):
         return interpreter.call(bound.function, [bound.receiver, *args], keywords, node)
-    found = torch_model.method(interpreter, bound.receiver, bound.function, args, keywords, node)
+    found = None
+    if isinstance(bound.receiver, Instance):
+        found = frameworks.inherited_method(interpreter, bound.receiver, bound.function, args, keywords, node)
+    if found is None:
+        found = torch_model.method(interpreter, bound.receiver, bound.function, args, keywords, node)
     if found is None:
         found = python_model.method(interpreter, bound.receiver, bound.function, args, keywords, node)
     return UNKNOWN if found is None else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import holders, python_model, torch_model
+from outplace.source import holders, hypotheses, python_model, torch_model
 from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
@@ -47,6 +47,8 @@ def _subscript(interpreter: Interpreter, node: ast.Subscript) -> Value:
 
 def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscript) -> Value:
     if isinstance(holder, Tensor):
+        if interpreter.assumes and isinstance(key, Const) and isinstance(key.value, str):
+            return hypotheses.part_of(interpreter, holder)
         return torch_model.get_item(interpreter, holder, key, node)
     if isinstance(holder, Instance):
         getter = holder.cls.find("__getitem__")

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.graph import Hit, Node, Save, Storage
 from outplace.source.joins import options
@@ -87,6 +88,8 @@ def _argument(
     interpreter: Interpreter, argument: ast.arg, default: ast.expr | None, uses: _Uses, is_forward: bool
 ) -> Value:
     says, name = says_tensor(argument.annotation), argument.arg
+    if name in uses.called:
+        return Unknown()
     if _OPTION.search(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
@@ -135,11 +138,12 @@ def _tensor(interpreter: Interpreter, name: str, known: bool) -> Tensor:
 
 
 class _Uses:
-    """How a function uses its names: as tensors, as sequences."""
+    """How a function uses its names: as tensors, as sequences, as modules or functions."""
 
     def __init__(self, function: ast.AST) -> None:
         self.tensors: set[str] = set()
         self.sequences: set[str] = set()
+        self.called: set[str] = set()
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.attr in _OF_TENSORS:
@@ -152,8 +156,9 @@ class _Uses:
                 self.sequences.update([node.value.id] if isinstance(node.value, ast.Name) else [])
             elif isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
                 self.sequences.add(node.value.id)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
-                self.sequences.update(_gone_through(node))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                self.called.add(node.func.id)
+                self.sequences.update(_gone_through(node) if node.func.id == "len" else ())
 
 
 def _gone_through(iterable: ast.expr) -> Iterator[str]:
@@ -193,7 +198,7 @@ def call_unknown(
     if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
         return UNKNOWN
     given = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
-    if not given or not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or not (given or _is_given_a_batch(node)):
         return UNKNOWN
     made = Tensor(Storage(), None, known=False, dtype="float")
     made.since = interpreter.tape.tick()
@@ -224,6 +229,11 @@ def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor
             for value in args
             if isinstance(value, Tensor) and value.requires_grad
         ]
+
+
+def _is_given_a_batch(node: ast.Call) -> bool:
+    """Does it run a module on whatever a batch holds: `model(**inputs)`?"""
+    return _layer_name(node.func) is not None and any(keyword.arg is None for keyword in node.keywords)
 
 
 def _layer_name(function: ast.expr) -> str | None:
@@ -263,6 +273,13 @@ def _tensors(value: Value) -> Iterator[Tensor]:
 def _node_of(tensor: Tensor) -> Node | None:
     newer = tensor.family.since > tensor.since and tensor.family.node is not None
     return tensor.family.node if newer else tensor.node
+
+
+def is_output(interpreter: Interpreter, whole: Tensor, name: str) -> bool:
+    """Is `whole.name` one of several tensors that something unknown has returned together, as in `outputs.logits`?"""
+    if not interpreter.assumes or whole.known or name.endswith("_"):
+        return False
+    return not torch_model.is_tensor_method(name)
 
 
 def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:

@@ -78,6 +78,8 @@ class Interpreter:
         """Of each array: the tensors that each call has made over parts of it."""
         self.reordered = False
         """Has another memory format been asked for? Then nothing is known to lie in order."""
+        self.lost_in: set[ast.AST] = set()
+        """The functions in which a call that is not known took a tensor of the graph: its result cannot be followed."""
         self.looking_at = False
         """Is only the shape or the like of something asked for?"""
         self._loops = 0

@@ -6,6 +6,7 @@ import ast
 import re
 from functools import cached_property
 
+from outplace.source.frameworks import framework_behind
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
 
@@ -21,11 +22,6 @@ _NO_MODULES = re.compile(
 """Classes that handle data, or what comes after training."""
 _ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")
 """A file that asks whether somebody trains decides by itself which of its functions may write."""
-ENTRY_POINTS = {
-    "training_step": "Lightning", "compute_loss": "transformers.Trainer", "kernel": "gpytorch", "message": "PyG",
-    "guide": "pyro", "model": "pyro", "closure": "torch.optim", "update": "torch_geometric", "aggregate": "PyG",
-}  # fmt: skip
-"""Methods that frameworks call while they train, by the framework."""
 
 
 class Trained:
@@ -59,7 +55,10 @@ class Trained:
 
     def _is_method(self, function: Function, owner: Class) -> bool:
         name = _name(function)
-        if name in ENTRY_POINTS or _LOSS.search(name) or _LOSS.search(owner.name):
+        framework = framework_behind(owner)
+        if framework is not None and name in framework.steps | framework.entry_points:
+            return True
+        if _LOSS.search(name) or _LOSS.search(owner.name):
             return True
         if _NOT_TRAINED.search(name.lower()) or _NO_MODULES.search(owner.name):
             return False

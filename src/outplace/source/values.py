@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from outplace.knowledge.frameworks import is_module_class
 from outplace.knowledge.kind import SilentRule
 from outplace.source.graph import Family
 
@@ -324,8 +325,13 @@ class Class(Value):
         return None
 
     def torch_base(self) -> str | None:
-        """The torch class it is built on, such as "torch.nn.Module"."""
-        return next((base.name for base in self.lineage() if isinstance(base, Torch)), None)
+        """The torch class it is built on, such as "torch.nn.Module"; a framework may stand between them."""
+        for base in self.lineage():
+            if isinstance(base, Torch):
+                return base.name
+            if isinstance(base, Outside) and is_module_class(base.name):
+                return "torch.nn.Module"
+        return None
 
 
 class Instance(Value):

@@ -6,6 +6,7 @@ from outplace.source.torch_model.einops import call as call_einops
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
 from outplace.source.torch_model.items import check_kept, get_item, set_item
 from outplace.source.torch_model.layers import run_layer
+from outplace.source.torch_model.methods import is_tensor_method
 from outplace.source.torch_model.modules import (
     children_of,
     construct,
@@ -48,6 +49,7 @@ __all__ = [
     "get_item",
     "init_container",
     "is_instance",
+    "is_tensor_method",
     "method",
     "node_of",
     "note_replaced",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
-from outplace.knowledge.traits import always_kind, has, method_has
+from outplace.knowledge.traits import always_kind, has, method_has, without_graph
 from outplace.source.graph import Hit, Node
 from outplace.source.joins import options
 from outplace.source.torch_model import shapes
@@ -72,6 +72,11 @@ def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
         followed = interpreter.tape.went_backward and not interpreter.tape.opaque
         read.absent = True if followed and tensor.requires_grad and tensor.certain else None
     return read
+
+
+def is_tensor_method(name: str) -> bool:
+    """Do tensors have a method of this name, as far as the op table knows?"""
+    return name in _TENSOR_METHODS or name.startswith("new") or find_op(name) is not None or without_graph(name)
 
 
 def tensor_method(
