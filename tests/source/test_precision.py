@@ -20,3 +20,9 @@ def test_no_error_in_torch_itself(part: str) -> None:
             if finding.severity == "error":
                 errors.append(f"{path}:{finding.site.line}: {finding.message}")
     assert not errors
+
+
+def test_a_name_that_is_no_text_is_no_error():
+    """Python raises a TypeError here; the analysis goes on."""
+    program = "import torch\nclass A:\n    pass\nx = torch.ones(3)\nhasattr(A(), 3)\nx += 1\n"
+    assert check_file("program.py", program, Project()).findings == []

@@ -125,6 +125,8 @@ def _hasattr(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.A
     holder, name = (args[0], args[1]) if len(args) == 2 else (UNKNOWN, UNKNOWN)
     if not isinstance(holder, Instance) or not isinstance(name, Const) or holder.cls.find("__getattr__"):
         return PLAIN
+    if not isinstance(name.value, str):
+        return PLAIN
     if name.value in holder.names or holder.cls.find(name.value) is not None:
         return Const(True)
     known = holder.cls.torch_base() is None and not has_unknown_base(holder.cls)
