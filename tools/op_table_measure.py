@@ -164,9 +164,12 @@ def observe(sample: Sample, grad: frozenset[str], *, inplace: bool = False) -> O
     old = before[0].detach().clone() if inplace and before else None
     call = sample.inplace if inplace else sample.call
     assert call is not None
+    version = before[0]._version if before else 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = call(tensors)
+    if inplace and before and before[0]._version == version:
+        return None  # it takes the flag, and writes nothing
     outputs = [t for t in flat(made) if isinstance(t, torch.Tensor)]
     seen = Observation(frozenset(sample.tensors), grad, sample.options, sample.given, outputs=len(outputs))
     seen.listed = isinstance(made, (list, tuple)) and not hasattr(made, "_fields") and len(outputs) != 1

@@ -119,6 +119,12 @@ def public(owner: Any) -> list[str]:
     return [n for n in sorted(dir(owner)) if not n.startswith("_") or n == "__len__"]
 
 
+def names_of_tensors_alone() -> list[str]:
+    """Attributes and methods of tensors, none in place, that neither Python's own types nor modules have."""
+    others = {name for kind in (str, bytes, list, dict, set, int, complex, slice, nn.Module) for name in dir(kind)}
+    return [name for name in public(torch.Tensor) if name not in others and not name.endswith("_")]
+
+
 def is_plain(value: Any) -> bool:
     """Numbers, words, dtypes, and tuples and lists of them: nothing that holds memory."""
     if isinstance(value, (tuple, list)):
@@ -232,6 +238,8 @@ def collect() -> dict[str, Any]:
             "random": random_factories(made),
             "may_share": conversions() + array_takers(),
             "takes_array": array_takers(),
+            "from_data": [n for n in FROM_DATA if hasattr(torch, n)],
+            "only_of_tensors": names_of_tensors_alone(),
             "plain_method": plain_methods(),
             "plain_attribute": plain,
             "view_attribute": views,

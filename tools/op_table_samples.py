@@ -475,7 +475,7 @@ def _modules() -> Iterator[tuple[str, Callable[[], nn.Module], Tensors]]:
         for kind in ("Reflection", "Replication", "Zero", "Circular"):
             yield f"{kind}Pad{n}d", lambda n=n, kind=kind: getattr(nn, f"{kind}Pad{n}d")(1), x
         yield f"ConstantPad{n}d", lambda n=n: getattr(nn, f"ConstantPad{n}d")(1, 0.5), x
-    yield "FractionalMaxPool2d", lambda: nn.FractionalMaxPool2d(2, output_size=3), image
+    yield "FractionalMaxPool2d", lambda: nn.FractionalMaxPool2d(3, output_size=3), image
     yield "LayerNorm", lambda: nn.LayerNorm(4), flat_
     yield "GroupNorm", lambda: nn.GroupNorm(2, 4), image
     yield "LocalResponseNorm", lambda: nn.LocalResponseNorm(2), image

@@ -50,6 +50,8 @@ PARAMETER_MAKERS = frozenset(("Parameter", "register_parameter", "register_buffe
 """What makes a tensor part of a module's state."""
 PASSES_ITS_INPUT = frozenset(("StochasticDepth", "DropPath"))
 """Modules of other libraries whose output may be their very input."""
+SHARED_TENSOR_NAMES = frozenset(("add", "float", "split", "to"))
+"""Methods of tensors that strings, sets or modules have too. An argument that is asked for them is mostly a tensor."""
 SAMPLERS = frozenset(("sample", "rsample"))
 """Methods of distributions that draw at random."""
 

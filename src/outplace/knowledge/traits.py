@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 from outplace.knowledge._table import table
-from outplace.knowledge.by_hand import ARRAYS_OF_TENSORS, SAMPLERS, TRAITS
+from outplace.knowledge.by_hand import ARRAYS_OF_TENSORS, SAMPLERS, SHARED_TENSOR_NAMES, TRAITS
 from outplace.knowledge.names import spellings
 from outplace.knowledge.ops import lookup
 
@@ -79,6 +79,19 @@ def only_reshapes(name: str) -> bool:
     """Is it an in-place method that writes no element, as `t_` and `squeeze_`?"""
     plain = lookup(name[:-1]) if name.endswith("_") else None
     return plain is not None and any(share.when.always for share in plain.shares)
+
+
+@cache
+def idle_in_evaluation(name: str) -> bool:
+    """Does it return its very input unless it trains, as dropout does?"""
+    op = lookup(name)
+    return op is not None and any(share.how == "same" and share.when.option == "training" for share in op.shares)
+
+
+@cache
+def is_of_tensors(name: str) -> bool:
+    """Does asking an object for this attribute or method take it for a tensor: `x.reshape`, `x.add_`?"""
+    return method_has(name, "only_of_tensors") or name in SHARED_TENSOR_NAMES or name in table()["methods"]
 
 
 @cache

@@ -85,10 +85,9 @@ class Inquiry:
             receivers: Receivers = {}
             numbers: Numbers = {}
             for function, owner in functions_of(module):
-                text, holds = ast.unparse(function.node), _holds(function, question)
-                if holds or "forward_hook" in text or _mentions(text, words):
-                    order = holds, "forward_hook" not in text
-                    waiting.append((*order, project, module, function, owner, receivers, numbers))
+                holds, hooks_first = _holds(function, question), _registers_hook(function.node)
+                if holds or hooks_first or _mentions(ast.unparse(function.node), words):
+                    waiting.append((holds, not hooks_first, project, module, function, owner, receivers, numbers))
         steps, hooks = _ALL_STEPS, list[Value]()
         for holds, _, project, module, function, owner, receivers, numbers in sorted(
             waiting, key=lambda item: item[:2]
@@ -182,6 +181,15 @@ def _guarded(run: Hypothesis, task: object) -> None:
 
 def _is_tensor(value: Value) -> bool:
     return any(isinstance(option, Tensor) for option in options(value))
+
+
+def _registers_hook(function: ast.AST) -> bool:
+    """Does it give a module a hook that runs in each forward?"""
+    names = (node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute))
+    return any(name in _HOOKS for name in names)
+
+
+_HOOKS = {"register_forward_hook", "register_module_forward_hook"}
 
 
 def _holds(function: Function, question: Question) -> bool:

@@ -18,6 +18,36 @@ _UPDATES = (
     "init", "reset", "fill", "load", "update", "project", "clip", "set", "constrain", "normalize_weight", "step",
 )  # fmt: skip
 _TRAINS = re.compile(r"^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
+_NO_GRADIENT = re.compile(
+    r"(?:^|_)(?:mask|masks|ids?|idx|idxs|index|indices|labels?|targets?|gt|lengths?|lens?|sizes?|shapes?|steps?|timesteps?"
+    r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens)$"
+)
+_SAVES_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
+_ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
+_WRITE_OPTION = re.compile(r"^(?:in_?place|out|dest|destination|buffer)$")
+_LAYER = re.compile(
+    r"(?:^|_)(?:layer|block|blk|module|mod|net|conv|linear|norm|attn|ff|fn|mlp|stage|head|proj|fc|model|encoder"
+    r"|decoder)\d*$"
+)
+_AROUND_TRAINING = re.compile(
+    r"generat|decode_|predict|inference|post_?process|init|reset|load|convert|fuse|merge|deploy|reparam|quant|sample"
+    r"|evaluate|validat|test|visuali|plot|export|prune|match|nms|augment|transform_(?:points|boxes)|to_|from_"
+)
+_LOSS = re.compile(r"loss|criterion|objective|penalty|regulari[sz]", re.IGNORECASE)
+_DATA_CLASS = re.compile(
+    r"Optimizer|Dataset|DataLoader|Transform|Augment|Metric|Sampler|Scheduler|Callback|Processor|Tracker|Matcher|Crop"
+)
+_STORING = {
+    "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
+    "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "save", "send", "set", "setattr",
+    "setdefault", "store", "update",
+}  # fmt: skip
+_TRANSPARENT_DECORATORS = {
+    "staticmethod", "classmethod", "abstractmethod", "override", "property", "overload", "final", "no_grad",
+    "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "custom_fwd", "custom_bwd", "once_differentiable",
+    "compile", "script", "script_method", "ignore", "unused", "export", "jaxtyped", "typechecked", "wraps",
+    "contextmanager", "setter",
+}  # fmt: skip
 
 
 def is_mask(factor: ast.expr) -> bool:
@@ -91,3 +121,83 @@ def is_update_name(function: str) -> bool:
     If wrong: `fix` puts a step of the computation under `no_grad`; the proof by running finds that.
     """
     return function.lstrip("_").startswith(_UPDATES)
+
+
+def takes_no_gradient(parameter: str) -> bool:
+    """Belief: nobody differentiates by a parameter called `mask`, `labels`, `index`, `lengths` and the like.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _NO_GRADIENT.search(parameter.lower()) is not None
+
+
+def asks_for_writes(parameter: str) -> bool:
+    """Belief: a parameter called `inplace`, `out` or `buffer` asks for writes, and who trains does not give it.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _WRITE_OPTION.search(parameter) is not None
+
+
+def is_layer_name(name: str) -> bool:
+    """Belief: `layer(x)`, `block(x)`, `self_attn(x)` run a module, if nothing is known of the name.
+
+    If wrong: `check` warns of a write after a call that saves nothing, and says what it assumes.
+    """
+    return _LAYER.search(name) is not None
+
+
+def is_activation_name(layer: str) -> bool:
+    """Belief: an unknown layer called `act`, `relu` or `activation` saves its result, as ReLU does.
+
+    If wrong: `check` warns of a write to the result, and says what it assumes.
+    """
+    return _ACTIVATION.search(layer.lower()) is not None
+
+
+def saves_nothing_by_name(layer: str) -> bool:
+    """Belief: an unknown layer with "drop", "pool", "pad" or the like in its name does not save its input.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _SAVES_NOTHING.search(layer.lower()) is not None
+
+
+def is_loss_name(name: str) -> bool:
+    """Belief: a function or class with "loss", "criterion", "penalty" or the like in its name is trained through.
+
+    If wrong: `check` warns of what breaks if its arguments require grad.
+    """
+    return _LOSS.search(name) is not None
+
+
+def is_outside_training(method: str) -> bool:
+    """Belief: a method called `predict`, `reset_...`, `load_...`, `evaluate` and the like is not trained through.
+
+    If wrong: a bug in a method without a caller is missed.
+    """
+    return _AROUND_TRAINING.search(method.lower()) is not None
+
+
+def handles_data(class_name: str) -> bool:
+    """Belief: nobody trains through a class with "Dataset", "Transform", "Metric" or the like in its name.
+
+    If wrong: a bug in a method without a caller is missed.
+    """
+    return _DATA_CLASS.search(class_name) is not None
+
+
+def may_store(method: str) -> bool:
+    """Belief: of unknown objects, only methods called `append`, `put`, `update`, `save` and the like keep an argument.
+
+    If wrong: `fix` rebinds a name although an unknown object holds the tensor; the proof by running finds that.
+    """
+    return method in _STORING
+
+
+def keeps_no_result(decorator: str) -> bool:
+    """Belief: decorators called `property`, `no_grad`, `wraps` and the like keep no result of their function.
+
+    If wrong: `fix` rebinds a name although the decorator holds the tensor; the proof by running finds that.
+    """
+    return decorator in _TRANSPARENT_DECORATORS

@@ -20,9 +20,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.traits import is_of_tensors
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.graph import Hit, Node, Save, Storage
+from outplace.source.heuristics import (
+    asks_for_writes,
+    is_activation_name,
+    is_layer_name,
+    saves_nothing_by_name,
+    takes_no_gradient,
+)
 from outplace.source.joins import options
 from outplace.source.levels import given_by_level
 from outplace.source.values import (
@@ -47,18 +55,7 @@ from outplace.source.values import (
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-_NO_GRADIENT = re.compile(
-    r"(?:^|_)(?:mask|masks|ids?|idx|idxs|index|indices|labels?|targets?|gt|lengths?|lens?|sizes?|shapes?|steps?|timesteps?"
-    r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens)$"
-)
-"""Parameters whose names say that nobody differentiates by them."""
-
-_KEEPS_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
-"""Layers whose names say that they do not keep their input."""
-
 ARGUMENT = "argument"
-_ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
-"""Layers whose names say that they are activations."""
 
 KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nograd-view", "custom-view"}
 """The kinds of bugs that can depend on a hypothesis."""
@@ -90,7 +87,7 @@ def _argument(
     says, name = says_tensor(argument.annotation), argument.arg
     if name in uses.called:
         return Unknown()
-    if _OPTION.search(name):
+    if asks_for_writes(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
         return _not_a_tensor(interpreter, name, ast.unparse(argument.annotation))
@@ -101,10 +98,6 @@ def _argument(
         return Items([], "list", rest=_tensor(interpreter, name, True))
     known = says is True or name in uses.tensors or (is_forward and default is None)
     return _tensor(interpreter, name, known)
-
-
-_OPTION = re.compile(r"^(?:in_?place|out|dest|destination|buffer)$")
-"""Parameters by which a caller asks for writes: who trains does not."""
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -130,7 +123,7 @@ def _is_other(annotation: ast.expr | None) -> bool:
 def _tensor(interpreter: Interpreter, name: str, known: bool) -> Tensor:
     made = Tensor(Storage(), None, known=known)
     made.since = interpreter.tape.tick()
-    if not _NO_GRADIENT.search(name.lower()):
+    if not takes_no_gradient(name):
         made.requires_grad, made.family.grad = True, True
         made.node = Node(ARGUMENT, interpreter.place(ast.Pass()), made.since, ())
         made.node.assumed = f"{name} requires grad"
@@ -146,7 +139,7 @@ class _Uses:
         self.called: set[str] = set()
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.attr in _OF_TENSORS:
+                if is_of_tensors(node.attr):
                     self.tensors.add(node.value.id)
             elif isinstance(node, ast.BinOp):
                 self.tensors.update(side.id for side in (node.left, node.right) if isinstance(side, ast.Name))
@@ -166,15 +159,6 @@ def _gone_through(iterable: ast.expr) -> Iterator[str]:
         yield iterable.id
     elif isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):
         yield from (argument.id for argument in iterable.args if isinstance(argument, ast.Name))
-
-
-_OF_TENSORS = {
-    "shape", "size", "dim", "ndim", "device", "dtype", "view", "reshape", "permute", "transpose", "flatten", "mean",
-    "sum", "pow", "sqrt", "exp", "log", "norm", "abs", "clamp", "unsqueeze", "squeeze", "contiguous", "float", "to",
-    "chunk", "split", "unbind", "detach", "softmax", "sigmoid", "tanh", "relu", "matmul", "expand", "repeat", "clone",
-    "new_zeros", "new_ones", "type_as", "masked_fill", "mul", "add", "sub", "div", "T", "mT", "requires_grad",
-}  # fmt: skip
-"""Whoever asks an argument for these takes it for a tensor."""
 
 
 def constructor_arguments(init: Function) -> list[Value]:
@@ -219,10 +203,10 @@ def call_unknown(
 
 def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value]) -> None:
     """What an unknown layer saves: an activation its result, most others their inputs."""
-    if _ACTIVATION.search(layer.lower()):
+    if is_activation_name(layer):
         node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"
         node.saves = [Save(made.storage, interpreter.tape.tick(), "result", True)]
-    elif not _KEEPS_NOTHING.search(layer.lower()):
+    elif not saves_nothing_by_name(layer):
         node.assumed = f"`{layer}` keeps its input for backward, as most layers do"
         node.saves = [
             Save(value.storage, made.since, "input", value.certain, anchor=value.anchor)
@@ -246,16 +230,9 @@ def _layer_name(function: ast.expr) -> str | None:
             root = root.value
         own = isinstance(root, ast.Name) and root.id == "self"
         return ast.unparse(function) if own and not function.attr.startswith("_") else None
-    if isinstance(function, ast.Name) and _LAYERS.search(function.id):
+    if isinstance(function, ast.Name) and is_layer_name(function.id):
         return function.id
     return None
-
-
-_LAYERS = re.compile(
-    r"(?:^|_)(?:layer|block|blk|module|mod|net|conv|linear|norm|attn|ff|fn|mlp|stage|head|proj|fc|model|encoder"
-    r"|decoder)\d*$"
-)
-"""Names that are given to modules."""
 
 
 def _tensors(value: Value) -> Iterator[Tensor]:

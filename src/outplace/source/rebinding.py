@@ -14,9 +14,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from outplace.knowledge import ops
+from outplace.knowledge.traits import idle_in_evaluation
 from outplace.source import calls, expressions, statements, torch_model
 from outplace.source.facts import Answer, LaterRead, Question, Where, WriteFacts
 from outplace.source.graph import Path, Storage, compatible
+from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
 from outplace.source.machine import Frame
@@ -44,19 +46,6 @@ from outplace.source.values import (
     Value,
 )
 
-_KEEPERS = {
-    "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
-    "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "save", "send", "set", "setattr",
-    "setdefault", "store", "update",
-}  # fmt: skip
-"""Methods of unknown objects that may keep what they are given."""
-_HARMLESS = {
-    "staticmethod", "classmethod", "abstractmethod", "override", "property", "overload", "final", "no_grad",
-    "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "custom_fwd", "custom_bwd", "once_differentiable",
-    "compile", "script", "script_method", "ignore", "unused", "export", "jaxtyped", "typechecked", "wraps",
-    "contextmanager", "setter",
-}  # fmt: skip
-"""Decorators that keep no result of their function."""
 _ASKED_ABOUT = {"builtins.len", "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hasattr"}
 """Functions that do not read what they are given."""
 
@@ -305,7 +294,7 @@ class Hypothesis(Interpreter):
         if of and (op is None or op.shares):
             return Unknown(of)
         first = given[0] if given else None
-        if isinstance(first, Tensor) and "dropout" in name.lower() and result.storage is not first.storage:
+        if isinstance(first, Tensor) and idle_in_evaluation(name) and result.storage is not first.storage:
             result.storage, result.certain, result.region, result.parts = first.storage, False, first.region, ()
         return result
 
@@ -313,7 +302,7 @@ class Hypothesis(Interpreter):
         """As before. A decorator may keep what its function returns, as `lru_cache` does."""
         result = calls.call_function(self, function, args, keywords, node)
         decorators = getattr(function.node, "decorator_list", ())
-        if any(ast.unparse(decorator).split("(")[0].split(".")[-1] not in _HARMLESS for decorator in decorators):
+        if not all(map(keeps_no_result, map(_last_name, decorators))):
             self.kept.update(storages_in(result))
         return result
 
@@ -333,7 +322,7 @@ class Hypothesis(Interpreter):
         unknown = isinstance(function, Unknown | Bound) and any(map(_may_hold_items, options(receiver)))
         if isinstance(function, Outside) and function.name == "builtins.setattr":
             unknown, name = any(map(_may_hold_items, options(given[0]))) if given else False, "setattr"
-        if (unknown and name in _KEEPERS) or name in ("__setattr__", "__setitem__"):
+        if (unknown and may_store(name)) or name in ("__setattr__", "__setitem__"):
             self.kept.update(storage for value in given for storage in storages_in(value))
         if isinstance(function, Bound) and function.function == "retain_grad":
             self.kept.update(storages_in(function.receiver))
@@ -451,3 +440,8 @@ def _reads_before_it_writes(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     function = call.func if isinstance(call, ast.Call) else None
     return isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Call)
+
+
+def _last_name(decorator: ast.expr) -> str:
+    """`no_grad` of `@torch.no_grad()`."""
+    return ast.unparse(decorator).split("(")[0].split(".")[-1]

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from functools import cached_property
 
 from outplace.source.frameworks import framework_behind
+from outplace.source.heuristics import handles_data, is_loss_name, is_outside_training
+from outplace.source.project import Module
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
-
-_NOT_TRAINED = re.compile(
-    r"generat|decode_|predict|inference|post_?process|init|reset|load|convert|fuse|merge|deploy|reparam|quant|sample"
-    r"|evaluate|validat|test|visuali|plot|export|prune|match|nms|augment|transform_(?:points|boxes)|to_|from_"
-)
-"""Methods that are called around training: to set weights, to evaluate, to change what is finished."""
-_LOSS = re.compile(r"loss|criterion|objective|penalty|regulari[sz]", re.IGNORECASE)
-_NO_MODULES = re.compile(
-    r"Optimizer|Dataset|DataLoader|Transform|Augment|Metric|Sampler|Scheduler|Callback|Processor|Tracker|Matcher|Crop"
-)
-"""Classes that handle data, or what comes after training."""
-_ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")
-"""A file that asks whether somebody trains decides by itself which of its functions may write."""
 
 
 class Trained:
@@ -29,13 +17,20 @@ class Trained:
 
     def __init__(self, functions: list[tuple[Function, Class | None]]) -> None:
         self._functions = functions
+        self._asking: dict[str, bool] = {}
 
     def holds(self, function: Function, owner: Class | None) -> bool:
         """Is it part of a module's forward or of a loss, by its name or by who calls it?"""
         if owner is not None:
             return self._is_method(function, owner)
         name = _name(function)
-        return bool(_LOSS.search(name)) or (name in self._called and not _ASKS.search(function.module.source))
+        return is_loss_name(name) or (name in self._called and not self._asks(function.module))
+
+    def _asks(self, module: Module) -> bool:
+        """A file that asks whether somebody trains decides by itself which of its functions may write."""
+        if module.path not in self._asking:
+            self._asking[module.path] = any(map(_asks_for_grad, ast.walk(module.tree)))
+        return self._asking[module.path]
 
     @cached_property
     def _called(self) -> set[str]:
@@ -58,14 +53,21 @@ class Trained:
         framework = framework_behind(owner)
         if framework is not None and name in framework.steps | framework.entry_points:
             return True
-        if _LOSS.search(name) or _LOSS.search(owner.name):
+        if is_loss_name(name) or is_loss_name(owner.name):
             return True
-        if _NOT_TRAINED.search(name.lower()) or _NO_MODULES.search(owner.name):
+        if is_outside_training(name) or handles_data(owner.name):
             return False
         base = owner.torch_base()
         if base is not None:
             return base.startswith("torch.nn.")
         return has_unknown_base(owner) and owner.find("forward") is not None
+
+
+def _asks_for_grad(node: ast.AST) -> bool:
+    """`torch.is_grad_enabled()`, or a reading of `x.requires_grad`."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return node.attr in ("requires_grad", "is_grad_enabled")
+    return isinstance(node, ast.Name) and node.id == "is_grad_enabled"
 
 
 def _name(function: Function) -> str:

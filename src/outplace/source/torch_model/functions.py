@@ -6,7 +6,7 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Any
 
-from outplace.knowledge.traits import has, is_factory
+from outplace.knowledge.traits import has, idle_in_evaluation, is_factory
 from outplace.source import contents
 from outplace.source.graph import Block
 from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
@@ -106,7 +106,7 @@ def _function(
     asked = f"{name}(inplace=True)" if inplace else name
     if find_op(asked) is None:
         return UNKNOWN
-    if short.rstrip("_").endswith(("dropout", "dropout1d", "dropout2d", "dropout3d")) and args:
+    if args and idle_in_evaluation(name):
         training = _argument(name, "training", args, keywords, Const("alpha" not in short))
         rate = _argument(name, "p", args, keywords, Const(0.5))
         return run_dropout(interpreter, asked, args[0], rate, contents.truth(training), node, short)

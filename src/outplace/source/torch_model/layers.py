@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.ops import Op
-from outplace.knowledge.traits import inplace_position
+from outplace.knowledge.traits import idle_in_evaluation, inplace_position
 from outplace.source import contents
 from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import run_op
@@ -44,7 +44,7 @@ def make_layer(
 def _options(kind: str, args: list[Value], keywords: dict[str, Value]) -> dict[str, Any]:
     """The options of a module that are known: those given by name, the rate of dropout, and `inplace`."""
     found = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
-    if "Dropout" in kind:
+    if idle_in_evaluation(kind):
         rate = args[0] if args else keywords.get("p", Const(0.5))
         found["p"] = rate.value if isinstance(rate, Const) else None
     position = inplace_position(kind)
@@ -128,7 +128,7 @@ def run_layer(
     name = f"{layer.kind}(inplace=True)" if in_place else layer.kind
     if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
         interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")
-    if "Dropout" in layer.kind:
+    if idle_in_evaluation(layer.kind):
         rate, given = layer.options["p"], args[0] if args else UNKNOWN
         return run_dropout(
             interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
