@@ -57,6 +57,8 @@ class Checked:
     findings: list[Finding]
     error: Unparsed | None
     dependencies: tuple[str, ...]
+    ran_out: bool = False
+    """Did it take too long, so that the rest of the file was left out?"""
 
 
 def check_file(path: str, source: str, project: Project) -> Checked:
@@ -84,7 +86,8 @@ def _check(path: str, source: str, project: Project, candidates: Candidates) -> 
     except (ValueError, RecursionError, MemoryError) as error:
         return Checked([], Unparsed(f"{type(error).__name__}: {error}"), ())
     hits = _run(module, project, candidates)
-    return Checked(_findings(hits, module), None, tuple(dict.fromkeys(project.read[first_read:])))
+    dependencies = tuple(dict.fromkeys(project.read[first_read:]))
+    return Checked(_findings(hits, module), None, dependencies, project.ran_out)
 
 
 def _findings(hits: list[Hit], module: Module) -> list[Finding]:

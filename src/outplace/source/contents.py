@@ -8,6 +8,7 @@ from outplace.source import holders
 from outplace.source.graph import Path
 from outplace.source.joins import any_item, join, join_arms, with_paths
 from outplace.source.values import (
+    MOST_ITEMS,
     PLAIN,
     UNKNOWN,
     ArrayPart,
@@ -193,13 +194,9 @@ def _set_somewhere(holder: Items | Dictionary, key: Value, value: Value) -> None
     holder.latest = (key, value) if key is not UNKNOWN and key is not PLAIN else None
 
 
-_MOST_ITEMS = 1_000
-"""A list that is added to itself in a loop grows without end."""
-
-
 def extend(holder: Items, value: Value) -> None:
     """Adds all items of another container."""
-    if isinstance(value, Items) and len(holder.items) + len(value.items) <= _MOST_ITEMS:
+    if isinstance(value, Items) and len(holder.items) + len(value.items) <= MOST_ITEMS:
         holder.items.extend(value.items)
         if value.rest is not None:
             holder.rest = value.rest if holder.rest is None else join([holder.rest, value.rest])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Container = Items | Dictionary | Instance
 
 _MOST_COPIES = 16
+_MOST_STALE = 32
+"""So many of the latest updates are remembered of each name or container."""
 
 
 class Update:
@@ -107,9 +109,9 @@ def note_step(interpreter: Interpreter, node: ast.AST, stepped: list[tuple[Tenso
 
 def _spoil(holder: Scope | Container, name: str, entry: Stale) -> None:
     if isinstance(holder, Scope):
-        holder.stale = {**holder.stale, name: (*holder.stale.get(name, ()), entry)}
+        holder.stale = {**holder.stale, name: (*holder.stale.get(name, ())[1 - _MOST_STALE :], entry)}
     else:
-        holder.stale = (*holder.stale, entry)
+        holder.stale = (*holder.stale[1 - _MOST_STALE :], entry)
 
 
 def _written(values: tuple[Value, ...] | list[Value], node: ast.AST) -> Iterator[tuple[Tensor, Write]]:

@@ -39,6 +39,8 @@ from outplace.source.values import (
 MODULE_STEPS = 10_000
 """For the top level of a file that is imported."""
 
+_STEPS_BETWEEN_LOOKS = 128
+"""So often the clock is looked at."""
 _EXPRESSION_STEPS = 100
 """For a layer that a constructor builds."""
 
@@ -177,7 +179,11 @@ class Interpreter:
 
     def _step(self) -> None:
         self.steps += 1
-        if self.steps > self._most_steps:
+        if self.steps > self._most_steps or not self.steps % _STEPS_BETWEEN_LOOKS:
+            self._check_budget()
+
+    def _check_budget(self) -> None:
+        if self.steps > self._most_steps or self.project.is_out_of_time():
             raise OutOfSteps
 
     def within(self, steps: int, run: Callable[[], object]) -> None:
@@ -195,8 +201,8 @@ class Interpreter:
         """Runs statements in order until one leaves the block."""
         for statement in statements:
             self.steps += 1  # as `_step` does
-            if self.steps > self._most_steps:
-                raise OutOfSteps
+            if self.steps > self._most_steps or not self.steps % _STEPS_BETWEEN_LOOKS:
+                self._check_budget()
             run: Callable[[Interpreter, Any], int] | None = STATEMENTS.get(type(statement))
             if run is not None:
                 ended = run(self, statement)

@@ -25,7 +25,7 @@ round makes part of the graph is saved in the next. Loops inside loops: once les
 
 
 class OutOfSteps(Exception):
-    """The program is larger than what is worth following."""
+    """The program is larger than what is worth following, or took too long."""
 
 
 class Stop:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import gc
+import math
 import os
+import time
 import tokenize
 import warnings
 from collections.abc import Mapping, Sequence
 
 from outplace.source.values import Scope
 
+MOST_SECONDS = 5.0
+"""CPU time for one file. What is left of it then is left out."""
 _LARGEST = 2_000_000
 _MOST_KEPT = 6_000_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
@@ -45,6 +49,9 @@ class Project:
         self._modules: dict[str, Module | None] = {}
         self._trees: dict[str, tuple[str, ast.Module]] = {} if like is None else like._trees
         self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
+        self._ends_at = math.inf
+        self.ran_out = False
+        """Did the analysis of the present file take too long, so that the rest of it was left out?"""
         self.read: list[str] = []
         """Files that were read for imports, in order; `analysis` notes which belong to which result."""
 
@@ -55,8 +62,16 @@ class Project:
     def open(self, path: str, source: str) -> Module:
         """The module of a file that is being checked: a program, even where others import it."""
         self._make_room()
+        if self.ran_out:
+            self._modules.clear()  # their top levels may have been left half run
+        self._ends_at, self.ran_out = time.thread_time() + MOST_SECONDS, False
         absolute = os.path.abspath(path)
         return Module(path, source, _module_name(absolute), self._parse(absolute, source))
+
+    def is_out_of_time(self) -> bool:
+        """Has the analysis of the present file taken as long as it may?"""
+        self.ran_out = self.ran_out or time.thread_time() > self._ends_at
+        return self.ran_out
 
     def _make_room(self) -> None:
         """Forgets what was not asked for the longest, where too much is kept."""

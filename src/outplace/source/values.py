@@ -165,13 +165,19 @@ Stale = tuple["Tensor", "Write", "Update | None"]
 """A tensor that a holder has, and that somebody else has changed (see `holders`)."""
 
 
+MOST_ITEMS = 1_000
+"""So many items of a container are kept."""
+
+
 class Items(Value):
-    """A list, tuple or set. `rest` stands for further items whose number is not known."""
+    """A list, tuple or set. `rest` stands for further items whose number is not known, or too large to keep them."""
 
     __slots__ = ("appended", "copies", "items", "kind", "latest", "rest", "stale")
 
     def __init__(self, items: list[Value], kind: str = "list", rest: Value | None = None) -> None:
         self.items, self.kind, self.rest = items, kind, rest
+        if len(items) > MOST_ITEMS:  # a list that is added to itself in a loop doubles each time
+            self.items, self.rest = items[:MOST_ITEMS], UNKNOWN
         self.latest: tuple[Value, Value] | None = None
         """The unknown index that was assigned to last, and what."""
         self.appended: dict[int, tuple[int, Path]] = {}
@@ -302,20 +308,23 @@ class Function(Value):
 class Class(Value):
     """A class of the project."""
 
-    __slots__ = ("bases", "fields", "module", "name", "names", "node")
+    __slots__ = ("_lineage", "bases", "fields", "module", "name", "names", "node")
 
     def __init__(self, node: ast.ClassDef, module: Module, bases: list[Value], name: str) -> None:
         self.node, self.module, self.bases, self.name = node, module, bases, name
         self.names: dict[str, Value] = {}
         self.fields: list[str] | None = None
         """Fields of a dataclass, in order."""
+        self._lineage: list[Value] | None = None
 
     def lineage(self) -> list[Value]:
         """The class, then its bases, depth first (project classes and torch's)."""
-        found: list[Value] = [self]
-        for base in self.bases:
-            found.extend(base.lineage() if isinstance(base, Class) else [base])
-        return found
+        if self._lineage is None:
+            found: dict[Value, None] = {self: None}
+            for base in self.bases:
+                found.update(dict.fromkeys(base.lineage() if isinstance(base, Class) else [base]))
+            self._lineage = list(found)
+        return self._lineage
 
     def find(self, name: str) -> Value | None:
         """An attribute of the class or its bases."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from outplace.repair.syntax.patch import unified
 _LEAST_ROUNDS = 60
 _MOST_FIXES = 30
 """Findings in one file beyond which their fixes are not worked out for a report."""
+_MOST_SECONDS = 4.0
+"""CPU time after which no further fixes of a file are worked out for a report."""
 _DEEPEST = 6
 
 _Texts = dict[str, str]
@@ -321,8 +324,10 @@ def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) 
     if len(findings) > _MOST_FIXES:
         return list(findings)
     made: list[Finding] = []
+    ends_at = time.thread_time() + _MOST_SECONDS
     for finding in findings:
-        fixed = None if finding.fix else fix_of(path, text, finding, findings, check)
+        wanted = finding.fix is None and time.thread_time() < ends_at
+        fixed = fix_of(path, text, finding, findings, check) if wanted else None
         made.append(replace(finding, fix=fixed[0]) if fixed else finding)
     return made
 

@@ -87,17 +87,18 @@ def as_argument(value: Value) -> Arg:
     return Arg(None, None)
 
 
-def tensors_in(value: Value, around: tuple[int, ...] = ()) -> Iterator[Tensor]:
-    """All tensors a value holds or may be; `around` are the containers it lies in, one of which it may be."""
+def tensors_in(value: Value, seen: set[int] | None = None) -> Iterator[Tensor]:
+    """All tensors a value holds or may be. A container that it holds twice, or that holds itself, is looked at once."""
+    seen = set() if seen is None else seen
     for option in options(value):
         if isinstance(option, Tensor):
             yield option
-        elif isinstance(option, Items) and id(option) not in around:
-            for item in (*option.items, *([option.rest] if option.rest is not None else [])):
-                yield from tensors_in(item, (*around, id(option)))
-        elif isinstance(option, Dictionary) and id(option) not in around:
-            for item in option.items.values():
-                yield from tensors_in(item, (*around, id(option)))
+        elif isinstance(option, (Items, Dictionary)) and id(option) not in seen:
+            seen.add(id(option))
+            held = option.items if isinstance(option, Items) else option.items.values()
+            rest = [option.rest] if isinstance(option, Items) and option.rest is not None else []
+            for item in (*held, *rest):
+                yield from tensors_in(item, seen)
 
 
 def any_grad(tensors: Any) -> bool | None:

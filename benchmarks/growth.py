@@ -1,0 +1,140 @@
+"""Does the time and memory of `outplace check` grow with the size of a file, and no faster?
+
+    python benchmarks/growth.py [--sizes 100 200 400 800] [--only SHAPE]
+
+Each shape is a program of N lines that tries to grow: lists that double, thousands of views of one tensor, functions
+that call each other. Each file is checked in a process of its own, with a limit on CPU time and memory. The table
+gives seconds and MB for each size. `exponent` is how fast the time grows between the two largest sizes: 1 is linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS, MEGABYTES = 10, 512
+"""What any file may take."""
+
+START = "import torch\nfrom torch import nn\nt = torch.ones(3, requires_grad=True)\nx = t.exp()\n"
+END = "x += 1\nx.sum().backward()\n"
+
+
+def each(lines: str, before: str = "", after: str = "") -> Callable[[int], str]:
+    """A program that repeats some lines; `{i}` is their number, `{j}` the number before it, `{n}` the last one."""
+    return lambda n: START + before + "".join(lines.format(i=i + 1, j=i) for i in range(n)) + after.format(n=n) + END
+
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "a list that doubles": each("l = l + l\n", "l = [t]\n"),
+    "a list in a list, twice": each("l = [l, l]\n", "l = [t]\n", "torch.stack(l)\n"),
+    "a dict in a dict, twice": each("d = dict(a=d, b=d)\n", "d = dict(a=t)\n", "print(d)\n"),
+    "a tuple that doubles": each("l = (*l, *l)\n", "l = (t,)\n"),
+    "a text that doubles": each("s = s + s\n", "s = 'a'\n"),
+    "a number that is squared": each("n = n * n\n", "n = 3\n"),
+    "a number to its own power": each("n = n ** n\n", "n = 3\n"),
+    "extended by itself": each("l.extend(l)\n", "l = [t]\n"),
+    "a list times a number": each("l = l * 10\n", "l = [t]\n"),
+    "views that are written": each("y{i} = x[{i}:]; y{i}.exp_(); z{i} = x.exp()\n"),
+    "views of views": each("y = y[1:]; y += 1\n", "y = x\n"),
+    "one tensor written again": each("x += 1; y = x * x\n"),
+    "branches of unknown tests": each("if input() == '{i}': x = x + {i}\n"),
+    "nested branches": lambda n: (
+        START + "".join(" " * min(i, 80) + "if input():\n" for i in range(min(n, 80))) + " " * 81 + "x = x * 2\n" + END
+    ),
+    "a long elif chain": each("elif k == '{i}':\n    x = x * {i}\n", "k = input()\nif k == '':\n    pass\n"),
+    "functions that call the one before": each(
+        "def f{i}(a): return f{j}(f{j}(a))\n", "def f0(a): return a * 2\n", "x = f{n}(x)\n"
+    ),
+    "mutual recursion": each(
+        "def f{j}(a): return f{i}(a * 2) + f{i}(a)\n", after="def f{n}(a): return f0(a) + f1(a)\nx = f0(x)\n"
+    ),
+    "closures in closures": each("f = (lambda g: lambda a: g(g(a)))(f)\n", "f = lambda a: a * 2\n", "x = f(x)\n"),
+    "a deep class hierarchy": each(
+        "class C{i}(C{j}):\n    def forward(self, a):\n        return super().forward(a) + super().forward(a)\n",
+        "class C0(nn.Module):\n    def forward(self, a):\n        return a * 2\n",
+        "x = C{n}()(x)\n",
+    ),
+    "decorators of decorators": each(
+        "@d\n",
+        "def d(f):\n    def g(a):\n        return f(f(a))\n    return g\n",
+        "def h(a):\n    return a * 2\nx = h(x)\n",
+    ),
+    "many optimizers": each("o{i} = torch.optim.SGD([t], lr=0.1); o{i}.step()\n"),
+    "many modules": each("m{i} = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True)); x = m{i}(x)\n"),
+    "a comprehension of comprehensions": each("l = [[a for a in l] for _ in range(9)]\n", "l = [t, t]\n"),
+    "deep subscripts": lambda n: START + "y = x" + "[0:]" * min(n, 400) + "\ny += 1\n" + END,
+    "a long sum": lambda n: START + "y = " + " + ".join(["x * x"] * n) + "\n" + END,
+    "loops in loops": lambda n: (
+        START + "".join(" " * i + f"for a{i} in range(9):\n" for i in range(min(n, 18))) + " " * 19 + "x += 1\n" + END
+    ),
+    "stars of stars": each("l = f(*l, *l)\n", "def f(*a): return a\nl = [t]\n"),
+    "plain statements": each("y{i} = (x * {i}).relu()\n"),
+    "many functions that write": each("def f{i}(a):\n    b = a.exp()\n    b += 1\n    return b\n"),
+}
+
+
+def main() -> None:
+    """Check each shape at each size, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800])
+    parser.add_argument("--only", choices=SHAPES)
+    options = parser.parse_args()
+    print("| shape | " + " | ".join(f"{size} lines" for size in options.sizes) + " | exponent |")
+    print("|---|" + "--:|" * (len(options.sizes) + 1))
+    shapes = {options.only: SHAPES[options.only]} if options.only else SHAPES
+    over = 0
+    for name, shape in shapes.items():
+        taken = [_checked(shape(size)) for size in options.sizes]
+        cells = [f"{time:.1f} s, {memory:.0f} MB" if time < math.inf else "over" for time, memory in taken]
+        print(f"| {name} | " + " | ".join(cells) + f" | {_exponent(options.sizes, taken):.1f} |", flush=True)
+        over += any(time > SECONDS or memory > MEGABYTES for time, memory in taken)
+    print(f"\n{over} of {len(shapes)} shapes over {SECONDS} s or {MEGABYTES} MB.")
+    sys.exit(over > 0)
+
+
+def _exponent(sizes: list[int], taken: list[tuple[float, float]]) -> float:
+    """How fast the time grows between the two largest sizes."""
+    if len(sizes) < 2 or taken[-1][0] == math.inf:
+        return math.inf
+    return math.log(taken[-1][0] / taken[-2][0]) / math.log(sizes[-1] / sizes[-2])
+
+
+_CHECK = """
+import resource, sys, time
+from outplace.checking.one import check_text
+from outplace.source.project import Project
+text = open(sys.argv[1]).read()
+start = time.process_time()
+outcome = check_text(sys.argv[1], text, Project(), fixes=False)
+print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, outcome.failure or "")
+"""
+
+
+def _checked(program: str) -> tuple[float, float]:
+    """CPU seconds and MB that it takes to check a program; infinite if it does not end in time, or fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        path.write_text(program)
+        done = subprocess.run(
+            [sys.executable, "-c", _CHECK, str(path)], capture_output=True, text=True, preexec_fn=_limited, check=False
+        )
+    taken = done.stdout.split(maxsplit=2)
+    if done.returncode or len(taken) != 2:
+        print(f"  failed: {(done.stdout + done.stderr).strip()[-200:]}", file=sys.stderr)
+        return math.inf, math.inf
+    return float(taken[0]), float(taken[1])
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (4 * MEGABYTES << 20, 4 * MEGABYTES << 20))
+
+
+if __name__ == "__main__":
+    main()

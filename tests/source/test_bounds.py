@@ -1,0 +1,52 @@
+"""Programs that try to grow: the analysis ends, and still finds what is wrong with them."""
+
+import importlib.util
+import time
+from pathlib import Path
+
+import pytest
+
+from outplace.checking.one import check_text
+from outplace.source import project as projects
+from outplace.source.project import Project
+
+GROWTH = Path(__file__).parents[2] / "benchmarks" / "growth.py"
+spec = importlib.util.spec_from_file_location("growth", GROWTH)
+growth = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(growth)
+
+
+@pytest.mark.parametrize("shape", growth.SHAPES)
+def test_a_program_that_grows_is_checked_in_time(shape):
+    start = time.thread_time()
+    outcome = check_text("program.py", growth.SHAPES[shape](60), Project(), fixes=False)
+    assert outcome.failure is None
+    assert time.thread_time() - start < growth.SECONDS
+
+
+@pytest.mark.parametrize("shape", ["a list that doubles", "a list in a list, twice", "stars of stars"])
+def test_what_is_wrong_behind_it_is_found(shape):
+    program = growth.SHAPES[shape](60)
+    found = check_text("program.py", program, Project(), fixes=False).findings
+    assert [finding.site.line for finding in found] == [program.splitlines().index("x += 1") + 1]
+
+
+def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
+    """The error stands before the long part; what follows is not looked at."""
+    monkeypatch.setattr(projects, "MOST_SECONDS", 0.05)
+    first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
+    program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert [finding.site.line for finding in outcome.findings] == [3]
+    assert ["too long" in note.message for note in outcome.notes] == [True]
+
+
+def test_the_next_file_has_its_own_time(monkeypatch):
+    project = Project()
+    monkeypatch.setattr(projects, "MOST_SECONDS", 0.0)
+    check_text("first.py", growth.SHAPES["plain statements"](400), project, fixes=False)
+    assert project.ran_out
+    monkeypatch.undo()
+    program = growth.SHAPES["plain statements"](10)
+    outcome = check_text("second.py", program, project, fixes=False)
+    assert not project.ran_out and len(outcome.findings) == 1
