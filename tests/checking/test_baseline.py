@@ -103,7 +103,7 @@ def test_the_file_is_the_same_for_the_same_findings():
 def test_files_that_are_no_baseline(content):
     with open("base.json", "w", encoding="latin-1") as stream:
         stream.write(content)
-    with pytest.raises(OutplaceError, match=r"base.json is no baseline; outplace check --write-baseline makes one"):
+    with pytest.raises(OutplaceError, match=r"base.json is not a baseline; outplace check --write-baseline makes one"):
         baseline.Baseline("base.json")
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from outplace.checking import config, ruffs
+from outplace.checking import config, ruff_conflict
 from outplace.checking.settings import Overrides, resolve
 from outplace.errors import OutplaceError
 from outplace.knowledge.kinds import BY_CODE
@@ -76,9 +76,9 @@ def test_every_key(tmp_path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('selct = ["OUT2"]', ["selct is no key of [tool.outplace]", "did you mean select?", "per-file-ignores"]),
-        ('extend_exclude = ["x"]', ["extend_exclude is no key", "did you mean extend-exclude?"]),
-        ("zzz = 1", ["zzz is no key of [tool.outplace]; The keys are select,"]),
+        ('selct = ["OUT2"]', ["selct is not a key of [tool.outplace]", "did you mean select?", "per-file-ignores"]),
+        ('extend_exclude = ["x"]', ["extend_exclude is not a key", "did you mean extend-exclude?"]),
+        ("zzz = 1", ["zzz is not a key of [tool.outplace]; The keys are select,"]),
         ('select = "OUT2"', ["select must be a list of strings, not 'OUT2'"]),
         ("ignore = [1]", ["ignore must be a list of strings, not [1]"]),
         ('ignore = ["savd"]', ["ignore: no rule is called 'savd'; did you mean saved?"]),
@@ -164,18 +164,18 @@ class TestRuff:
         ],
     )
     def test_enabled(self, table, on):
-        assert ruffs.enabled(table) is on
+        assert ruff_conflict.enabled(table) is on
 
     def test_the_nearest_file_counts(self, tmp_path):
         inner = tmp_path / "inner"
         path = write(tmp_path, '[tool.ruff.lint]\nselect = ["PLR6104"]\n')
         inner.mkdir()
-        assert ruffs.warning(str(inner)).startswith(f"{path} enables ruff's PLR6104")
+        assert ruff_conflict.warning(str(inner)).startswith(f"{path} enables ruff's PLR6104")
         write(inner, 'lint.select = ["E"]\n', "ruff.toml")
-        assert ruffs.warning(str(inner)) is None
+        assert ruff_conflict.warning(str(inner)) is None
         hidden = write(inner, 'lint.select = ["PLR6104"]\n', ".ruff.toml")
-        assert ruffs.warning(str(inner)).startswith(hidden)
+        assert ruff_conflict.warning(str(inner)).startswith(hidden)
 
     def test_what_ruff_could_not_read_either_is_no_error_of_ours(self, tmp_path):
         write(tmp_path, "lint = [", "ruff.toml")
-        assert ruffs.warning(str(tmp_path)) is None
+        assert ruff_conflict.warning(str(tmp_path)) is None

@@ -111,12 +111,12 @@ def test_version_3():
     ("data", "message", "line"),
     [
         (b"", "not a notebook: the file is empty", 1),
-        (b'{"cells": [\n', "not a notebook: no valid JSON (Expecting value)", 2),
-        (b"\xff\xfe\x00", "not a notebook: no valid JSON", None),
+        (b'{"cells": [\n', "not a notebook: invalid JSON (Expecting value)", 2),
+        (b"\xff\xfe\x00", "not a notebook: invalid JSON", None),
         (b"[1, 2]", "not a notebook: it has no list of cells", None),
         (b'{"cells": 3}', "not a notebook: it has no list of cells", None),
         (b'{"cells": [{"cell_type": "code", "source": 3}]}', "not a notebook: a code cell has no source", None),
-        (b"[" * 100_000, "not a notebook: no valid JSON", None),
+        (b"[" * 100_000, "not a notebook: invalid JSON", None),
     ],
 )
 def test_broken_ones_are_one_clear_message(data, message, line):

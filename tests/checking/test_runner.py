@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outplace.checking import one, runner
+from outplace.checking import file_check, runner
 from outplace.checking.cache import Cache, own_files
 from outplace.model import Finding, Fix, Site
 from outplace.source import analysis
@@ -128,7 +128,7 @@ def test_files_that_are_gone():
     ],
 )
 def test_encodings_that_python_cannot_read_either(data, message, line):
-    failure = one.check_data("/a.py", data, Project()).failure
+    failure = file_check.check_data("/a.py", data, Project()).failure
     assert (message in failure.message, failure.line) == (True, line)
 
 
@@ -142,7 +142,7 @@ def test_encodings_that_python_cannot_read_either(data, message, line):
     ],
 )
 def test_encodings_and_line_ends_that_it_can(data):
-    (finding,) = one.check_data("/a.py", data, Project()).findings
+    (finding,) = file_check.check_data("/a.py", data, Project()).findings
     assert finding.site.line == 2
 
 
@@ -163,7 +163,7 @@ class TestCache:
             return marked(path, source, project)
 
         monkeypatch.setattr(analysis, "check_file", counted)
-        monkeypatch.setattr(one, "_with_fixes", lambda path, source, findings, project: findings)
+        monkeypatch.setattr(file_check, "_with_fixes", lambda path, source, findings, project: findings)
         return made
 
     def check(self, *files, roots=()):
@@ -226,7 +226,7 @@ class TestCache:
         bug = "x = torch.ones(2, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
         (tmp_path / "a.py").write_text(f"import torch\n{bug}")
         done = subprocess.run([sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, check=True)
-        package = os.path.dirname(os.path.dirname(one.__file__))
+        package = os.path.dirname(os.path.dirname(file_check.__file__))
         rest = (f"{package}/cli/", f"{package}/report/")
         loaded = {path for path in done.stdout.splitlines() if not path.startswith(rest)}
         assert loaded - set(own_files()) == {f"{package}/errors.py", f"{package}/version.py"}

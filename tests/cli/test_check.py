@@ -229,7 +229,7 @@ def test_stdin():
     out = check("-", "--stdin-filename", "new.py", code=1, stdin=BUG.replace("{comment}", "")).stdout
     assert "5 │     y = torch.sigmoid(x @ w)" in out
     assert check("-", "other.py", code=2, stdin="").output.startswith("outplace: - (stdin) cannot be checked together")
-    assert "--stdin-filename is for the path -" in check("--stdin-filename", "x.py", code=2).output
+    assert "--stdin-filename needs the path -" in check("--stdin-filename", "x.py", code=2).output
     assert not os.path.exists(".outplace_cache")
 
 
@@ -264,7 +264,7 @@ def test_a_broken_notebook_is_one_message():
     write("bad.ipynb", '{"torch": ')
     write("good.py")
     out = concise()
-    assert out[1:] == ["bad.ipynb:1: not a notebook: no valid JSON (Expecting value)"]
+    assert out[1:] == ["bad.ipynb:1: not a notebook: invalid JSON (Expecting value)"]
     write("bad.ipynb", notebook("import torch", "x = 1\ndef f(:\n  y.add_(1)"))
     assert concise()[1].startswith("bad.ipynb:cell 2:2: SyntaxError: ")
 
@@ -318,7 +318,7 @@ def test_baseline():
     assert line.startswith("model.py:14:1: OUT201")
     write("model.py", CLEAN)
     result = check("--baseline", "known.json", code=0)
-    assert result.stderr == "outplace: 1 finding of the baseline is gone; --write-baseline makes a new one\n"
+    assert result.stderr == "outplace: 1 finding of the baseline is gone; update it with --write-baseline\n"
     assert "cannot read the baseline gone.json" in check("--baseline", "gone.json", code=2).output
     write("pyproject.toml", '[tool.outplace]\nbaseline = "known.json"\n')
     write("model.py")

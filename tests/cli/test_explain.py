@@ -47,7 +47,7 @@ def test_a_version_message_is_taken_apart():
     assert lines[0] == "OUT201 saved: a tensor that backward needs is modified after it was saved"
     assert "  tensor   torch.FloatTensor [4, 8], output 0 of exp" in lines
     assert "  version  v0 when it was saved, v3 now: 3 writes in between" in lines
-    assert "  raised   in backward, later than the line that is to blame" in lines
+    assert "  raised   in backward, later than the line that causes it" in lines
     assert any(line.startswith("  fix      ") for line in lines)
     assert any(line.startswith("  or       ") for line in lines)
     assert lines[-2] == "outplace run SCRIPT (in a notebook: %load_ext outplace) names the lines."
@@ -98,7 +98,7 @@ def test_another_error_is_not_explained():
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr == (
-        "outplace: this is no in-place error that outplace knows; see outplace rules for those it does\n"
+        "outplace: outplace does not know this error; see outplace rules for those it knows\n"
     )
 
 

@@ -105,9 +105,9 @@ def test_what_is_left_is_counted(file, tmp_path):
     file.write_text(STEPPED)
     done = fix(cwd=tmp_path)
     assert file.read_text() == STEPPED
-    why = "OUT202: only a run can tell what was meant; outplace run --fix tries it.\n"
-    way = "--unsafe-fixes does it: Make `loss` anew after the step, with the new weights\n"
-    left = f"train.py:7: OUT202 stepped: not fixed; if this is meant, {way}"
+    why = "OUT202: only a run shows which fix is right. Try outplace run --fix.\n"
+    way = "--unsafe-fixes would do this: Make `loss` anew after the step, with the new weights\n"
+    left = f"train.py:7: OUT202 stepped: not fixed; {way}"
     assert (done.returncode, done.stdout) == (1, f"{left}0 fixed, 1 remaining.\n{why}")
 
 
@@ -116,7 +116,7 @@ def test_where_several_repairs_may_be_meant_all_are_named(file, tmp_path):
     done = fix(cwd=tmp_path)
     assert file.read_text() == TWO_MEANINGS
     left, first, second, *_ = done.stdout.splitlines()
-    assert left == "train.py:14: OUT202 stepped: not fixed; the source does not say which is meant:"
+    assert left == "train.py:14: OUT202 stepped: not fixed; the source does not show which of these is right:"
     assert first.startswith("  - Step after the last backward")
     assert second == "  - Make `loss_g` anew after the step, with the new weights"
 
@@ -216,7 +216,7 @@ def test_notebooks_are_left_alone_and_said_to_be(tmp_path):
     (tmp_path / "train.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))
     before = (tmp_path / "train.ipynb").read_bytes()
     done = fix("train.ipynb", cwd=tmp_path)
-    assert done.stderr == "outplace: 1 notebook is left as it is; outplace check shows what to change\n"
+    assert done.stderr == "outplace: 1 notebook was not changed; outplace check shows what to change\n"
     assert (tmp_path / "train.ipynb").read_bytes() == before
     assert fix("--quiet", cwd=tmp_path).stderr == ""
 
@@ -269,8 +269,8 @@ def test_torch_is_not_needed(file, tmp_path):
     ("args", "words"),
     [
         (["-", "train.py"], "cannot be fixed together"),
-        (["--stdin-filename", "a.py"], "is for the path -"),
-        (["--config", "a.toml", "--isolated"], "exclude each other"),
+        (["--stdin-filename", "a.py"], "needs the path -"),
+        (["--config", "a.toml", "--isolated"], "cannot be used together"),
         (["--select", "OUT999"], "OUT999"),
     ],
 )

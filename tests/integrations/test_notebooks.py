@@ -100,7 +100,7 @@ def test_the_lines_of_a_timed_cell_are_those_of_the_cell(shown):
 def test_errors_that_the_cell_caught_and_errors_of_others(shown):
     assert printed(shown["caught"]) == "never mind\n"
     (text,) = plain_texts(shown["caught"])
-    assert text.startswith("Caught by the cell itself:\n\nOUT102 leaf-view: w (float32[3])")
+    assert text.startswith("Errors that the cell caught:\n\nOUT102 leaf-view: w (float32[3])")
     assert [output.output_type for output in shown["other error"]] == ["error"]
 
 
@@ -120,14 +120,14 @@ def test_off(shown):
 def test_one_cell(shown):
     (text,) = plain_texts(shown["one cell"])
     assert text.startswith(
-        "Nothing was raised here, but the gradient is not what it should be:\n\nOUT301 silent-data: z"
+        "No error was raised here, but the gradient is wrong:\n\nOUT301 silent-data: z"
     )
     assert f"Cell In[{number('one cell')}], line 2" in text and "3 │ z.data.zero_()" in text
     assert printed(shown["good cell"]) == "outplace: no in-place bug in this cell.\n"
     assert [output.data["text/plain"] for output in shown["good cell"] if "data" in output] == ["2"]
     assert printed(shown["is it on"]) == "outplace is off\n"
     (usage,) = shown["wrong word"]
-    assert "UsageError: %outplace takes on or off, or nothing; not 'maybe'" in usage.text
+    assert "UsageError: %outplace takes on, off or nothing, not 'maybe'" in usage.text
 
 
 def test_what_the_user_wrote_stays_text(shown):

@@ -107,7 +107,7 @@ def test_quick_fix_and_noqa(editor):
     assert editor.applied(fix) == FIXED
     assert editor.applied(ignore) == BUG.replace("y += 1", "y += 1  # noqa: OUT201")
     assert editor.actions(uri, 0, automatic=True) == []
-    assert [action.title for action in editor.actions(uri, 0)] == ["Make all safe fixes of outplace"]
+    assert [action.title for action in editor.actions(uri, 0)] == ["Apply all safe fixes of outplace"]
     editor.change(uri, editor.applied(ignore))
     editor.expect(uri)
     editor.change(uri, BUG.replace("y += 1", "y += 1  # noqa: E501 - long"))

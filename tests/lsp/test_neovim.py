@@ -71,8 +71,8 @@ def test_the_documented_configuration(tmp_path):
     assert told["clients"] == 1
     assert [title.split(" [")[0] for title in told["offered"]] == [
         "Write `+` out of place",
-        "Leave OUT201 alone on this line (# noqa: OUT201)",
-        "Make all safe fixes of outplace",
+        "Ignore OUT201 on this line (# noqa: OUT201)",
+        "Apply all safe fixes of outplace",
     ]
     assert told["fixed"] == "y = y + 1"
     assert told["saved"] == BUG.replace("y += 1", "y = y + 1").replace("z *= 2", "z = z * 2").splitlines()

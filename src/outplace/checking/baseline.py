@@ -1,4 +1,4 @@
-"""Findings that are known and left for later: a file that `--write-baseline` makes and `--baseline` reads."""
+"""Known findings, to be fixed later: the file that `--write-baseline` writes and `--baseline` reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Key = tuple[str, str, str, str]
 
 
 def write(path: str, findings: Iterable[Finding]) -> int:
-    """Write a baseline that knows these findings; returns how many they are."""
+    """Writes a baseline of these findings. Returns their number."""
     counts = Counter(_key(finding, path) for finding in findings)
     names = ("file", "code", "function", "statement")
     entries = [{**dict(zip(names, key, strict=True)), "count": counts[key]} for key in sorted(counts)]
@@ -36,7 +36,7 @@ def write(path: str, findings: Iterable[Finding]) -> int:
 
 
 class Baseline:
-    """What a baseline file knows; each of its entries hides as many findings as it counts."""
+    """The findings of a baseline file. Each entry hides as many findings as its count."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Baseline:
         return [finding for finding in waiting if not self._moved(finding)]
 
     def stale(self, files: Collection[str], codes: Collection[str]) -> int:
-        """How many known findings are gone, as far as these files and rules were checked."""
+        """How many known findings are gone, in these files and for these rules."""
         home = _home(self._path)
         return sum(
             count
@@ -63,10 +63,10 @@ class Baseline:
         )
 
     def _moved(self, finding: Finding) -> bool:
-        """Whether the finding came here with a file that had another name."""
-        own = fingerprint.key(finding)
+        """Is it a known finding of a file that was renamed?"""
+        fingerprinted = fingerprint.key(finding)
         for key, count in self._left.items():
-            if count > 0 and key[1:] == own and not os.path.exists(os.path.join(_home(self._path), key[0])):
+            if count > 0 and key[1:] == fingerprinted and not os.path.exists(os.path.join(_home(self._path), key[0])):
                 self._left[key] -= 1
                 return True
         return False
@@ -91,7 +91,7 @@ def _load(path: str) -> Counter[_Key]:
         raise OutplaceError(f"cannot read the baseline {path}: {(error.strerror or str(error)).lower()}") from error
     except (ValueError, KeyError, TypeError) as error:
         hint = "outplace check --write-baseline makes one"
-        raise OutplaceError(f"{path} is no baseline; {hint}") from error
+        raise OutplaceError(f"{path} is not a baseline; {hint}") from error
 
 
 def _entry(entry: dict[str, Any]) -> _Key:

@@ -1,4 +1,4 @@
-"""Results by content: what was found in a file holds until the file, or one that it rests on, changes."""
+"""Stored results. A result is valid until the file, or a file that it depends on, changes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from outplace.version import __version__
 
 FOLDER = ".outplace_cache"
 ABSENT = "-"
-"""The digest of a file that is not there: a dependency that appears makes a difference as well."""
+"""The digest of a missing file: a dependency may appear later."""
 
 
 def digest(data: bytes) -> str:
-    """A short name for some content."""
+    """A short hash of the content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class Digests:
-    """The digests of files, each file read once a run."""
+    """The digests of files. Each file is read once a run."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Digests:
 
 
 class Cache:
-    """A folder with one small JSON file for each file checked. Whatever is wrong with it counts as nothing found."""
+    """A folder with one small JSON file for each checked file. A damaged entry counts as missing."""
 
     def __init__(self, folder: str, roots: Sequence[str]) -> None:
         self._folder = Path(folder)
@@ -52,26 +52,26 @@ class Cache:
         self._ready = False
         self._broken = False
 
-    def get(self, path: str, own: str) -> Outcome | None:
-        """The outcome for this file with this digest, if it still holds."""
+    def get(self, path: str, content_digest: str) -> Outcome | None:
+        """The outcome for this file with this digest, if it is still valid."""
         try:
             entry = json.loads(self._entry(path).read_bytes())
-            if entry["era"] != self._era or entry["path"] != path or entry["digest"] != own:
+            if entry["era"] != self._era or entry["path"] != path or entry["digest"] != content_digest:
                 return None
-            if any(self._digests[file] != known for file, known in entry["dependencies"].items()):
+            if any(self._digests[file] != then for file, then in entry["dependencies"].items()):
                 return None
             return _outcome(entry)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def put(self, own: str, outcome: Outcome) -> None:
-        """Keep an outcome. A folder that cannot be written to is no reason to stop, nor to try a thousand times."""
+    def put(self, content_digest: str, outcome: Outcome) -> None:
+        """Stores an outcome. If the folder cannot be written, it stops storing, without an error."""
         if self._broken or (outcome.failure and outcome.failure.internal):
             return
         entry = {
             "era": self._era,
             "path": outcome.file,
-            "digest": own,
+            "digest": content_digest,
             "dependencies": {file: self._digests[file] for file in outcome.dependencies},
             "findings": [_plain(finding) for finding in outcome.findings],
             "failure": astuple(outcome.failure) if outcome.failure else None,
@@ -87,7 +87,7 @@ class Cache:
         return self._folder / f"{digest(path.encode('utf-8', 'surrogateescape'))}.json"
 
     def _prepare(self) -> None:
-        """The folder keeps itself out of repositories and backups."""
+        """Makes the folder, with files that keep it out of repositories and backups."""
         if self._ready:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -99,15 +99,15 @@ class Cache:
 
 
 def _era(roots: Sequence[str]) -> str:
-    """Everything but the files that a result depends on: outplace as installed, Python's grammar, the settings."""
+    """A hash of everything else that a result depends on: outplace itself, Python's version, the settings."""
     parts = [__version__, ".".join(map(str, sys.version_info[:2])), *roots]
-    # By content: dates would be new with every installation, and CI installs afresh each time.
+    # By content: the dates change with every installation, and CI installs in every run.
     parts += [digest(Path(path).read_bytes()) for path in own_files()]
     return digest("\0".join(parts).encode("utf-8", "surrogateescape"))
 
 
 def own_files() -> list[str]:
-    """The files of outplace that make a result what it is."""
+    """The files of outplace that a result depends on."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folders = [os.path.join(package, name) for name in ("checking", "files", "knowledge", "repair", "source")]
     walks = [walk for folder in folders for walk in os.walk(folder)]

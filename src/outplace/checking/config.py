@@ -17,7 +17,7 @@ SEVERITIES = ("warning", "error")
 
 @dataclass(frozen=True)
 class Config:
-    """What the configuration says; paths and patterns in it count from `root`, the folder of its file."""
+    """The values of the configuration. Its paths and patterns are relative to `root`, the folder of its file."""
 
     root: str
     select: list[str] | None = None
@@ -36,7 +36,7 @@ class Config:
 
 
 def find(start: str) -> Config:
-    """The configuration for the folder `start`; where there is none, the defaults with the project's own folder."""
+    """The configuration for the folder `start`; the defaults and the project's folder if there is none."""
     home = None
     for folder in upwards(start):
         path = os.path.join(folder, "pyproject.toml")
@@ -51,7 +51,7 @@ def find(start: str) -> Config:
 
 
 def load(path: str) -> Config:
-    """The configuration in a file of the user's choice: a pyproject.toml, or a TOML file of these keys."""
+    """The configuration in a file that the user names: a pyproject.toml, or a TOML file with these keys."""
     data = toml.load(path)
     table = _section(data)
     if table is None and os.path.basename(path) == "pyproject.toml":
@@ -60,14 +60,14 @@ def load(path: str) -> Config:
 
 
 def choose(paths: Iterable[str], file: str | None, isolated: bool) -> Config:
-    """The configuration of a command: that of a file it names, none if it wants none, else the nearest to its paths."""
+    """The configuration of a command: from the named file, none if `isolated`, else the nearest to its paths."""
     if isolated:
         return Config(os.getcwd())
     return load(file) if file else find(common_folder(paths))
 
 
 def common_folder(paths: Iterable[str]) -> str:
-    """The folder that all paths lie in; patterns count by the part before their first wildcard."""
+    """The folder that contains all paths. Of a pattern only the part before the first wildcard counts."""
     folders = []
     for path in paths:
         whole = os.path.abspath(path)
@@ -105,7 +105,7 @@ def _read(table: dict[str, Any], path: str, root: str) -> Config:
         if reader is None:
             near = difflib.get_close_matches(key.replace("_", "-"), _KEYS, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise OutplaceError(f"{where} is no key of [tool.outplace]; {hint}The keys are {', '.join(_KEYS)}")
+            raise OutplaceError(f"{where} is not a key of [tool.outplace]; {hint}The keys are {', '.join(_KEYS)}")
         values[key.replace("-", "_")] = reader(where, value)
     return Config(root, **values)
 

@@ -1,4 +1,4 @@
-"""Which files to check: paths, globs and folders from the command line, less what is excluded or ignored by git."""
+"""Finds the files to check: paths, globs and folders, without what is excluded or ignored by git."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ DEFAULT_EXCLUDES = frozenset(
         "venv",
     ]
 )
-"""Names of files and folders that are passed over wherever they stand; ruff's list and our own cache."""
+"""Names of files and folders that are skipped everywhere: ruff's list and our own cache."""
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """What is left out when folders are walked."""
+    """What is skipped inside folders."""
 
     names: frozenset[str] = DEFAULT_EXCLUDES
     patterns: tuple[Patterns, ...] = ()
@@ -60,7 +60,7 @@ class Excluded:
 
 @dataclass
 class Found:
-    """The files to check, absolute and in order, and the folders that could not be looked into."""
+    """The files to check, as absolute paths in order, and the folders that could not be read."""
 
     files: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -68,31 +68,31 @@ class Found:
 
 
 def discover(arguments: Sequence[str], excluded: Excluded) -> Found:
-    """The files that the arguments stand for, each once. What is named itself is taken whatever excludes say."""
-    found = Found()
+    """The files that the arguments stand for, each once. A file that is named itself is never excluded."""
+    result = Found()
     for argument in arguments:
         for path in _expand(argument):
             if os.path.isdir(path):
-                before = len(found.files) + len(found.failures)
-                found.files.extend(_Walk(os.path.abspath(path), excluded, found.failures).files())
-                if len(found.files) + len(found.failures) == before:
-                    found.notes.append(f"no Python files found in {path}")
+                before = len(result.files) + len(result.failures)
+                result.files.extend(_Walk(os.path.abspath(path), excluded, result.failures).files())
+                if len(result.files) + len(result.failures) == before:
+                    result.notes.append(f"no Python files found in {path}")
             else:
-                found.files.append(os.path.abspath(path))
-    found.files = sorted(set(found.files), key=lambda path: path.split(os.sep))
-    return found
+                result.files.append(os.path.abspath(path))
+    result.files = sorted(set(result.files), key=lambda path: path.split(os.sep))
+    return result
 
 
 def files_for(arguments: Sequence[str], root: str, excluded: Excluded, force: bool) -> Found:
-    """As `discover`; with `force` files that are named themselves are left out, too, where they are excluded."""
-    found = discover(arguments, excluded)
+    """The same. With `force`, a file that is named itself can be excluded, too."""
+    result = discover(arguments, excluded)
     if force:
-        found.files = [path for path in found.files if not is_excluded(path, root, excluded)]
-    return found
+        result.files = [path for path in result.files if not is_excluded(path, root, excluded)]
+    return result
 
 
 def is_excluded(path: str, root: str, excluded: Excluded) -> bool:
-    """Whether a file would be left out if it were not named itself; git may ignore what one works on."""
+    """Would this file be skipped if it were not named itself? .gitignore does not count."""
     inside = os.path.relpath(path, root).split(os.sep)
     if not excluded.names.isdisjoint(inside):
         return True
@@ -104,7 +104,7 @@ def is_excluded(path: str, root: str, excluded: Excluded) -> bool:
 
 
 def _expand(argument: str) -> list[str]:
-    """The argument itself where it exists, the matches of a glob that no shell has expanded otherwise."""
+    """The argument itself if it exists, else the matches of a glob that the shell has not expanded."""
     if os.path.exists(argument):
         return [argument]
     if not glob.has_magic(argument):
@@ -116,13 +116,13 @@ def _expand(argument: str) -> list[str]:
     ]
     if not matches:
         raise OutplaceError(f"{argument}: no Python file matches this pattern")
-    # With ** a folder is matched and so is all that is in it; the folders that hold others are enough.
+    # `**` matches a folder and everything in it. The outer folders are enough.
     folders = [path.rstrip(os.sep) + os.sep for path in matches if os.path.isdir(path)]
     return [path for path in matches if not any(path != folder[:-1] and path.startswith(folder) for folder in folders)]
 
 
 def _once(paths: list[str]) -> list[str]:
-    """The shortest way to each place: ** also goes through links to folders, round and round where they lead back."""
+    """The shortest path to each place. `**` also follows links to folders, which may form a circle."""
     places: dict[tuple[str, str], str] = {}
     for path in sorted(paths, key=len):
         folder, name = os.path.split(path.rstrip(os.sep))
@@ -131,7 +131,7 @@ def _once(paths: list[str]) -> list[str]:
 
 
 class _Walk:
-    """One folder of the command line, gone through in order."""
+    """Walks one folder of the command line."""
 
     def __init__(self, top: str, excluded: Excluded, failures: list[Failure]) -> None:
         self._top = top
@@ -142,12 +142,12 @@ class _Walk:
 
     def files(self) -> Iterator[str]:
         above = [patterns.without(self._top) for patterns in _above(self._top)] if self._gitignore else []
-        # A stack of its own: no tree is too deep for it.
+        # No recursion: a tree may be deeper than the stack.
         stack = [(self._top, above)]
         while stack:
             folder, ignored = stack.pop()
             if self._gitignore:
-                ignored = [*ignored, *_own(folder)]
+                ignored = [*ignored, *_gitignore_in(folder)]
             for entry in self._entries(folder):
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if not is_folder and not entry.name.endswith(SUFFIXES):
@@ -164,7 +164,7 @@ class _Walk:
             with os.scandir(folder) as entries:
                 return list(entries)
         except OSError as error:
-            self._failures.append(Failure(folder, f"cannot be looked into: {(error.strerror or str(error)).lower()}"))
+            self._failures.append(Failure(folder, f"cannot be read: {(error.strerror or str(error)).lower()}"))
             return []
 
     def _skipped(self, entry: os.DirEntry[str], is_folder: bool, ignored: Sequence[Patterns]) -> bool:
@@ -172,7 +172,7 @@ class _Walk:
             return True
         if any(patterns.verdict(entry.path, is_folder) for patterns in self._patterns):
             return True
-        # The nearest .gitignore that has an opinion decides, be it to ignore or to keep.
+        # The nearest .gitignore with a matching pattern decides.
         verdicts = (patterns.verdict(entry.path, is_folder) for patterns in reversed(ignored))
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
@@ -185,18 +185,18 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _above(top: str) -> list[Patterns]:
-    """The .gitignore files of the repository above `top`, the outermost first; none outside of a repository."""
+    """The .gitignore files of the repository above `top`, outermost first; none outside a repository."""
     folders = []
     for folder in upwards(top):
         folders.append(folder)
         if os.path.exists(os.path.join(folder, ".git")):
             exclude = Patterns.of_file(folder, os.path.join(folder, ".git", "info", "exclude"))
-            own = [patterns for outer in reversed(folders[1:]) for patterns in _own(outer)]
-            return [exclude, *own] if exclude else own
+            inner = [patterns for outer in reversed(folders[1:]) for patterns in _gitignore_in(outer)]
+            return [exclude, *inner] if exclude else inner
     return []
 
 
-def _own(folder: str) -> list[Patterns]:
+def _gitignore_in(folder: str) -> list[Patterns]:
     path = os.path.join(folder, ".gitignore")
     patterns = Patterns.of_file(folder, path) if os.path.isfile(path) else None
     return [patterns] if patterns else []

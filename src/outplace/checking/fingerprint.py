@@ -1,4 +1,4 @@
-"""What makes a finding the same finding after the file around it has changed."""
+"""Recognises a finding again after the file around it has changed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _BEFORE_CLOSING = re.compile(r",(?=[)\]}])")
 
 
 def statement(text: str) -> str:
-    """The statement without what formatters change: comments, blanks, line breaks, trailing commas, quotes."""
+    """The statement without what a formatter may change: comments, spaces, line breaks, trailing commas, quotes."""
     bare = _COMMENT.sub(lambda match: match[1] or "", text)
     return _BEFORE_CLOSING.sub("", re.sub(r"\s+", "", bare)).replace("'", '"')
 
 
 def key(finding: Finding) -> tuple[str, str, str]:
-    """Rule, enclosing function and statement: no line number, so that edits elsewhere leave it alone."""
+    """The rule, the function and the statement. Without a line number, edits elsewhere do not matter."""
     return finding.code, finding.site.function, statement(finding.site.text)
 
 
 def digests(findings: Sequence[Finding], files: Sequence[str]) -> list[str]:
-    """A stable name for each finding; `files` are theirs as a reader sees them. The nth of equals has its own name."""
-    seen: dict[tuple[str, ...], int] = {}
+    """A stable name for each finding. `files`: their files as shown to readers. Equal findings are numbered."""
+    counts: dict[tuple[str, ...], int] = {}
     names = []
     for finding, file in zip(findings, files, strict=True):
         parts = (file, *key(finding))
-        seen[parts] = nth = seen.get(parts, 0) + 1
+        counts[parts] = nth = counts.get(parts, 0) + 1
         whole = "\0".join((*parts, str(nth)))
         names.append(hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=16).hexdigest())
     return names

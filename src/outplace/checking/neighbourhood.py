@@ -1,4 +1,4 @@
-"""Who else uses a file: the modules of the project that import it, whose calls decide what a rewrite may change."""
+"""The files around a file: those that import it. Their calls decide what a rewrite may change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 5_000
 
 
 def surroundings(path: str, outcome: Outcome, settings: Settings) -> dict[str, str]:
-    """The texts of the files that have to do with a file's findings.
+    """The texts of the files that a repair of these findings must consider.
 
     These are the files that it imports, and those that import it or another file that a finding leads to.
     """
@@ -35,7 +35,7 @@ def importers(path: str, settings: Settings) -> dict[str, str]:
     name = os.path.basename(os.path.dirname(path) if path.endswith("__init__.py") else path).removesuffix(".py")
     pattern = re.compile(rf"^\s*(?:from|import)\b[^\n]*\b{re.escape(name)}\b", re.MULTILINE)
     root = settings.root if os.path.commonpath([settings.root, path]) == settings.root else os.path.dirname(path)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for other in discovery.discover([root], settings.excluded).files[:_MOST]:
         if other == path or not other.endswith(".py"):
             continue
@@ -47,5 +47,5 @@ def importers(path: str, settings: Settings) -> dict[str, str]:
         except (OSError, Unwritable):
             continue
         if pattern.search(text):
-            found[other] = text
-    return found
+            texts[other] = text
+    return texts

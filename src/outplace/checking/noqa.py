@@ -1,4 +1,4 @@
-"""Comments that switch findings off: `# noqa`, `# noqa: OUT201, saved`, and for a file `# outplace: noqa`."""
+"""Comments that suppress findings: `# noqa`, `# noqa: OUT201, saved`, and for a file `# outplace: noqa`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _LINE = re.compile(r"#\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?(?=\W|$)", re.IGN
 _FILE = re.compile(r"#\s*outplace\s*:\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?\s*$", re.IGNORECASE)
 _NAMED = re.compile(r"#\s*outplace\s*:\s*noqa|noqa\s*:[^\n]*\bOUT\d", re.IGNORECASE)
 _FIRST = re.compile(r"[\w-]+")
-# After a comma anything may be a rule; after a mere blank only a code is one, the rest is somebody's remark.
+# After a comma, any word may be a rule. After a space, only a code is one; the rest is a remark.
 _NEXT = re.compile(r"\s*,\s*([\w-]+)|\s+([A-Z]+[0-9]+)\b")
 _EVERY = frozenset(BY_CODE)
 
 
 @dataclass(frozen=True)
 class Noqa:
-    """What the comments of one file switch off, and words in them that look like rules of ours and are none."""
+    """What the comments of one file suppress, and unknown words that look like our rules."""
 
     everywhere: frozenset[str] = frozenset()
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
     unknown: list[tuple[int, str]] = field(default_factory=list)
 
     def covers(self, finding: Finding) -> bool:
-        """Whether this finding is switched off: for the file, or on the first or last line of the statement."""
+        """Is this finding suppressed: for the file, or on the first or last line of the statement?"""
         site = finding.site
         off = self.lines.get(site.line, frozenset()) | self.lines.get(site.end_line, frozenset())
         return finding.code in self.everywhere or finding.code in off
 
 
 def read(source: str, findings: Sequence[Finding]) -> Noqa:
-    """The comments of a source that can be parsed, as far as they matter to its findings or name a rule of ours."""
+    """The comments that concern these findings or name one of our rules. The source must be valid Python."""
     if not _matters(source, findings):
         return Noqa()
     noqa = Noqa()
@@ -58,7 +58,7 @@ def read(source: str, findings: Sequence[Finding]) -> Noqa:
 
 
 def _matters(source: str, findings: Sequence[Finding]) -> bool:
-    """Reading comments takes longer than the analysis, and most are for other linters."""
+    """Must the comments be read? That takes longer than the analysis, and most are for other linters."""
     if "noqa" not in source.lower():
         return False
     if _NAMED.search(source):
@@ -84,15 +84,15 @@ def _ours(word: str) -> bool:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """The comments that speak of noqa; only real ones, not those in strings."""
+    """The comments that contain `noqa`, not those inside strings."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT and "noqa" in token.string.lower():
                 yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError):  # what follows cannot be told from code
+    except (tokenize.TokenError, SyntaxError):  # the rest cannot be read
         return
 
 
 def unsuppressed(findings: Iterable[Finding], noqa: Noqa) -> tuple[Finding, ...]:
-    """The findings that no comment switches off."""
+    """The findings that no comment suppresses."""
     return tuple(finding for finding in findings if not noqa.covers(finding))

@@ -1,4 +1,4 @@
-"""Jupyter notebooks as one Python source, and the way back from its lines to cells."""
+"""A Jupyter notebook as one Python source, and the cell of each of its lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outplace.model import Finding, Site
 
 SUFFIX = ".ipynb"
 
-# The magics whose cell is Python all the same; any other (%%bash, %%html, %%writefile) makes it something else.
+# The magics whose cell is still Python. Others (%%bash, %%html, %%writefile) are not.
 _PYTHON_MAGICS = frozenset(["capture", "memray_flamegraph", "prun", "python", "python3", "pypy", "time", "timeit"])
 _MAGIC = re.compile(r"(?P<indent>\s*)(?:[%!?]|\S.*\?\??\s*$)")
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w.,\s\[\]]+=\s*)[%!]")
@@ -23,29 +23,29 @@ _CELL = re.compile(r"(.*\.ipynb):cell (\d+)", re.DOTALL)
 
 
 def cell_name(path: str, cell: int) -> str:
-    """The file of a site in a notebook: `train.ipynb:cell 3`, cells counted from 1 with those of text among them."""
+    """The file of a site in a notebook: `train.ipynb:cell 3`. Text cells count, too; the first cell is 1."""
     return f"{path}:cell {cell}"
 
 
 def split_cell(file: str) -> tuple[str, int | None]:
-    """The notebook and the cell behind the file of a site; any other file as it is."""
+    """The notebook and the cell of such a file name; other names are unchanged."""
     match = _CELL.fullmatch(file)
     return (match[1], int(match[2])) if match else (file, None)
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """`source` is all Python cells; `lines[n - 1]` the cell of its line n and the line in that cell."""
+    """`source`: all Python cells. `lines[n - 1]`: for line n, the cell and the line in that cell."""
 
     source: str
     lines: list[tuple[int, int]]
 
     def locate(self, line: int) -> tuple[int, int]:
-        """The cell and its line behind a line of the source."""
+        """The cell, and the line in it, for a line of the source."""
         return self.lines[min(max(line, 1), len(self.lines)) - 1] if self.lines else (1, 1)
 
     def in_cell(self, finding: Finding, path: str) -> Finding:
-        """The finding with its places, and the lines of its fix, given by cell."""
+        """The finding with its sites and its diff given by cell."""
         saved, fix = finding.saved_by, finding.fix
         if fix and fix.diff:
             fix = replace(fix, diff=self._diff(fix.diff, path))
@@ -60,29 +60,29 @@ class Notebook:
         return replace(site, file=cell_name(path, cell), line=line, end_line=line + site.end_line - site.line)
 
     def _diff(self, diff: str, path: str) -> str:
-        """A diff of the source as one of each cell that it changes."""
+        """The diff of the source as one diff for each changed cell."""
         _, *hunks = re.split(r"^@@ -(\d+).*\n", diff, flags=re.MULTILINE)
         cells: dict[int, list[str]] = {}
         grown: dict[int, int] = {}
         for start, body in zip(hunks[::2], hunks[1::2], strict=True):
             for cell, first, lines in self._pieces(int(start), body.split("\n")[:-1]):
-                added, taken = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-                if added or taken:
+                added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+                if added or removed:
                     new = first + grown.get(cell, 0)
-                    head = f"@@ -{first},{len(lines) - added} +{new},{len(lines) - taken} @@"
+                    head = f"@@ -{first},{len(lines) - added} +{new},{len(lines) - removed} @@"
                     cells.setdefault(cell, []).extend([head, *lines])
-                    grown[cell] = grown.get(cell, 0) + added - taken
+                    grown[cell] = grown.get(cell, 0) + added - removed
         names = {cell: cell_name(path, cell) for cell in cells}
-        made = [line for cell, name in names.items() for line in (f"--- a/{name}", f"+++ b/{name}", *cells[cell])]
-        return "".join(f"{line}\n" for line in made)
+        all_lines = [line for cell, name in names.items() for line in (f"--- a/{name}", f"+++ b/{name}", *cells[cell])]
+        return "".join(f"{line}\n" for line in all_lines)
 
     def _pieces(self, line: int, hunk: list[str]) -> list[tuple[int, int, list[str]]]:
-        """The lines of a hunk by cell, with where they begin in it; `line` is the hunk's own in the source."""
+        """The lines of a hunk by cell, with the first line in the cell. `line`: the first line in the source."""
         pieces: list[tuple[int, int, list[str]]] = []
         replaces = False
         for text in hunk:
             added = text.startswith("+")
-            if not (added and replaces):  # new lines stay with those they replace, others go before the next line
+            if not (added and replaces):  # a new line stays with the one it replaces
                 cell, first = self.locate(line)
             if not pieces or pieces[-1][0] != cell:
                 pieces.append((cell, first, []))
@@ -93,7 +93,7 @@ class Notebook:
 
 
 def read(data: bytes) -> Notebook:
-    """The notebook in a file's bytes; one in another language has no source."""
+    """The notebook in a file's bytes. A notebook in another language has an empty source."""
     cells = _load(data)
     texts: list[str] = []
     lines: list[tuple[int, int]] = []
@@ -108,7 +108,7 @@ def read(data: bytes) -> Notebook:
 
 
 def cell_sources(data: bytes) -> dict[int, str]:
-    """The Python cells as their author wrote them, by number."""
+    """The unchanged Python cells, by number."""
     sources = {number: _python(cell) for number, cell in enumerate(_load(data), 1)}
     return {number: source for number, source in sources.items() if source is not None}
 
@@ -127,7 +127,7 @@ def _load(data: bytes) -> list[Any]:
 def _why(data: bytes, error: Exception) -> str:
     if not data.strip():
         return "the file is empty"
-    return f"no valid JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else "no valid JSON"
+    return f"invalid JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else "invalid JSON"
 
 
 def _cells(content: Any) -> Any:
@@ -150,7 +150,7 @@ def _is_python(content: dict[str, Any]) -> bool:
 
 
 def _python(cell: Any) -> str | None:
-    """The source of a code cell; None for text and for cells that a magic hands to another program."""
+    """The source of a code cell; None for text, and for cells in another language (`%%bash`)."""
     if not isinstance(cell, dict) or cell.get("cell_type") != "code":
         return None
     source = cell.get("source", cell.get("input", ""))
@@ -164,7 +164,7 @@ def _python(cell: Any) -> str | None:
 
 
 def python_lines(source: str) -> list[str]:
-    """A cell's lines with magics, shell commands and questions made harmless; the count of lines stays."""
+    """A cell's lines, with magics, shell commands and `?` commented out. The number of lines stays the same."""
     lines = source.split("\n")
     return lines if _parses(source) else list(_harmless(lines))
 
@@ -181,7 +181,7 @@ def _parses(source: str) -> bool:
 
 def _harmless(lines: list[str]) -> Iterator[str]:
     continued = False
-    depth = 0  # of open brackets, by which `% b` on a line of its own is known for Python
+    depth = 0  # of open brackets: inside, `% b` on its own line is Python
     for line in lines:
         bare = line.lstrip()
         magic, assigned = _MAGIC.match(line), _ASSIGNED.match(line)

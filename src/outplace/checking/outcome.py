@@ -1,4 +1,4 @@
-"""What checking a file came to, and what checking all of them did."""
+"""The result of checking one file, and of checking all files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from outplace.model import Finding
 
 @dataclass(frozen=True)
 class Failure:
-    """A file that could not be analysed: `message` says why, `line` where that is known.
+    """A file that could not be analysed: `message` says why, `line` where, if that is known.
 
-    `internal` means that the fault is outplace's own.
+    `internal`: a bug of outplace itself.
     """
 
     file: str
@@ -22,7 +22,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Note:
-    """Something about a file that is worth saying and changes nothing."""
+    """A remark about a file. It does not change the result."""
 
     file: str
     message: str
@@ -31,7 +31,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of one file after it was checked; `dependencies` are other files that this rests on."""
+    """The result for one file. `dependencies`: other files that the result depends on."""
 
     file: str
     findings: tuple[Finding, ...] = ()
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Result:
-    """What a whole run has to say, in the order in which it is said."""
+    """The result of a whole run, in the order of the report."""
 
     findings: list[Finding] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

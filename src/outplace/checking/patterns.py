@@ -1,4 +1,4 @@
-"""Patterns of paths in the syntax of .gitignore, counted from a folder."""
+"""Path patterns in the syntax of .gitignore, relative to a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Patterns:
-    """A list of patterns, the last match of which counts, as in one .gitignore file."""
+    """A list of patterns. The last one that matches counts, as in a .gitignore file."""
 
     def __init__(self, base: str, spec: GitIgnoreSpec) -> None:
         self.base = base
@@ -22,21 +22,21 @@ class Patterns:
 
     @classmethod
     def of(cls, base: str, lines: Sequence[str], origin: str) -> Patterns:
-        """From the patterns of a setting; `origin` names it in the error for a pattern that is none."""
+        """From the patterns of a setting. `origin` is its name for error messages."""
         from pathspec import GitIgnoreSpec
 
-        kept = []
+        anchored = []
         for line in lines:
             try:
                 GitIgnoreSpec.from_lines([line])
             except (ValueError, re.error) as error:
-                raise OutplaceError(f"{origin}: {line!r} is no pattern for files: {error}") from error
-            kept.append(_anchored(line, base))
-        return cls(base, GitIgnoreSpec.from_lines(kept))
+                raise OutplaceError(f"{origin}: {line!r} is not a valid file pattern: {error}") from error
+            anchored.append(_anchored(line, base))
+        return cls(base, GitIgnoreSpec.from_lines(anchored))
 
     @classmethod
     def of_file(cls, base: str, path: str) -> Patterns | None:
-        """From a .gitignore file; like git it passes over lines that are no patterns, and over files it cannot read."""
+        """From a .gitignore file. Like git, it skips invalid lines and files that it cannot read."""
         from pathspec import GitIgnoreSpec
 
         try:
@@ -51,15 +51,15 @@ class Patterns:
         return cls(base, spec)
 
     def without(self, folder: str) -> Patterns:
-        """The patterns that do not match `folder` as a whole: whoever names an ignored folder wants it checked."""
+        """The patterns that do not match `folder` itself: an ignored folder that is named is to be checked."""
         from pathspec import GitIgnoreSpec
 
-        own = self._relative(folder, is_folder=True)
-        kept = [pattern for pattern in self._spec.patterns if pattern.match_file(own) is None]
-        return self if len(kept) == len(self._spec.patterns) else Patterns(self.base, GitIgnoreSpec(kept))
+        relative = self._relative(folder, is_folder=True)
+        others = [pattern for pattern in self._spec.patterns if pattern.match_file(relative) is None]
+        return self if len(others) == len(self._spec.patterns) else Patterns(self.base, GitIgnoreSpec(others))
 
     def verdict(self, path: str, is_folder: bool = False) -> bool | None:
-        """Whether the last pattern that matches takes the path in (True) or, negated, leaves it out (False)."""
+        """True if the last matching pattern ignores the path, False if it is negated, None if none matches."""
         include: bool | None = self._spec.check_file(self._relative(path, is_folder)).include
         return include
 
@@ -70,7 +70,7 @@ class Patterns:
 
 
 def _anchored(line: str, base: str) -> str:
-    """`./tests/data` and an absolute path under the base, in .gitignore's own way to say so."""
+    """`/tests/data` for `./tests/data` and for an absolute path under the base, as .gitignore writes it."""
     if line.startswith("./"):
         return line[1:]
     if os.path.isabs(line) and line.startswith(base.rstrip(os.sep) + os.sep):

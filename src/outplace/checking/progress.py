@@ -1,4 +1,4 @@
-"""A progress bar for work that takes long, where somebody is looking."""
+"""A progress bar for long work in a terminal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 PATIENCE = 0.7
-"""Seconds before the bar appears; most runs are over by then."""
+"""Seconds before the bar appears. Most runs are over by then."""
 PAUSE = 0.1
 
 
 @contextlib.contextmanager
 def bar(quiet: bool) -> Iterator[Progress | None]:
-    """What to tell about progress; None where nobody would see it."""
+    """The function to report progress to; None if nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -32,7 +32,7 @@ def bar(quiet: bool) -> Iterator[Progress | None]:
 
 
 class _LateBar:
-    """Drawn only from within `tell`: a thread of its own would be copied into the worker processes."""
+    """A bar that appears late. It has no thread, because a thread would be copied into the worker processes."""
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
@@ -59,7 +59,7 @@ def _start(total: int) -> Bar:
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("Checking"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn())
-    made = Bar(*columns, console=Console(file=sys.stderr), auto_refresh=False, transient=True)
-    made.add_task("", total=total)
-    made.start()
-    return made
+    bar = Bar(*columns, console=Console(file=sys.stderr), auto_refresh=False, transient=True)
+    bar.add_task("", total=total)
+    bar.start()
+    return bar

@@ -1,4 +1,4 @@
-"""Rules as people address them: by code, by the beginning of a code, by name, by the family they belong to."""
+"""Selects rules: by code, by the beginning of a code, by name, or by family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def matching(selector: str) -> frozenset[str]:
 
 
 def _named(word: str) -> Sequence[Kind]:
-    """The rules whose name, code or beginning of a code this is."""
+    """The rules with this name, this code or this beginning of a code."""
     kind = BY_NAME.get(word.lower())
     if kind is not None:
         return (kind,)
@@ -32,7 +32,7 @@ def _named(word: str) -> Sequence[Kind]:
 
 
 def require(selectors: Iterable[str], origin: str) -> list[str]:
-    """The selectors, all of them known; `origin` (`--select`, a key of the configuration) names them in the error."""
+    """The selectors, or an error if one is unknown. `origin`: where they come from, for the message (`--select`)."""
     checked = []
     for selector in selectors:
         if not matching(selector):
@@ -42,7 +42,7 @@ def require(selectors: Iterable[str], origin: str) -> list[str]:
 
 
 def hint(word: str) -> str:
-    """What was probably meant."""
+    """A hint at the rule that was probably meant."""
     same_family = [kind.code for kind in KINDS if kind.code[:4] == word.upper()[:4]]
     names = [*(same_family or (kind.code for kind in KINDS)), *(kind.name for kind in KINDS)]
     near = difflib.get_close_matches(word.lower(), names, n=2) or difflib.get_close_matches(word.upper(), names, n=2)
@@ -50,12 +50,12 @@ def hint(word: str) -> str:
 
 
 def choose(select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-    """The codes that are on: as in ruff, the more specific of two selectors wins, and `ignore` where both are equal."""
+    """The selected codes. As in ruff, the more specific selector wins; if both are equal, `ignore` wins."""
     return frozenset(code for code in BY_CODE if _strength(code, select) > _strength(code, ignore))
 
 
 def _strength(code: str, selectors: Sequence[str]) -> float:
-    """How closely the closest of the selectors names this code: the letters of the code that it fixes."""
+    """How exact the best selector is: the number of letters of the code that it gives."""
     return max((_precision(code, selector) for selector in selectors if code in matching(selector)), default=0)
 
 
@@ -69,4 +69,4 @@ def _precision(code: str, selector: str) -> float:
 
 
 _BY_FAMILY = 0.5
-"""A family fixes less of its rules' codes than they do themselves, and more than a shorter prefix."""
+"""A family is less exact than the code of a rule, and more exact than a shorter prefix."""

@@ -1,4 +1,4 @@
-"""Many files checked: those that are known are taken from the cache, the others shared out over the cores."""
+"""Checks many files: unchanged files come from the cache, the others are analysed on all cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from outplace.checking import one
+from outplace.checking import file_check
 from outplace.checking.cache import Cache, digest
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note, Outcome
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from outplace.source.project import Project
 
 SMALL = 400_000
-"""Bytes; less than this is done before a pool of processes has started."""
+"""Bytes. Less than this is analysed before a pool of processes has started."""
 PIECES = 8
-"""Pieces of work for each process: enough to even out, few enough to parse shared files seldom."""
+"""Pieces of work for each process. More would balance the load better, but parse shared files more often."""
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many files are done."""
+"""Is called with the number of finished files and the number of all files."""
 
 
 @dataclass(frozen=True)
@@ -47,49 +47,49 @@ def check(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """The outcomes in the order of the files; those without anything to analyse are left out."""
+    """The outcomes in the order of the files. Files with nothing to analyse have none."""
     outcomes: dict[str, Outcome] = {}
     works: list[Work] = []
     for path in files:
-        triaged = _triage(path, cache)
+        triaged = _cached_or_work(path, cache)
         if isinstance(triaged, Work):
             works.append(triaged)
         elif triaged is not None:
             outcomes[path] = triaged
     done = len(files) - len(works)
-    for outcome, own in _analyse(works, roots, jobs):
+    for outcome, content_digest in _analyse(works, roots, jobs):
         outcomes[outcome.file] = outcome
-        if cache is not None and own:
-            cache.put(own, outcome)
+        if cache is not None and content_digest:
+            cache.put(content_digest, outcome)
         done += 1
         if progress is not None:
             progress(done, len(files))
-    _bring_home(outcomes, files)
+    _move_to_own_files(outcomes, files)
     return [outcomes[path] for path in files if path in outcomes]
 
 
-def _bring_home(outcomes: dict[str, Outcome], files: Sequence[str]) -> None:
-    """A program shows bugs in other files too: each finding goes to the file it stands in, if that is checked, once."""
-    asked = {os.path.abspath(path): path for path in files}
-    away: list[Finding] = []
+def _move_to_own_files(outcomes: dict[str, Outcome], files: Sequence[str]) -> None:
+    """A program may show bugs in other files. Moves each finding to its own file, if that file is checked, once."""
+    checked_files = {os.path.abspath(path): path for path in files}
+    elsewhere: list[Finding] = []
     for path, outcome in outcomes.items():
-        own = os.path.abspath(path)
-        here = tuple(found for found in outcome.findings if os.path.abspath(split_cell(found.site.file)[0]) == own)
-        away.extend(found for found in outcome.findings if found not in here)
+        this_file = os.path.abspath(path)
+        here = tuple(item for item in outcome.findings if os.path.abspath(split_cell(item.site.file)[0]) == this_file)
+        elsewhere.extend(item for item in outcome.findings if item not in here)
         outcomes[path] = replace(outcome, findings=here)
-    for finding in away:
-        home = asked.get(os.path.abspath(finding.site.file))
+    for finding in elsewhere:
+        home = checked_files.get(os.path.abspath(finding.site.file))
         if home is not None:
-            known = outcomes.get(home, Outcome(home))
+            outcome_there = outcomes.get(home, Outcome(home))
             moved = replace(finding, site=replace(finding.site, file=home))
-            places = {(found.code, found.site.line, found.site.column) for found in known.findings}
+            places = {(item.code, item.site.line, item.site.column) for item in outcome_there.findings}
             if (moved.code, moved.site.line, moved.site.column) not in places:
-                found = sorted((*known.findings, moved), key=lambda item: (item.site.line, item.site.column))
-                outcomes[home] = replace(known, findings=tuple(found))
+                findings = sorted((*outcome_there.findings, moved), key=lambda item: (item.site.line, item.site.column))
+                outcomes[home] = replace(outcome_there, findings=tuple(findings))
 
 
-def _triage(path: str, cache: Cache | None) -> Work | Outcome | None:
-    """What is to be done about a file: work, nothing (None), or an outcome that is known already."""
+def _cached_or_work(path: str, cache: Cache | None) -> Work | Outcome | None:
+    """The outcome of a file from the cache, or the work to do; None if there is nothing to analyse."""
     try:
         size = os.stat(path).st_size
         note = reading.too_large(path, size)
@@ -98,11 +98,11 @@ def _triage(path: str, cache: Cache | None) -> Work | Outcome | None:
         with open(path, "rb") as stream:
             data = stream.read()
     except OSError as error:
-        return Outcome(path, failure=one.unreadable(path, error))
-    if reading.WORD not in data:
+        return Outcome(path, failure=file_check.unreadable(path, error))
+    if reading.TORCH not in data:
         return None
-    known = cache.get(path, digest(data)) if cache is not None else None
-    return Work(path, size) if known is None else known
+    cached = cache.get(path, digest(data)) if cache is not None else None
+    return Work(path, size) if cached is None else cached
 
 
 def _analyse(works: Sequence[Work], roots: Sequence[str], jobs: int | None) -> Iterator[tuple[Outcome, str]]:
@@ -111,19 +111,19 @@ def _analyse(works: Sequence[Work], roots: Sequence[str], jobs: int | None) -> I
         with _no_collections():
             project = _project(roots)
             for work in works:
-                yield one.check_path(work.path, project)
+                yield file_check.check_path(work.path, project)
     else:
         yield from _in_pool([work.path for work in works], roots, count)
 
 
 def _cores() -> int:
-    """The cores this process may use, which in a container are fewer than there are."""
+    """The number of cores that this process may use. In a container that may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Syntax trees are many objects and no cycles; a project collects when it forgets some of them."""
+    """No garbage collection: syntax trees are many objects without cycles. A project collects when it drops some."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -140,7 +140,7 @@ def _project(roots: Sequence[str]) -> Project:
 
 
 _worker: Project | None = None
-"""The project of a worker process: what it has parsed for one file serves the next."""
+"""The project of a worker process. It keeps the parsed files for the next file."""
 
 
 def _start(roots: Sequence[str]) -> None:
@@ -152,14 +152,14 @@ def _start(roots: Sequence[str]) -> None:
 
 def _check_all(paths: Sequence[str]) -> list[tuple[Outcome, str]]:
     assert _worker is not None
-    return [one.check_path(path, _worker) for path in paths]
+    return [file_check.check_path(path, _worker) for path in paths]
 
 
 def _pool(roots: Sequence[str], count: int) -> ProcessPoolExecutor:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    import outplace.source.analysis  # noqa: F401  # once here, not once in each child
+    import outplace.source.analysis  # noqa: F401  # import it once here, not in each child
 
     # Children made by fork start with everything imported. No thread is running yet that a fork could harm.
     method = "fork" if sys.platform == "linux" else None
@@ -173,20 +173,20 @@ def _in_pool(paths: Sequence[str], roots: Sequence[str], count: int) -> Iterator
     length = max(len(paths) // (count * PIECES), 1)
     pieces = [paths[start : start + length] for start in range(0, len(paths), length)]
     pool = _pool(roots, count)
-    left = set(paths)
+    unfinished = set(paths)
     try:
         for future in as_completed([pool.submit(_check_all, piece) for piece in pieces]):
-            for outcome, own in future.result():
-                left.discard(outcome.file)
-                yield outcome, own
+            for outcome, content_digest in future.result():
+                unfinished.discard(outcome.file)
+                yield outcome, content_digest
     except BrokenProcessPool:
-        yield from _one_by_one([path for path in paths if path in left], roots)
+        yield from _one_by_one([path for path in paths if path in unfinished], roots)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _one_by_one(paths: Sequence[str], roots: Sequence[str]) -> Iterator[tuple[Outcome, str]]:
-    """After a process has died: each file in a process that may die of it, so that it is known which one it was."""
+    """After a process has died: analyses each file in a process of its own, to see which file was the cause."""
     from concurrent.futures.process import BrokenProcessPool
 
     pool = _pool(roots, 1)

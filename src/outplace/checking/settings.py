@@ -1,4 +1,4 @@
-"""The configuration and the command line made into one."""
+"""The settings of a run: the configuration and the command line together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outplace.model import Finding
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says about things that the configuration can say too; patterns count from `folder`."""
+    """The options that replace or extend the configuration. Patterns are relative to `folder`."""
 
     folder: str
     select: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for this run."""
+    """The settings of this run."""
 
     root: str
     codes: frozenset[str]
@@ -47,10 +47,10 @@ class Settings:
     baseline: str | None
 
     def keep(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings that are asked for."""
-        return [finding for finding in findings if self._wanted(finding)]
+        """The findings that the settings select."""
+        return [finding for finding in findings if self._is_selected(finding)]
 
-    def _wanted(self, finding: Finding) -> bool:
+    def _is_selected(self, finding: Finding) -> bool:
         if finding.code not in self.codes or (self.errors_only and finding.severity != "error"):
             return False
         if finding.hypothesis and not self.assume_grad:
@@ -59,12 +59,12 @@ class Settings:
         return not any(finding.code in codes and patterns.verdict(file) for patterns, codes in self.per_file_ignores)
 
 
-def resolve(config: Config, given: Overrides) -> Settings:
-    """The settings of a run: what the command line says goes before what the configuration says."""
-    cache_dir = given.cache_dir or (config.cache_dir and os.path.join(config.root, config.cache_dir))
+def resolve(config: Config, overrides: Overrides) -> Settings:
+    """The settings of a run. The command line goes before the configuration."""
+    cache_dir = overrides.cache_dir or (config.cache_dir and os.path.join(config.root, config.cache_dir))
     return Settings(
         root=config.root,
-        codes=_codes(config, given),
+        codes=_codes(config, overrides),
         per_file_ignores=tuple(
             (
                 Patterns.of(config.root, [pattern], "per-file-ignores"),
@@ -72,42 +72,42 @@ def resolve(config: Config, given: Overrides) -> Settings:
             )
             for pattern, names in config.per_file_ignores.items()
         ),
-        errors_only=(given.severity or config.severity) == "error",
-        assume_grad=config.assume_grad if given.assume_grad is None else given.assume_grad,
-        excluded=_excluded(config, given),
+        errors_only=(overrides.severity or config.severity) == "error",
+        assume_grad=config.assume_grad if overrides.assume_grad is None else overrides.assume_grad,
+        excluded=_excluded(config, overrides),
         roots=_roots(config),
-        cache_dir=None if given.no_cache else os.path.abspath(cache_dir or os.path.join(config.root, FOLDER)),
-        baseline=given.baseline or (config.baseline and os.path.join(config.root, config.baseline)),
+        cache_dir=None if overrides.no_cache else os.path.abspath(cache_dir or os.path.join(config.root, FOLDER)),
+        baseline=overrides.baseline or (config.baseline and os.path.join(config.root, config.baseline)),
     )
 
 
-def _codes(config: Config, given: Overrides) -> frozenset[str]:
-    """`--select` starts afresh; without it the options add to the configuration."""
-    select = rules.require(given.select, "--select")
-    extend = rules.require(given.extend_select, "--extend-select")
-    ignore = rules.require(given.ignore, "--ignore")
+def _codes(config: Config, overrides: Overrides) -> frozenset[str]:
+    """`--select` replaces the selection of the configuration. The other options extend it."""
+    select = rules.require(overrides.select, "--select")
+    extend = rules.require(overrides.extend_select, "--extend-select")
+    ignore = rules.require(overrides.ignore, "--ignore")
     if select:
         return rules.choose([*select, *extend], ignore)
     chosen = [rules.ALL] if config.select is None else config.select
     return rules.choose([*chosen, *config.extend_select, *extend], [*config.ignore, *ignore])
 
 
-def _excluded(config: Config, given: Overrides) -> Excluded:
-    """The configuration's `exclude` replaces the usual names; everything else adds to them."""
+def _excluded(config: Config, overrides: Overrides) -> Excluded:
+    """The configuration's `exclude` replaces the default names. Everything else extends them."""
     sources = [
         (config.root, config.extend_exclude, "extend-exclude"),
-        (given.folder, given.exclude, "--exclude"),
+        (overrides.folder, overrides.exclude, "--exclude"),
     ]
     names = DEFAULT_EXCLUDES
     if config.exclude is not None:
         names = frozenset()
         sources.append((config.root, config.exclude, "exclude"))
     patterns = tuple(Patterns.of(base, lines, origin) for base, lines, origin in sources if lines)
-    respect = config.respect_gitignore if given.respect_gitignore is None else given.respect_gitignore
+    respect = config.respect_gitignore if overrides.respect_gitignore is None else overrides.respect_gitignore
     return Excluded(names, patterns, respect)
 
 
 def _roots(config: Config) -> tuple[str, ...]:
-    """The folders that imports start from, as far as they exist."""
+    """The existing folders that imports start from."""
     folders = [os.path.normpath(os.path.join(config.root, folder)) for folder in config.src]
     return tuple(folder for folder in dict.fromkeys(folders) if os.path.isdir(folder))

@@ -1,4 +1,4 @@
-"""Reading TOML files, with errors for the person who wrote them."""
+"""Reads TOML files, with clear errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outplace.errors import OutplaceError
 
 
 def load(path: str) -> dict[str, Any]:
-    """The file as plain data."""
+    """The contents of the file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -1,4 +1,4 @@
-"""`outplace check`: in-place bugs found in the source, before anything runs."""
+"""`outplace check`: finds in-place bugs in source code, before anything runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Options:
-    """The command line as it was given."""
+    """The options of the command line."""
 
     paths: tuple[str, ...]
     select: tuple[str, ...]
@@ -54,15 +54,15 @@ class _Options:
 @click.command(short_help="Find in-place bugs in source code.")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
-@many("--extend-select", "RULES", "Rules to check besides those selected.")
-@many("--ignore", "RULES", "Rules not to check.")
+@many("--extend-select", "RULES", "Rules to check in addition to the selected ones.")
+@many("--ignore", "RULES", "Do not check these rules.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="The lowest severity to show. `error` hides warnings.")
 @click.option(
     "--assume-grad/--no-assume-grad",
     default=None,
     help="Warn of what breaks if a function's arguments require grad. Default: on.",
 )
-@many("--exclude", "PATTERNS", "More files and folders to leave out, as in .gitignore.")
+@many("--exclude", "PATTERNS", "Files and folders to skip, in addition to the defaults. Patterns as in .gitignore.")
 @many("--extend-exclude", "PATTERNS", "The same as --exclude.")
 @click.option(
     "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip files that git ignores. Default: on."
@@ -84,7 +84,7 @@ class _Options:
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit 0 even with findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the findings.")
 @click.pass_context
-def check(ctx: click.Context, /, **given: Any) -> None:
+def check(ctx: click.Context, /, **options: Any) -> None:
     """Find in-place bugs in source code, before anything runs.
 
     PATHS are files, folders, globs, or - for stdin. The default is the current folder. The code is not imported and
@@ -92,7 +92,7 @@ def check(ctx: click.Context, /, **given: Any) -> None:
 
     Exit codes: 0 nothing found, 1 findings or files that could not be analysed, 2 could not run.
     """
-    ctx.exit(_Check(_Options(**given)).run())
+    ctx.exit(_Check(_Options(**options)).run())
 
 
 class _Check:
@@ -113,7 +113,7 @@ class _Check:
         self._said: set[str] = set()
 
     def run(self) -> int:
-        """Check, report, and say by the exit code how it went."""
+        """Checks, reports, and returns the exit code."""
         baseline = self._baseline()
         self._warn_of_ruff()
         outcomes = self._outcomes()
@@ -137,35 +137,35 @@ class _Check:
         return self._from_stdin() if self.stdin else self._from_files()
 
     def _from_stdin(self) -> list[Outcome]:
-        from outplace.checking import one
+        from outplace.checking import file_check
         from outplace.files import reading
         from outplace.source.project import Project
 
         name = self.options.stdin_filename
         path = os.path.abspath(name) if name else "<stdin>"
         data = sys.stdin.buffer.read()
-        if reading.WORD not in data:
+        if reading.TORCH not in data:
             return []
         if self.format == "text":
             from outplace.report.findings.text import show_data
 
             show_data(path, data)
-        return [one.check_data(path, data, Project(self.settings.roots))]
+        return [file_check.check_data(path, data, Project(self.settings.roots))]
 
     def _from_files(self) -> list[Outcome]:
         from outplace.checking import discovery, progress, runner
         from outplace.checking.cache import Cache
 
         root, excluded = self.settings.root, self.settings.excluded
-        found = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
-        self.files = set(found.files)
-        for note in found.notes:
+        discovered = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
+        self.files = set(discovered.files)
+        for note in discovered.notes:
             self._say(note)
         roots, folder = self.settings.roots, self.settings.cache_dir
         cache = Cache(folder, roots) if folder else None
         with progress.bar(self.options.quiet) as tell:
-            outcomes = runner.check(found.files, roots, cache, self.options.jobs, tell)
-        return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in found.failures)]
+            outcomes = runner.check(discovered.files, roots, cache, self.options.jobs, tell)
+        return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in discovered.failures)]
 
     def _baseline(self) -> Baseline | None:
         if self.settings.baseline is None or self.options.write_baseline:
@@ -185,12 +185,12 @@ class _Check:
     def _say_stale(self, stale: int) -> None:
         if stale and not self.settings.errors_only:
             few = "1 finding of the baseline is" if stale == 1 else f"{stale} findings of the baseline are"
-            self._say(f"{few} gone; --write-baseline makes a new one")
+            self._say(f"{few} gone; update it with --write-baseline")
 
     def _warn_of_ruff(self) -> None:
-        from outplace.checking import ruffs
+        from outplace.checking import ruff_conflict
 
-        text = None if self.options.isolated else ruffs.warning(self.start)
+        text = None if self.options.isolated else ruff_conflict.warning(self.start)
         if text:
             self._say(text)
 
@@ -199,7 +199,7 @@ class _Check:
             self._write(self.options.output_file, result)
         else:
             self._print(result)
-        # The other formats hold these themselves.
+        # The other formats contain the failures.
         if self.options.statistics or self.format in ("json", "sarif"):
             for failure in result.failures:
                 self._say(_message(failure), always=True)
@@ -217,7 +217,7 @@ class _Check:
         from outplace.files.writing import reason, replace_text
 
         try:
-            replace_text(Path(path), _carried(self._plain(result), "utf-8"))
+            replace_text(Path(path), _encodable(self._plain(result), "utf-8"))
         except OSError as error:
             raise OutplaceError(f"cannot write the findings to {path}: {reason(Path(path), error)}") from error
 
@@ -229,18 +229,18 @@ class _Check:
         return findings.render(result, self.format, self.options.quiet)
 
     def _say(self, text: str, always: bool = False) -> None:
-        """A remark, once, on stderr: stdout belongs to the findings."""
+        """Prints a remark once, on stderr: stdout is for the findings."""
         if text not in self._said and (always or not self.options.quiet):
             self._said.add(text)
             _echo(f"outplace: {text}\n", sys.stderr)
 
 
 def _echo(text: str, stream: TextIO) -> None:
-    """Print what the stream can carry; a file's name may hold anything."""
-    click.echo(_carried(text, getattr(stream, "encoding", None) or "utf-8"), file=stream, nl=False)
+    """Prints a text, with characters escaped that the stream cannot encode (file names may contain any)."""
+    click.echo(_encodable(text, getattr(stream, "encoding", None) or "utf-8"), file=stream, nl=False)
 
 
-def _carried(text: str, encoding: str) -> str:
+def _encodable(text: str, encoding: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 

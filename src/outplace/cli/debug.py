@@ -17,7 +17,7 @@ from outplace.report.layout import indented, wrap
 from outplace.runtime.patches.table import Patch, Section, listed
 
 _MODULES = ("torch", "torch.utils.checkpoint", "torch._dynamo.eval_frame")
-"""What sections wait for: they are listed as they are in a program that has imported all of it."""
+"""The modules that sections wait for. All are imported before the list is made."""
 
 
 @click.group(hidden=True)
@@ -60,7 +60,7 @@ def _plain(section: Section, row: Patch) -> dict[str, str]:
 
 
 def _lines(rows: Iterable[tuple[Section, Patch]], width: int) -> Iterator[Text]:
-    """A section is a heading; targets that are changed in one way for one reason stand together."""
+    """A heading for each section. Targets with the same reason are grouped."""
     for section, together in groupby(rows, key=lambda entry: entry[0]):
         yield Text(section.name, "bold")
         for (how, why, undone), same in groupby(together, key=lambda entry: _reason(entry[1])):

@@ -25,7 +25,7 @@ _KEYS = 9
 _RAISED = {
     "op": "at the in-place operation itself",
     "use": "at a later use of the tensor",
-    "backward": "in backward, later than the line that is to blame",
+    "backward": "in backward, later than the line that causes it",
     "compile": "while the program was compiled",
 }
 _THEME = Theme(
@@ -51,10 +51,10 @@ def explain(subject: tuple[str, ...]) -> None:
 
 
 def _subject(words: tuple[str, ...]) -> str:
-    """The words of the command line, or what is piped in."""
+    """The text to explain: from the command line, or from stdin."""
     text = " ".join(words)
     if text == "-" or (not text and not sys.stdin.isatty()):
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")  # logs are not always clean
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")  # a log may contain invalid bytes
     if not text.strip():
         raise OutplaceError("nothing to explain: give a rule code, a kind or an error message; see outplace rules")
     return text.strip()
@@ -67,7 +67,7 @@ def _unknown(word: str) -> str:
 
 
 class _Heading(Heading):
-    """rich centres headings and boxes the first; a page reads better from the left edge."""
+    """A heading at the left edge. rich centres headings."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -75,7 +75,7 @@ class _Heading(Heading):
 
 
 class _Code(CodeBlock):
-    """rich surrounds code with blank lines of its own; an indent is enough."""
+    """Indented code, without the blank lines that rich adds."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
@@ -92,7 +92,7 @@ class _Page(Markdown):
 
 
 def _print_page(page: str) -> None:
-    """Rendered for a terminal; the Markdown itself for a pipe."""
+    """Prints a page: rendered in a terminal, as Markdown in a pipe."""
     console = for_stream()
     if console.is_terminal:
         with console.use_theme(_THEME):
@@ -104,13 +104,13 @@ def _print_page(page: str) -> None:
 def _explain_message(message: str) -> None:
     match = errors.recognise(message)
     if match is None:
-        raise OutplaceError("this is no in-place error that outplace knows; see outplace rules for those it does", 1)
+        raise OutplaceError("outplace does not know this error; see outplace rules for those it knows", 1)
     console = for_stream()
-    for line in _told(match, message, console):
+    for line in _explanation(match, message, console):
         console.print(line, soft_wrap=True)
 
 
-def _told(match: errors.Match, message: str, console: Console) -> Iterator[Text]:
+def _explanation(match: errors.Match, message: str, console: Console) -> Iterator[Text]:
     width, glyphs = min(console.width, 100), for_encoding(console.encoding)
     kind = kinds.BY_NAME[match.entry.kind]
     yield from wrap(Text.assemble((f"{kind.code} {kind.name}", "bold red"), (f": {kind.summary}", "bold")), width)
@@ -141,7 +141,7 @@ def _facts(match: errors.Match, message: str) -> Iterator[tuple[str, str]]:
 
 
 def _tensor(version: errors.VersionError) -> str:
-    """What the message says of the tensor: `torch.FloatTensor [4, 8], output 0 of exp`."""
+    """The tensor in the message: `torch.FloatTensor [4, 8], output 0 of exp`."""
     shape = "" if version.sizes is None else f" {list(version.sizes)}"
     origin = f", output {version.output} of {nodes.by_node(version.op).label}" if version.op else ""
     return f"{version.type}{shape}{origin}"

@@ -25,7 +25,7 @@ STDIN_NAME = "<stdin>"
 
 @dataclass(frozen=True)
 class _Options:
-    """The command line as it was given."""
+    """The options of the command line."""
 
     paths: tuple[str, ...]
     diff: bool
@@ -60,7 +60,7 @@ class _Options:
 @click.option("--isolated", is_flag=True, help="Ignore all configuration files.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only diffs and errors.")
 @click.pass_context
-def fix(ctx: click.Context, /, **given: Any) -> None:
+def fix(ctx: click.Context, /, **options: Any) -> None:
     """Rewrite in-place bugs, from the source alone.
 
     PATHS are files, folders, globs, or - for stdin. The default is the current folder. The code is not imported and
@@ -69,7 +69,7 @@ def fix(ctx: click.Context, /, **given: Any) -> None:
 
     Exit codes: 0 nothing is left to fix, 1 something is (with --diff: something would change), 2 could not run.
     """
-    ctx.exit(_Fix(_Options(**given)).run())
+    ctx.exit(_Fix(_Options(**options)).run())
 
 
 class _Fix:
@@ -90,7 +90,7 @@ class _Fix:
         self.failures: list[str] = []
 
     def run(self) -> int:
-        """Fix, and say by the exit code how it went."""
+        """Fixes, reports, and returns the exit code."""
         if STDIN in self.paths:
             self._stdin()
         else:
@@ -109,28 +109,28 @@ class _Fix:
         verb = "would be fixed" if self.options.diff else "fixed"
         summary = f"{self.fixed} {verb}, {len(self.left)} remaining."
         if any(code == "OUT202" for _, _, code in self.left):
-            summary += "\nOUT202: only a run can tell what was meant; outplace run --fix tries it."
+            summary += "\nOUT202: only a run shows which fix is right. Try outplace run --fix."
         return summary
 
     def _files(self) -> None:
         from outplace.checking import discovery
-        from outplace.files.reading import WORD, too_large
+        from outplace.files.reading import TORCH, too_large
         from outplace.repair.syntax import files
 
         root, excluded = self.settings.root, self.settings.excluded
-        found = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
-        for note in found.notes:
+        discovered = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
+        for note in discovered.notes:
             click.echo(f"outplace: {note}", err=True)
-        self.failures += [f"{_shown(failure.file)}: {failure.message}" for failure in found.failures]
-        self.editable = {path for path in found.files if path.endswith(".py")}
-        self._leave_notebooks(sum(path.endswith(SUFFIX) for path in found.files))
-        for path in (path for path in found.files if path in self.editable):
+        self.failures += [f"{_short_path(failure.file)}: {failure.message}" for failure in discovered.failures]
+        self.editable = {path for path in discovered.files if path.endswith(".py")}
+        self._leave_notebooks(sum(path.endswith(SUFFIX) for path in discovered.files))
+        for path in (path for path in discovered.files if path in self.editable):
             try:
                 document = files.read(path)
-                passed_over = too_large(path, len(document.data))
-                if passed_over is not None:
-                    click.echo(f"outplace: {_shown(path)}: {passed_over}", err=True)
-                elif WORD in document.data:
+                skipped = too_large(path, len(document.data))
+                if skipped is not None:
+                    click.echo(f"outplace: {_short_path(path)}: {skipped}", err=True)
+                elif TORCH in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
             except files.Unwritable as error:
                 self.failures.append(f"{_place(path, error.line)}: {error}")
@@ -140,7 +140,7 @@ class _Fix:
 
     def _leave_notebooks(self, count: int) -> None:
         if count and not self.options.quiet:
-            few = "1 notebook is left as it is" if count == 1 else f"{count} notebooks are left as they are"
+            few = "1 notebook was not changed" if count == 1 else f"{count} notebooks were not changed"
             click.echo(f"outplace: {few}; outplace check shows what to change", err=True)
 
     def _deliver(self, texts: Mapping[str, str]) -> None:
@@ -174,13 +174,13 @@ class _Fix:
             sys.stdout.buffer.flush()
 
     def _repair(self, path: str, text: str) -> None:
-        """Fixes a file, and with it the other files that have a part in its bugs, as far as they were given, too."""
+        """Fixes a file, and the other files on the command line that take part in its bugs."""
         from outplace.repair.drive.from_source import Repaired
 
         result = self._repaired(path, text)
         texts = {path: result.text, **result.elsewhere}
         try:
-            self._deliver({one: new for one, new in texts.items() if one != path or new != text})
+            self._deliver({file: new for file, new in texts.items() if file != path or new != text})
         except OutplaceError as error:
             self.failures.append(str(error))
             result = Repaired(text, (), (*result.left, *(finding for finding, _ in result.done)))
@@ -188,7 +188,7 @@ class _Fix:
 
     def _tell(self, result: Repaired) -> None:
         self.fixed += len(result.done)
-        self.left |= {(found.site.file, found.site.line, found.code) for found in result.left}
+        self.left |= {(finding.site.file, finding.site.line, finding.code) for finding in result.left}
         if not self.options.quiet and not self.options.diff:
             for finding, candidate in result.done:
                 place = _place(finding.site.file, finding.site.line)
@@ -198,7 +198,7 @@ class _Fix:
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.again import Recheck
-        from outplace.checking.one import internal
+        from outplace.checking.file_check import internal
         from outplace.repair.drive.from_source import Repaired, repair
         from outplace.repair.syntax.files import Unwritable
 
@@ -206,35 +206,38 @@ class _Fix:
         others = dict if STDIN in self.paths else again.others
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
-            return repair(path, text, again.check, again.wanted, unsafe, style, others, self.editable)  # type: ignore[arg-type]
+            return repair(path, text, again.check, again.is_selected, unsafe, style, others, self.editable)  # type: ignore[arg-type]
         except Unwritable as error:
             self.failures.append(f"{_place(path, error.line)}: {error}")
         except Exception as error:
-            self.failures.append(f"{_shown(path)}: {internal(path, error).message}")
+            self.failures.append(f"{_short_path(path)}: {internal(path, error).message}")
         return Repaired(text, (), ())
 
 
 def _print_diff(path: str, old: str, new: str) -> None:
     from outplace.repair.syntax.patch import unified
 
-    click.echo(unified(_shown(path), old, new), nl=False)
+    click.echo(unified(_short_path(path), old, new), nl=False)
 
 
 def _place(path: str, line: int | None) -> str:
-    return f"{_shown(path)}:{line}" if line else _shown(path)
+    return f"{_short_path(path)}:{line}" if line else _short_path(path)
 
 
-def _shown(path: str) -> str:
+def _short_path(path: str) -> str:
     relative = os.path.relpath(path) if os.path.isabs(path) else path
     return path if relative.startswith("..") else relative
 
 
 def _choice(titles: tuple[str, ...]) -> str:
-    """What is left to a person."""
+    """The fixes that the user has to choose from."""
     if len(titles) == 1:
-        return f"OUT202 stepped: not fixed; if this is meant, --unsafe-fixes does it: {titles[0]}"
+        return f"OUT202 stepped: not fixed; --unsafe-fixes would do this: {titles[0]}"
     return "".join(
-        ["OUT202 stepped: not fixed; the source does not say which is meant:", *(f"\n  - {title}" for title in titles)]
+        [
+            "OUT202 stepped: not fixed; the source does not show which of these is right:",
+            *(f"\n  - {title}" for title in titles),
+        ]
     )
 
 

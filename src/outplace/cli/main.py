@@ -1,4 +1,4 @@
-"""The command line: one file a sub-command, loaded when it is called. The only place that prints errors."""
+"""The command line: one file for each command, loaded when it is called. Errors are printed only here."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _COMMANDS = {
     "explain": "Explain a rule, a kind of bug, or an error message.",
     "fix": "Rewrite in-place bugs in source code.",
     "lsp": "Serve an editor: findings, explanations and fixes while you type.",
-    "op": "Say what an operation keeps for its backward, and so what may be overwritten after it.",
-    "reclaim": "Find the lines where an in-place form is safe and saves memory; prove it, write it.",
+    "op": "Show what an operation saves for its backward, and what may be overwritten after it.",
+    "reclaim": "Find, prove and write in-place forms that save memory.",
     "rules": "List all rules.",
     "run": "Run a program; when an in-place operation breaks its backward, name the lines.",
 }
 
 
 _HIDDEN = ("debug",)
-"""Commands for those who work on outplace itself."""
+"""Commands for people who work on outplace itself."""
 
 
 class _Commands(click.Group):
-    """Loads a command's module only when that command is asked for: `--version` stays instant, torch stays out."""
+    """Loads a command's module when it is called, so that `--version` is fast and imports no torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -63,11 +63,11 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     if arguments is None and sys.argv[1:2] == ["check"]:
-        gc.disable()  # the process ends with the command: a collection at the end would free what is freed anyway
+        gc.disable()  # the process ends soon: a collection would be wasted time
     try:
         result = _command(arguments)
-        # `run` hands its program back, to be started when click is out of the way: click has ideas of its own about
-        # exceptions, signals and closed pipes, and the program must meet none of them.
+        # `run` returns a function that starts the program. It is called here, outside click, because click handles
+        # exceptions, signals and closed pipes in its own way.
         return int(result()) if isinstance(result, Callable) else int(result or 0)  # type: ignore[arg-type]
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -81,6 +81,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _command(arguments: list[str] | None) -> Any:
     try:
         return cli.main(args=arguments, prog_name="outplace", standalone_mode=False)
-    except OSError as error:  # a disk is full, most often
+    except OSError as error:  # usually a full disk
         where = f"{error.filename}: " if error.filename else ""
         raise OutplaceError(f"{where}{(error.strerror or str(error)).lower()}") from error

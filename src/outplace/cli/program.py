@@ -1,4 +1,4 @@
-"""Commands that run a program: their own options come first, all from the program's name on is the program's."""
+"""Commands that run a program: first their own options, then the program and its arguments."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from outplace.errors import OutplaceError
 
 
 class ProgramCommand(click.Command):
-    """Leaves the program's words in `ctx.obj`."""
+    """Puts the program and its arguments into `ctx.obj`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Splits the words before click sees them."""
+        """Splits the arguments before click reads them."""
         valued = {
             name for option in self.params if isinstance(option, click.Option) and not option.is_flag
             for name in option.opts
         }  # fmt: skip
-        own, ctx.obj = _split(args, valued)
-        rest = super().parse_args(ctx, own)
+        own_args, ctx.obj = _split(args, valued)
+        rest = super().parse_args(ctx, own_args)
         if ctx.obj and ctx.obj[0].endswith(".ipynb"):
             raise OutplaceError(
                 f"{ctx.obj[0]} is a notebook: run %load_ext outplace in it, then the cell that fails; "
-                f"or have its source read: outplace check {ctx.obj[0]}"
+                f"or check its source: outplace check {ctx.obj[0]}"
             )
         return rest
 
@@ -41,9 +41,9 @@ def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:
 
 
 def check_writable(path: str) -> None:
-    """Says so before a long run, not after it."""
+    """Raises an error before a long run if the report cannot be written after it."""
     if path == "-":
-        raise OutplaceError("cannot write -: a report needs a file, stdout is the program's")
+        raise OutplaceError("cannot write to -: a report needs a file, because the program uses stdout")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise OutplaceError(f"cannot write {path}: there is no folder {folder}")

@@ -1,4 +1,4 @@
-"""`outplace reclaim`: a few steps of a program, and the lines where it could do with less memory."""
+"""`outplace reclaim`: runs a few steps of a program and finds lines that can use less memory."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def reclaim(
     outplace reclaim train.py --my args
     outplace reclaim --fix -m package.train --my args
 
-    The program is run for a few optimizer steps and then stopped, once as it is and once with the changes: losses,
-    gradients and parameters have to be the same, bit for bit. Nothing is written without --fix.
+    Runs the program for a few optimizer steps, once unchanged and once with the changes. Losses, gradients and
+    parameters must be equal, bit for bit. Writes nothing without --fix.
     """
     program = ctx.obj
     if not program:
@@ -70,9 +70,9 @@ def reclaim(
     if program[0] == "-m" and len(program) < 2:
         raise click.UsageError("Argument expected for the -m option.", ctx)
     if no_proof and (fix or diff):
-        raise click.UsageError("--no-proof does not go with --fix or --diff: only what is proved is written.", ctx)
+        raise click.UsageError("--no-proof cannot be used with --fix or --diff: only proved changes are written.", ctx)
     if program[0] != "-m" and not Path(program[0]).exists():
-        raise OutplaceError(f"there is no file {program[0]}", 2)
+        raise OutplaceError(f"no such file: {program[0]}", 2)
     for path in (json_path, html_path):
         if path is not None:
             check_writable(path)
@@ -86,8 +86,8 @@ def reclaim(
         try:
             return command.run()
         except KeyboardInterrupt:
-            left = f"{command.written} had been written" if command.written else "nothing was changed"
-            print(f"outplace: stopped; {left}", file=sys.stderr)
+            state = f"{command.written} was written" if command.written else "nothing was changed"
+            print(f"outplace: stopped; {state}", file=sys.stderr)
             return 130
 
     return start

@@ -1,4 +1,4 @@
-"""`outplace run --fix`: the repair of a program that has been seen to fail, and the proof of it."""
+"""`outplace run --fix`: repairs a program that has failed, and proves the repair by running it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Repairing:
         self._runs = Runs(words, limit)
         self._repair = from_run.Repair(self._runs, style, unsafe)
         self._left = "nothing was changed"
-        """What an interrupted run leaves behind."""
+        """What was written, for the message after an interruption."""
 
     def run(self) -> int:
-        """Runs the program, repairs it, shows how it went; leaves with the program's own exit code."""
+        """Runs the program, repairs it, reports, and returns the program's exit code."""
         from outplace.report.console import for_stream
 
         try:
@@ -80,7 +80,7 @@ class Repairing:
         where = ", ".join(under_cwd(path) for path in outcome.texts)
         if self._write:
             files.write_all({path: documents[path].encode(text) for path, text in outcome.texts.items()}, documents)
-            self._left = f"{where} had been written"
+            self._left = f"{where} was written"
         console.print()
         for path, text in outcome.texts.items():
             print_diff(unified(under_cwd(path), documents[path].text, text), console)
@@ -90,8 +90,8 @@ class Repairing:
             _say(console, f"  loss: {proof.loss}")
             _say(console, f"  gradients: {proof.gradient}")
         ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
-        done = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
-        _say(console, f"{done}: no in-place error is left, and {ran}.", "green")
+        summary = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
+        _say(console, f"{summary}: no in-place error is left, and {ran}.", "green")
         if outcome.left:
             _say(console, f"Not repaired: {outcome.left}.", "yellow")
 
@@ -103,12 +103,12 @@ def _say(console: Console, text: str, style: str = "") -> None:
 def _signal(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # one that has no name
+    except ValueError:  # it has no name
         return f"signal {number}"
 
 
 def _pass_on(output: Path) -> None:
-    """The program's own output, once."""
+    """Prints the program's own output."""
     sys.stderr.flush()
     with open(output, "rb") as stream:
         shutil.copyfileobj(stream, sys.stdout.buffer)

@@ -1,4 +1,4 @@
-"""`outplace rules`: every kind of bug that outplace knows."""
+"""`outplace rules`: lists every rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NARROW = 80
 
 
 def raised(kind: Kind) -> tuple[str, str]:
-    """When a bug of this kind is raised: the word for tools, the words for people."""
+    """When PyTorch raises it: a word for JSON, and words for people."""
     return _RAISED[kind.code[:4]]
 
 
@@ -33,7 +33,7 @@ def rules(as_json: bool) -> None:
         click.echo(json.dumps([_plain(kind) for kind in KINDS], indent=2))
         return
     console = for_stream()
-    # In a pipe each rule stays on one line, so that grep finds it whole.
+    # In a pipe each rule is one line, for grep.
     width = console.width if console.is_terminal else 1000
     for line in _table(width):
         console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`outplace run`: the program as Python would run it, and the diagnosis below its traceback."""
+"""`outplace run`: runs a program as Python does, and prints the diagnosis after its traceback."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def run(
     if not program:
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
     if (unsafe_fixes or style != "auto") and not (fix or diff):
-        raise click.UsageError("--unsafe-fixes and --style are for --fix or --diff.", ctx)
+        raise click.UsageError("--unsafe-fixes and --style need --fix or --diff.", ctx)
     for path in (json_path, html_path):
         if path is not None:
             check_writable(path)
     if json_path is not None and html_path is not None and os.path.realpath(json_path) == os.path.realpath(html_path):
         raise OutplaceError("--json and --html name the same file")
-    _ask_for(guard, strict)
+    _set_environment(guard, strict)
     if fix or diff:
         from outplace.cli.repairing import Repairing
 
@@ -82,11 +82,11 @@ def run(
     return lambda: _launch(program, json_path and os.path.abspath(json_path), html_path and os.path.abspath(html_path))
 
 
-def _ask_for(guard: bool, strict: bool) -> None:
-    """By the environment, so that child processes hear of it too."""
+def _set_environment(guard: bool, strict: bool) -> None:
+    """Sets the options in the environment, for child processes, too."""
     settings.check()
-    for flag, wanted in ((settings.GUARD, guard), (settings.STRICT, strict)):
-        if wanted:
+    for flag, is_set in ((settings.GUARD, guard), (settings.STRICT, strict)):
+        if is_set:
             flag.put(True)
 
 

@@ -1,4 +1,4 @@
-"""What a reader knows files and places by: short paths, and the names of notebook cells."""
+"""Short names for files and lines in reports: relative paths, and names of notebook cells."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import PurePath
 from outplace.model import Site
 
 cell_name: Callable[[str], str | None] | None = None
-"""In a notebook: what a cell is called that was compiled as this file (`Cell In[3]`); None for other files."""
+"""In a notebook: gives the cell of a compiled file (`Cell In[3]`); None for other files."""
 
 
 def path(file: str) -> str:
-    """The file relative to the working folder where it lies under it, library files from their package on."""
+    """The path relative to the working folder, if the file is inside it. A library file starts with its package."""
     named = cell_name(file) if cell_name else None
     relative = named or under_cwd(file)
     if relative != file:
@@ -27,11 +27,11 @@ def path(file: str) -> str:
 
 
 working_folder: str | None = None
-"""The folder that paths are shown relative to; None means the present one, which a program that is run may change."""
+"""The folder that paths are shown relative to; None for the current one, which a program may change."""
 
 
 def under_cwd(file: str) -> str:
-    """The file relative to the working folder where it lies under it, unchanged otherwise."""
+    """The path relative to the working folder, if the file is inside it; else unchanged."""
     try:
         relative = os.path.relpath(file, working_folder or os.curdir)
     except (ValueError, OSError):  # another drive, or the working folder is gone
@@ -40,13 +40,13 @@ def under_cwd(file: str) -> str:
 
 
 def place(file: str, line: int) -> str:
-    """`train.py:12`, or the notebook's own way to name a cell."""
+    """`train.py:12`, or the cell and the line."""
     cell = _cell(file)
     return f"{cell}, line {line}" if cell else f"{path(file)}:{line}"
 
 
 def document(file: str) -> str:
-    """What a reader knows a file as: its path, or the name of the cell."""
+    """The short path of a file, or the name of the cell."""
     return _cell(file) or path(file)
 
 

@@ -1,4 +1,4 @@
-"""Files as text: what Python itself would read, or why it could not."""
+"""Reads Python source as Python does, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import io
 import tokenize
 
 LARGEST = 5_000_000
-"""Bytes; larger files are generated, and are passed over."""
+"""Bytes. Larger files are generated code and are skipped."""
 
 LARGEST_NOTEBOOK = 100_000_000
-"""Bytes; nearly all of a large notebook is the pictures in its output."""
+"""Bytes. Most of a large notebook is pictures in its output."""
 
-WORD = b"torch"
+TORCH = b"torch"
 """Files without it have no tensors of their own and are not even parsed."""
 
 
 def too_large(path: str, size: int) -> str | None:
-    """What to say of a file that is passed over for its size; None where it is not."""
+    """The message for a file that is skipped because of its size; None if it is not."""
     if size <= (LARGEST_NOTEBOOK if path.endswith(".ipynb") else LARGEST):
         return None
     return f"skipped: {size / 1e6:.1f} MB is too large for source that a person wrote"
 
 
 class Unreadable(Exception):
-    """A file is not what its name promises; `line` where that is known."""
+    """A file is not valid Python text. `line`: where, if that is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -39,14 +39,14 @@ def decode_raw(data: bytes) -> tuple[str, str]:
     """Python source as text, without its byte order mark; and its encoding, by that mark or the coding line."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    except SyntaxError as error:  # an unknown encoding, or one that the mark contradicts
+    except SyntaxError as error:  # an unknown encoding, or one that contradicts the byte order mark
         raise Unreadable(f"SyntaxError: {error.msg}", 1) from error
     try:
         return data.decode(encoding), encoding
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Unreadable(f"not {encoding}: byte 0x{data[error.start]:02x} cannot be decoded", line) from error
-    except (UnicodeError, LookupError) as error:  # codecs that are not for text, or that know no positions
+    except (UnicodeError, LookupError) as error:  # a codec that is not for text
         raise Unreadable(f"cannot be decoded as {encoding}: {error}") from error
 
 

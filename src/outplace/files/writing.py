@@ -1,4 +1,4 @@
-"""Writing a file in one step: a reader finds the old one or the whole new one."""
+"""Replaces a file in one step: a reader sees the old content or the whole new one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def replace_text(target: Path, text: str) -> None:
-    """Write `text` to `target`; where that fails the old file stays as it was."""
+    """Writes `text` to `target`. If that fails, the old file stays."""
     if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to replace
         target.write_text(text, encoding="utf-8")
         return
-    final = Path(os.path.realpath(target))  # a link keeps pointing where it did
+    final = Path(os.path.realpath(target))  # keep a symbolic link
     scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(scratch, "x", encoding="utf-8") as stream:
@@ -26,7 +26,7 @@ def replace_text(target: Path, text: str) -> None:
 
 
 def reason(target: Path, error: OSError) -> str:
-    """Why it could not be written, in a few words."""
+    """Why the file could not be written."""
     if not target.parent.is_dir():
         return f"there is no folder {target.parent}"
     if target.is_dir():

@@ -1,1 +1,1 @@
-"""outplace where people work: notebooks, pytest, several ranks. None of these modules imports torch by itself."""
+"""outplace in notebooks, in pytest and in child processes. None of these modules imports torch by itself."""

@@ -1,4 +1,4 @@
-"""Attaches outplace to a child process: `outplace.pth` calls it at the start of Python where OUTPLACE is set."""
+"""Attaches outplace to a child process. `outplace.pth` calls it when Python starts and OUTPLACE is set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from outplace.runtime.program import error_hooks, lifecycle, ranks, session
 
 
 def attach() -> None:
-    """Starts recording with tags: the main script of a child process is not ours to compile."""
+    """Starts recording with tags: the main script of a child process cannot be compiled with marks."""
     try:
         if not settings.ENABLED.read():
             return
         lifecycle.attach("tags", reporter, settings.GUARD.read(), settings.STRICT.read())
-    except OutplaceError as error:  # a variable with a value that is not understood
+    except OutplaceError as error:  # a variable with an invalid value
         print(f"outplace: {error}", file=sys.stderr)
         return
     session.start_in_child(reporter)

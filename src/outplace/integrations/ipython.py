@@ -1,7 +1,7 @@
 """The IPython extension: after `%load_ext outplace` a cell that fails shows its diagnosis below the traceback.
 
-Cells are compiled with marks, as `outplace run` compiles files, so the record costs next to nothing. Code that was
-there before has none; then each node is tagged instead. So `%load_ext outplace` belongs into the first cell.
+Cells are compiled with marks, as `outplace run` compiles files, so recording is cheap. If code was loaded before, it
+has no marks, and each node is tagged instead. So put `%load_ext outplace` into the first cell.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMED = ("<timed exec>", "<timed eval>")
 
 
 class Extension:
-    """Everything outplace does in one shell."""
+    """The extension in one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -50,9 +50,9 @@ class Extension:
     # -- loading ----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Takes its places in the shell, and starts recording."""
+        """Registers with the shell and starts recording."""
         shell = self._shell
-        for cell in list(shell.compile._filename_map):  # those that have run already
+        for cell in list(shell.compile._filename_map):  # cells that have run already
             _claim(cell)
         shell.compile.__class__ = _naming(self._compiler, self._marks)
         shell.ast_transformers.append(self._marks)
@@ -65,7 +65,7 @@ class Extension:
         self._on = True
 
     def unload(self) -> None:
-        """Leaves the shell as it was."""
+        """Removes everything from the shell."""
         shell = self._shell
         self._stop()
         shell.compile.__class__ = self._compiler
@@ -79,12 +79,12 @@ class Extension:
             shell.magics_manager.magics[kind].pop(_MAGIC, None)
 
     def _start(self) -> None:
-        seen = _has_unmarked_code(self._shell.user_ns)
-        lifecycle.attach("tags" if seen else "marks", reporter)
-        self._marks.wanted = True
+        unmarked = _has_unmarked_code(self._shell.user_ns)
+        lifecycle.attach("tags" if unmarked else "marks", reporter)
+        self._marks.enabled = True
 
     def _stop(self) -> None:
-        self._on = self._marks.wanted = False
+        self._on = self._marks.enabled = False
         lifecycle.detach()
 
     # -- the magics -------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Extension:
         %%outplace       record this cell, even when off, and say so if nothing was found
         """
         word = line.strip()
-        if cell is not None:  # as the first line of a cell it is seen before IPython comes to magics
+        if cell is not None:  # on the first line, `_without_magic` handles it
             raise UsageError("%%outplace must be the first line of its cell")
         if word == "on":
             self._start()
@@ -107,32 +107,32 @@ class Extension:
         elif word == "off":
             self._stop()
         elif word:
-            raise UsageError(f"%outplace takes on or off, or nothing; not {word!r}")
+            raise UsageError(f"%outplace takes on, off or nothing, not {word!r}")
         print(f"outplace is {'on' if self._on else 'off'}")
 
     def _before_cell(self, info: Any) -> None:
-        self._this_cell_only = _is_asked_for(info.raw_cell)
+        self._this_cell_only = _has_magic(info.raw_cell)
         if self._this_cell_only and not self._on:
             self._start()
 
     def _after_cell(self, result: Any) -> None:
-        """Tells of the bugs that no traceback has shown: silent ones, and errors that the cell caught itself."""
-        asked, self._this_cell_only = self._this_cell_only, False
+        """Shows the bugs without a traceback: silent ones, and errors that the cell caught."""
+        requested, self._this_cell_only = self._this_cell_only, False
         untold = list(dispatch.untold)
         dispatch.untold.clear()
         silent = [diagnosis for diagnosis in untold if diagnosis.code.startswith("OUT3")]
         caught = [diagnosis for diagnosis in untold if diagnosis not in silent]
-        self._display("Caught by the cell itself:", caught)
-        self._display("Nothing was raised here, but the gradient is not what it should be:", silent)
-        if asked and result.success and not untold:
+        self._display("Errors that the cell caught:", caught)
+        self._display("No error was raised here, but the gradient is wrong:", silent)
+        if requested and result.success and not untold:
             print("outplace: no in-place bug in this cell.")
-        if asked and not self._on:
+        if requested and not self._on:
             self._stop()
 
     # -- showing ----------------------------------------------------------------------------------------------
 
     def _show_traceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
-        """IPython's traceback, and the diagnosis below it instead of inside."""
+        """IPython's traceback, with the diagnosis below it instead of inside."""
         error = (exc_tuple or sys.exc_info())[1]
         diagnoses = dispatch.take_out(error) if isinstance(error, BaseException) and _is_for_us(error) else []
         type(self._shell).showtraceback(self._shell, exc_tuple, *args, **kwargs)
@@ -149,13 +149,13 @@ class Extension:
                 return
             plain = as_text(diagnoses)
             rich = _fragment(diagnoses, plain)
-        told = f"<p>{html.escape(heading)}</p>" if heading else ""
-        bundle = {"text/html": told + rich, "text/plain": f"{heading}\n\n{plain}" if heading else plain}
+        title = f"<p>{html.escape(heading)}</p>" if heading else ""
+        bundle = {"text/html": title + rich, "text/plain": f"{heading}\n\n{plain}" if heading else plain}
         self._shell.display_pub.publish(bundle)
 
 
 def _is_for_us(error: BaseException) -> bool:
-    """Is outplace on, or does the error carry a diagnosis already (of an `outplace.watch()` in a cell)?"""
+    """Is outplace on, or does the error have a diagnosis already (from `outplace.watch()` in a cell)?"""
     return lifecycle.attached() or any(dispatch.of(link) for link in dispatch.chain(error))
 
 
@@ -164,17 +164,16 @@ def _fragment(diagnoses: Sequence[Diagnosis], plain: str) -> str:
         from outplace.report.html import fragment
     except ImportError:
         return f"<pre>{html.escape(plain)}</pre>"
-    made: str = fragment(diagnoses)
-    return made
+    return str(fragment(diagnoses))
 
 
-def _is_asked_for(cell: str) -> bool:
+def _has_magic(cell: str) -> bool:
     return cell.lstrip("\n").split("\n", 1)[0].split() == [f"%%{_MAGIC}"]
 
 
 def _without_magic(lines: list[str]) -> list[str]:
-    """`%%outplace` becomes a comment: the cell then runs as any other, with its lines where they are."""
-    if lines and _is_asked_for(lines[0]):
+    """Makes `%%outplace` a comment. The cell then runs as any other, with the same line numbers."""
+    if lines and _has_magic(lines[0]):
         return [f"# {lines[0]}", *lines[1:]]
     return lines
 
@@ -183,10 +182,10 @@ def _without_magic(lines: list[str]) -> list[str]:
 
 
 class _CellMarks:
-    """Puts marks into cells (as one of IPython's AST transformers), and knows what cells are called."""
+    """Puts marks into cells, as an AST transformer of IPython. Knows the names of cells."""
 
     def __init__(self, compiler: Any) -> None:
-        self.wanted = False
+        self.enabled = False
         self._compiler = compiler
         self._cell = ""
         self._source = ""
@@ -194,34 +193,34 @@ class _CellMarks:
         """The name of the file that the next tree to be marked is compiled as."""
 
     def cell(self, name: str, raw: str) -> None:
-        """IPython has given the cell that runs next a name."""
+        """Sets the file name and the source of the cell that runs next."""
         self._cell = self.file = name
         self._source = raw
         _claim(name)
 
     def visit(self, tree: ast.AST) -> ast.AST:
-        """What IPython calls."""
-        if self.wanted and isinstance(tree, ast.Module):
-            with contextlib.suppress(RecursionError):  # an expression of great depth runs without marks
+        """Called by IPython."""
+        if self.enabled and isinstance(tree, ast.Module):
+            with contextlib.suppress(RecursionError):  # a very deep expression runs without marks
                 instrument.add_marks(tree, self.file)
         return tree
 
     def part(self, tree: ast.AST, source: str) -> ast.AST:
-        """A magic (`%%time`) runs a part of the cell: its lines are lines of the cell."""
+        """Prepares a part of the cell that a magic (`%%time`) runs: it keeps its line numbers in the cell."""
         self.file = f"{self._cell.removesuffix('>')}-timed{'>' if self._cell.startswith('<') else ''}"
         lines = self._source.splitlines()
         first = next((line for line in source.splitlines() if line.strip()), "")
         above = next((number for number, line in enumerate(lines) if line == first), 0)
         ast.increment_lineno(tree, above)
-        shown = [f"{line}\n" if number >= above else f"# {line}\n" for number, line in enumerate(lines)]
-        linecache.cache[self.file] = (len(self._source), None, shown, self.file)
+        cell_lines = [f"{line}\n" if number >= above else f"# {line}\n" for number, line in enumerate(lines)]
+        linecache.cache[self.file] = (len(self._source), None, cell_lines, self.file)
         self._compiler._filename_map[self.file] = self._compiler._filename_map.get(self._cell, 0)
         _claim(self.file)
         return tree
 
     @contextlib.contextmanager
     def names_known(self) -> Any:
-        """While it lasts reports call cells by their numbers."""
+        """A context in which reports name cells by their numbers."""
         naming.cell_name = self._name
         try:
             yield
@@ -229,21 +228,21 @@ class _CellMarks:
             naming.cell_name = None
 
     def renamed(self, diagnosis: Diagnosis) -> Diagnosis:
-        """The diagnosis with cells, not files, in the headers of its diffs."""
+        """The diagnosis with cell names in the headers of its diffs."""
 
-        def header(found: re.Match[str]) -> str:
-            return f"{found[1]}{self._name(found[2]) or found[2]}"
+        def header(match: re.Match[str]) -> str:
+            return f"{match[1]}{self._name(match[2]) or match[2]}"
 
         fixes = (replace(fix, diff=fix.diff and _HEADER.sub(header, fix.diff)) for fix in diagnosis.fixes)
         return replace(diagnosis, fixes=tuple(fixes))
 
     def _name(self, file: str) -> str | None:
-        known = self._compiler.format_code_name(file)
-        return None if known is None else " ".join(known)
+        words = self._compiler.format_code_name(file)
+        return None if words is None else " ".join(words)
 
 
 def _claim(cell: str) -> None:
-    """A cell is the user's own code, also where it is in no file (in a terminal)."""
+    """Marks a cell as user code, also if it is in no file (in a terminal)."""
     if cell.startswith("<"):
         own_files.claim(cell)
 
@@ -268,7 +267,7 @@ def _naming(kind: Any, marks: _CellMarks) -> type:
 
 
 def _has_unmarked_code(namespace: dict[str, Any]) -> bool:
-    """Is there code of the user's own that was loaded before its cells and modules got marks?"""
+    """Is there user code that was loaded before cells and modules got marks?"""
     marked = {statement.file for statement in instrument.STATEMENTS}
     modules = [module for module in list(sys.modules.values()) if _file_of(module) and own_files[_file_of(module)]]
     spaces: Iterable[dict[str, Any]] = (namespace, *map(vars, modules))
@@ -281,7 +280,7 @@ def _file_of(module: Any) -> str:
 
 
 def _files(values: list[Any]) -> Iterable[str]:
-    """The files in which these functions and the methods of these classes are written."""
+    """The files that define these functions, and the methods of these classes."""
     for value in values:
         for function in vars(value).values() if isinstance(value, type) else (value,):
             if isinstance(function, FunctionType):

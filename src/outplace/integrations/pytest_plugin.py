@@ -1,6 +1,6 @@
 """The pytest plugin: `pytest --outplace`, `@pytest.mark.outplace`, and the fixture `outplace_guard`.
 
-pytest loads this module in every run, so it imports nothing of outplace's until it is asked for something.
+pytest loads this module in every run, so it imports the rest of outplace only when it is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outplace.model import Diagnosis
 
 _WATCHED = pytest.StashKey["Watch"]()
-"""What was found while a test was set up, ran and was torn down."""
+"""The diagnoses of a test, with its setup and teardown."""
 _GUARDED = pytest.StashKey["Watch"]()
 _LOOK = "outplace_look"
 _SILENT = "outplace_silent"
@@ -46,10 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "outplace: name the lines behind in-place errors of this test (see --outplace).")
 
 
-def _wanted(config: pytest.Config) -> bool:
-    given = (config.option, config.known_args_namespace)  # conftests are loaded before the options are final
-    asked = any(getattr(options, name, False) for options in given for name in ("outplace", "outplace_guard"))
-    return asked or bool(config.getini("outplace"))
+def _is_enabled(config: pytest.Config) -> bool:
+    option_sets = (config.option, config.known_args_namespace)  # conftests are loaded before the options are final
+    requested = any(getattr(options, name, False) for options in option_sets for name in ("outplace", "outplace_guard"))
+    return requested or bool(config.getini("outplace"))
 
 
 # -- recording ------------------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ def _wanted(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Starts before anything of the user's is imported."""
-    if not _wanted(early_config):
+    """Starts recording before any user module is imported."""
+    if not _is_enabled(early_config):
         return
     from outplace.report import reporter
     from outplace.runtime.program import lifecycle
@@ -76,10 +76,10 @@ def _rewriting_hook() -> Any:
 
 
 class _Loading:
-    """Loads test modules as pytest's own hook does, with rewritten assertions, and with marks as well.
+    """Loads test modules as pytest's own hook does, with rewritten assertions, and adds marks.
 
-    The assertions are rewritten first, so that their messages show what the user wrote. The result is not kept in the
-    cache of rewritten modules, which belongs to runs without marks.
+    Assertions are rewritten first, so that their messages show the user's code. The result is not stored in pytest's
+    cache of rewritten modules, because runs without marks use it, too.
     """
 
     def __init__(self, hook: Any) -> None:
@@ -95,7 +95,7 @@ class _Loading:
             return
         try:
             code = self._compile(path)
-        except Exception:  # what is wrong with the module is for pytest to say
+        except Exception:  # pytest reports what is wrong with the module
             self._without_marks(module)
             return
         self._hook._rewritten_names[module.__name__] = Path(path)
@@ -115,8 +115,8 @@ class _Loading:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Watches the test with its fixtures, if that is wanted."""
-    if not _wanted(item.config) and item.get_closest_marker("outplace") is None:
+    """Watches the test with its fixtures, if outplace is enabled."""
+    if not _is_enabled(item.config) and item.get_closest_marker("outplace") is None:
         return (yield)
     from outplace.integrations.watching import watch
 
@@ -129,7 +129,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture
 def outplace_guard(request: pytest.FixtureRequest) -> Iterator[Watch]:
-    """Fails the test if its gradients are silently wrong; `outplace_guard.diagnoses` is what was found so far."""
+    """Fails the test if its gradients are silently wrong. `outplace_guard.diagnoses` has the diagnoses so far."""
     from outplace.integrations.watching import watch
 
     with watch(guard=True) as watched:
@@ -139,15 +139,15 @@ def outplace_guard(request: pytest.FixtureRequest) -> Iterator[Watch]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fails a test that has passed with gradients that are silently wrong."""
+    """Fails a test that passed with silently wrong gradients."""
     result = yield
     watched = item.stash.get(_GUARDED, None)
     if watched is None and item.config.getoption("outplace_guard"):
         watched = item.stash.get(_WATCHED, None)
     silent = _silent(watched)
     if silent:
-        told = _as_text(silent, _look(item.config))
-        pytest.fail(f"outplace: no error was raised, but the gradient is not what it should be:\n\n{told}", False)
+        text = _as_text(silent, _look(item.config))
+        pytest.fail(f"outplace: no error was raised, but the gradient is wrong:\n\n{text}", False)
     return result
 
 
@@ -162,7 +162,7 @@ def _silent(watched: Watch | None) -> list[Diagnosis]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the diagnoses of an error as a section of its own, in place of the note inside the traceback."""
+    """Adds the diagnoses of an error as a section, instead of a note inside the traceback."""
     watched = item.stash.get(_WATCHED, item.stash.get(_GUARDED, None))
     if watched is None:
         return (yield)
@@ -178,7 +178,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tells of tests that have passed with gradients that are silently wrong."""
+    """Lists tests that passed with silently wrong gradients."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, _SILENT)]
     if reports:
         terminalreporter.section("outplace: passed, but the gradient is silently wrong", yellow=True)
@@ -188,7 +188,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _Look(NamedTuple):
-    """How the terminal looks that a report will be shown on."""
+    """The terminal that will show the report."""
 
     width: int
     color: bool
@@ -204,7 +204,7 @@ def _look(config: pytest.Config) -> _Look:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tells a worker of pytest-xdist, which has no terminal, what the terminal looks like."""
+    """Sends the terminal's width and colour to a worker of pytest-xdist, which has no terminal."""
     node.workerinput[_LOOK] = tuple(_look(node.config))
 
 

@@ -20,7 +20,7 @@ _started_by_watch = False
 
 
 class Watch:
-    """A block that is watched: `with outplace.watch() as watched:`; `watched.diagnoses` is what was found in it."""
+    """A watched block: `with outplace.watch() as watched:`. `watched.diagnoses` has its diagnoses."""
 
     def __init__(self, guard: bool = False, strict: bool = False) -> None:
         self.diagnoses: list[Diagnosis] = []
@@ -39,7 +39,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Diagnoses what leaves the block; the last block to end stops recording, if a block started it."""
+        """Diagnoses the error that leaves the block. The last block stops recording, if a block started it."""
         global _watchers, _started_by_watch
         if error is not None:
             dispatch.examine(error)
@@ -90,8 +90,8 @@ def watch(function: Any = None, *, guard: bool = False, strict: bool = False) ->
 
     Use it as `with outplace.watch():` or `@outplace.watch`. An in-place error that leaves the block carries its
     diagnosis as a note and in its attribute `outplace_diagnoses`. Wrong gradients that PyTorch never reports are in the
-    block's `diagnoses`, or with `strict` raised as `outplace.WrongGradientError`. `guard` looks at the contents of
-    every saved tensor, which finds what no log can see, and costs time (docs/silent.md).
+    block's `diagnoses`, or with `strict` raised as `outplace.WrongGradientError`. `guard` compares the contents of
+    every saved tensor. That finds writes that Python cannot observe, and costs time (docs/silent.md).
     """
     if function is None:
         return Watch(guard, strict)
@@ -101,7 +101,7 @@ def watch(function: Any = None, *, guard: bool = False, strict: bool = False) ->
 
 
 def install(*, guard: bool = False, strict: bool = False) -> None:
-    """Starts recording for the rest of the program; in-place errors then carry their diagnoses.
+    """Starts recording for the rest of the program. In-place errors then carry their diagnoses.
 
     The options are those of `watch`.
     """

@@ -1,4 +1,4 @@
-"""What can be done about a finding: its fix, the comment that leaves it alone, and all safe fixes at once."""
+"""Code actions: fix a finding, ignore it with a comment, or apply all safe fixes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)
 
 
 async def code_actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """The actions for a range, of the kinds that are asked for."""
+    """The actions for a range, of the requested kinds."""
     uri = params.text_document.uri
     checked = await server.fresh(server.whole(uri))
     if checked is None:
-        return []  # the text cannot be read just now
+        return []  # the text is not valid Python now
     subject, outcome = checked
-    made: list[types.CodeAction] = []
-    if _asked(types.CodeActionKind.QuickFix, params):
+    actions: list[types.CodeAction] = []
+    if _is_requested(types.CodeActionKind.QuickFix, params):
         for finding in server.at(uri, params.range):
-            made += await _for(server, uri, subject, finding)
-    if _asked(FIX_ALL, params) and outcome.findings and not subject.cells:
-        made += await _all(server, uri, subject)
-    return made
+            actions += await _for(server, uri, subject, finding)
+    if _is_requested(FIX_ALL, params) and outcome.findings and not subject.cells:
+        actions += await _all(server, uri, subject)
+    return actions
 
 
-def _asked(kind: str, params: types.CodeActionParams) -> bool:
-    """Whether a kind is wanted. The light bulb, which comes unasked at every move of the cursor, is for quick fixes."""
+def _is_requested(kind: str, params: types.CodeActionParams) -> bool:
+    """Does the editor request this kind? The automatic light bulb offers only quick fixes."""
     only = params.context.only
     if only:
         return any(kind == str(_value(item)) or kind.startswith(f"{_value(item)}.") for item in only)
@@ -47,22 +47,22 @@ def _value(kind: types.CodeActionKind | str) -> str:
 
 
 async def _for(server: Server, uri: str, subject: Subject, finding: Finding) -> list[types.CodeAction]:
-    made = []
+    actions = []
     if not subject.cells:
         settings = server.settings(subject.path)
         fixed = await server.aside(lambda: checking.quick_fix(subject, settings, finding))
         if fixed is not None:
             fix, text = fixed
-            look = "" if fix.safety == "safe" else " (needs your look)"
+            look = "" if fix.safety == "safe" else " (unsafe: review it)"
             action = _action(server, uri, f"{fix.title}{look}", types.CodeActionKind.QuickFix, text, [finding])
             action.is_preferred = fix.safety == "safe"
-            made.append(action)
+            actions.append(action)
     text = texts.plain(server.text(uri))
-    left = noqa.ignored(text, finding)
-    if left is not None:
-        title = f"Leave {finding.code} alone on this line (# noqa: {finding.code})"
-        made.append(_action(server, uri, title, types.CodeActionKind.QuickFix, left, [finding]))
-    return made
+    commented = noqa.ignored(text, finding)
+    if commented is not None:
+        title = f"Ignore {finding.code} on this line (# noqa: {finding.code})"
+        actions.append(_action(server, uri, title, types.CodeActionKind.QuickFix, commented, [finding]))
+    return actions
 
 
 async def _all(server: Server, uri: str, subject: Subject) -> list[types.CodeAction]:
@@ -70,13 +70,13 @@ async def _all(server: Server, uri: str, subject: Subject) -> list[types.CodeAct
     text = await server.aside(lambda: checking.fix_all(subject, settings))
     if text == subject.text:
         return []
-    return [_action(server, uri, "Make all safe fixes of outplace", FIX_ALL, text)]
+    return [_action(server, uri, "Apply all safe fixes of outplace", FIX_ALL, text)]
 
 
 def _action(
     server: Server, uri: str, title: str, kind: types.CodeActionKind | str, text: str, findings: Sequence[Finding] = ()
 ) -> types.CodeAction:
-    """An action that turns the document into `text`, bound to the version that it was worked out for."""
+    """An action that changes the present version of the document into `text`."""
     document = server.workspace.get_text_document(uri)
     changes = texts.edits(document.source, text, server.codec)
     identifier = types.OptionalVersionedTextDocumentIdentifier(uri, document.version)

@@ -1,4 +1,4 @@
-"""One document analysed: by the settings of its project, with the texts of all documents that are open."""
+"""Checks one document, with the settings of its project and the texts of all open documents."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from outplace.checking import config as configs
-from outplace.checking import one
+from outplace.checking import file_check
 from outplace.checking.again import Recheck
 from outplace.checking.config import Config
 from outplace.checking.discovery import is_excluded
 from outplace.checking.outcome import Outcome
 from outplace.checking.settings import Overrides, Settings, resolve
 from outplace.errors import OutplaceError
-from outplace.files.reading import WORD
+from outplace.files.reading import TORCH
 from outplace.model import Finding, Fix
 from outplace.source.project import Project
 
@@ -24,7 +24,7 @@ NOTHING = Outcome("")
 
 @dataclass(frozen=True)
 class Subject:
-    """What is analysed. `path` is the document's address where it is no file; `cells` are a notebook's texts."""
+    """What is analysed. `path` is the URI if the document is not a file. `cells`: the texts of a notebook."""
 
     path: str
     text: str
@@ -34,12 +34,12 @@ class Subject:
 
     @property
     def is_file(self) -> bool:
-        """Whether it has a place on disk, or would have one when saved."""
+        """Is it a file on disk, or will it be one when it is saved?"""
         return os.path.isabs(self.path)
 
 
 def settings_for(path: str, folder: str) -> tuple[Settings, str | None]:
-    """The settings for a document, and what is wrong with its configuration; `folder` is for those that are no file."""
+    """The settings for a document, and the error in its configuration. `folder`: for a document that is not a file."""
     start = os.path.dirname(path) if os.path.isabs(path) else folder
     try:
         settings = resolve(configs.find(start), Overrides(start))
@@ -53,22 +53,22 @@ def settings_for(path: str, folder: str) -> tuple[Settings, str | None]:
 
 
 def check(subject: Subject, settings: Settings) -> Outcome:
-    """What is found in the document as it stands in the editor, without fixes: those are worked out when asked for."""
-    if WORD.decode() not in subject.text:
+    """The findings of the document in the editor. Fixes are made later, on request."""
+    if TORCH.decode() not in subject.text:
         return NOTHING
     if subject.is_file and is_excluded(subject.path, settings.root, settings.excluded):
         return NOTHING
     project = Project(settings.roots, subject.open_texts)
     if subject.cells:
         book = {"cells": [{"cell_type": kind, "source": text} for kind, text in subject.cells]}
-        outcome = one.check_data(subject.path, json.dumps(book).encode(), project, fixes=False)
+        outcome = file_check.check_data(subject.path, json.dumps(book).encode(), project, fixes=False)
     else:
-        outcome = one.check_text(subject.path, subject.text, project, fixes=False)
+        outcome = file_check.check_text(subject.path, subject.text, project, fixes=False)
     return replace(outcome, findings=tuple(_unknown(settings.keep(outcome.findings), settings)))
 
 
 def _unknown(findings: Sequence[Finding], settings: Settings) -> Sequence[Finding]:
-    """The findings that the project's baseline does not know."""
+    """The findings that are not in the project's baseline."""
     if settings.baseline is None:
         return findings
     from outplace.checking.baseline import Baseline
@@ -77,7 +77,7 @@ def _unknown(findings: Sequence[Finding], settings: Settings) -> Sequence[Findin
 
 
 def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[Fix, str] | None:
-    """What `outplace fix` would do about one finding, and the text with it."""
+    """The fix that `outplace fix` would make for one finding, and the new text."""
     from outplace.repair.drive.from_source import fix_of
 
     again = _recheck(subject, settings)
@@ -88,15 +88,17 @@ def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[F
 
 
 def fix_all(subject: Subject, settings: Settings) -> str:
-    """The text after all safe fixes; the same where there is nothing to fix, or it does not parse."""
+    """The text after all safe fixes; the same text if there is nothing to fix or it is not valid Python."""
     from outplace.repair.drive.from_source import repair
 
     again = _recheck(subject, settings)
     try:
-        done = repair(subject.path, subject.text, again.check, again.wanted, others=lambda: _others(subject, again))
-    except Exception:  # an editor that saves must not be held up by a fault of ours
+        repaired = repair(
+            subject.path, subject.text, again.check, again.is_selected, others=lambda: _others(subject, again)
+        )
+    except Exception:  # a bug of outplace must not stop the editor from saving
         return subject.text
-    return done.text
+    return repaired.text
 
 
 def _recheck(subject: Subject, settings: Settings) -> Recheck:
@@ -104,5 +106,5 @@ def _recheck(subject: Subject, settings: Settings) -> Recheck:
 
 
 def _others(subject: Subject, again: Recheck) -> dict[str, str]:
-    """The files that use the document; nobody can use one that has no place on disk."""
+    """The files around the document; none if it is not on disk."""
     return again.others() if subject.is_file else {}

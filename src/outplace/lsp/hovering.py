@@ -1,4 +1,4 @@
-"""What a hover shows: the finding, and the page of its rule."""
+"""Hover text: the finding, and the page of its rule."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _CODE = re.compile(r"\bOUT\d{3}\b")
 
 
 async def hover(server: Server, params: types.HoverParams) -> types.Hover | None:
-    """The pages of the findings under the cursor, or of the rule that a comment names there."""
+    """The pages of the findings under the cursor, or of the rule in a comment there."""
     uri, position = params.text_document.uri, params.position
     await server.fresh(server.whole(uri))
-    found = list(server.at(uri, types.Range(position, position)))
-    if found:
-        pages = {finding.code: f"**outplace**: {finding.message}\n\n{page(BY_CODE[finding.code])}" for finding in found}
-        where = texts.range_of(found[0].site, server.text(uri), server.codec)
+    findings = list(server.at(uri, types.Range(position, position)))
+    if findings:
+        pages = {
+            finding.code: f"**outplace**: {finding.message}\n\n{page(BY_CODE[finding.code])}" for finding in findings
+        }
+        where = texts.range_of(findings[0].site, server.text(uri), server.codec)
         return types.Hover(_markdown("\n\n---\n\n".join(pages.values())), where)
     return _named(server, uri, position)
 

@@ -1,4 +1,4 @@
-"""The comment that leaves a finding alone, put where `outplace check` heeds it."""
+"""Adds a `# noqa` comment that suppresses a finding."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _LISTED = re.compile(r"(#\s*noqa\s*:\s*[\w-]+(?:\s*,\s*[\w-]+)*)", re.IGNORECASE
 
 
 def ignored(text: str, finding: Finding) -> str | None:
-    """The text with a comment that switches the finding off; None where no line of it can carry one."""
+    """The text with a comment that suppresses the finding; None if no line can have one."""
     for number in dict.fromkeys([finding.site.line, finding.site.end_line]):
         text_lines = text.split("\n")
         if not 0 < number <= len(text_lines):
             continue
         text_lines[number - 1] = _commented(text_lines[number - 1], finding.code)
-        made = "\n".join(text_lines)
-        # A comment inside a string, or behind a backslash, is none: then the other end of the statement is tried.
-        if noqa.read(made, (finding,)).covers(finding) and (parses(made) or not parses(text)):
-            return made
+        changed = "\n".join(text_lines)
+        # Inside a string or after a backslash it is no comment: try the last line of the statement.
+        if noqa.read(changed, (finding,)).covers(finding) and (parses(changed) or not parses(text)):
+            return changed
     return None
 
 

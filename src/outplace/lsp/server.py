@@ -1,4 +1,4 @@
-"""The server: listens to the editor, checks what is open when the typing pauses, and answers questions about it."""
+"""The language server: checks open documents when the user pauses typing, and answers the editor's requests."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _NOTEBOOKS = types.NotebookDocumentSyncOptions(
 
 
 class Server(LanguageServer):
-    """What is open, what was found in it, and what is still to be checked."""
+    """The open documents, their findings, and the checks that wait."""
 
     def __init__(self) -> None:
-        # Whole texts, because pygls counts a form feed as the end of a line when it applies a change.
+        # Whole texts: pygls takes a form feed for a line end when it applies a change.
         super().__init__("outplace", __version__, types.TextDocumentSyncKind.Full, _NOTEBOOKS)
-        self._analyst = ThreadPoolExecutor(1, "outplace")  # one analysis at a time, beside the conversation
+        self._analyst = ThreadPoolExecutor(1, "outplace")  # one analysis at a time
         self._checked: dict[str, tuple[Subject, Outcome]] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._published: dict[str, set[str]] = {}
         self._complaints: set[str] = set()
 
-    # What is open
+    # Documents
 
     @property
     def codec(self) -> PositionCodec:
@@ -56,21 +56,21 @@ class Server(LanguageServer):
         return self.workspace.position_codec
 
     def notebook_of(self, uri: str) -> types.NotebookDocument | None:
-        """The notebook that a document is a cell of."""
+        """The notebook that contains this cell."""
         return self.workspace.get_notebook_document(cell_uri=uri)
 
     def opened(self) -> list[str]:
-        """The documents that are checked as a whole: texts, and notebooks for all their cells."""
+        """The documents that are checked: files, and notebooks with all their cells."""
         alone = [doc.uri for doc in self.workspace.text_documents.values() if not self.notebook_of(doc.uri)]
         return [*alone, *(book.uri for book in self.workspace.notebook_documents.values())]
 
     def whole(self, uri: str) -> str:
-        """The document that is checked when this one changes: a cell's notebook, or the document itself."""
+        """The document to check when this one changes: the notebook of a cell, or the document itself."""
         book = self.notebook_of(uri)
         return book.uri if book else uri
 
     def text(self, uri: str) -> str:
-        """The text of a document as the editor has it, or as it is on disk."""
+        """The text of a document in the editor, or on disk if it is not open."""
         document = self.workspace.get_text_document(uri)
         if document.version is not None:  # it is open
             return document.source
@@ -80,7 +80,7 @@ class Server(LanguageServer):
             return ""
 
     def subject(self, uri: str) -> Subject:
-        """A document as it is to be analysed now."""
+        """What to analyse for a document now."""
         open_texts = {
             path_of(doc.uri): texts.plain(doc.source)
             for doc in self.workspace.text_documents.values()
@@ -97,27 +97,27 @@ class Server(LanguageServer):
         )
 
     def settings(self, path: str) -> Settings:
-        """The settings of a document's project; a fault in them is told once."""
-        found, complaint = checking.settings_for(path, self.workspace.root_path or os.getcwd())
+        """The settings of a document's project. An error in them is shown once."""
+        settings, complaint = checking.settings_for(path, self.workspace.root_path or os.getcwd())
         if complaint and complaint not in self._complaints:
             self._complaints.add(complaint)
             self.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"outplace: {complaint}"))
-        return found
+        return settings
 
     # Checking
 
     def schedule(self, uri: str, pause: float = PAUSE) -> None:
-        """Checks a document after a pause, unless it changes again before."""
+        """Checks a document after a pause, unless it changes again first."""
         self.unschedule(uri)
         self._waiting[uri] = asyncio.ensure_future(self._later(uri, pause))
 
     def schedule_all(self) -> None:
-        """Checks everything that is open: a file that others import, or a configuration, is another now."""
+        """Checks all open documents: an imported file or a configuration has changed."""
         for uri in self.opened():
             self.schedule(uri)
 
     def unschedule(self, uri: str) -> None:
-        """Drops the check that waits."""
+        """Cancels a waiting check."""
         waiting = self._waiting.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
@@ -134,43 +134,43 @@ class Server(LanguageServer):
         if failure is not None:
             if failure.internal:
                 self.window_log_message(types.LogMessageParams(types.MessageType.Error, failure.message))
-            return  # half a statement, most likely: what was found before stays until it can be read again
+            return  # probably half a statement: keep the earlier findings
         self._checked[uri] = subject, outcome
         self._publish(uri)
 
     async def fresh(self, uri: str) -> tuple[Subject, Outcome] | None:
-        """What is found in a document as it is now, checked at once where that is still to be done."""
-        known = self._checked.get(uri)
-        if known is None or known[0] != self.subject(uri):
+        """The findings of a document as it is now. Checks it first if needed."""
+        checked = self._checked.get(uri)
+        if checked is None or checked[0] != self.subject(uri):
             self.unschedule(uri)
             await self._check(uri)
-            known = self._checked.get(uri)
-        return known if known is not None and known[0] == self.subject(uri) else None
+            checked = self._checked.get(uri)
+        return checked if checked is not None and checked[0] == self.subject(uri) else None
 
     async def aside(self, work: Callable[[], _Result]) -> _Result:
-        """Work done in the analyst's thread."""
+        """Runs work in the thread of the analysis."""
         return await asyncio.get_running_loop().run_in_executor(self._analyst, work)
 
-    # Telling
+    # Diagnostics
 
     def forget(self, uri: str) -> None:
-        """A document was closed."""
+        """Drops a closed document."""
         self.unschedule(uri)
         self._checked.pop(uri, None)
         self._publish(uri)
 
     def found_in(self, uri: str) -> list[Finding]:
-        """All that is found in a document, or in a cell, by its own analysis or by that of a program that uses it."""
-        found: dict[tuple[str, int, int], Finding] = {}
-        own = self.whole(uri)
-        for origin in sorted(self._checked, key=lambda origin: origin != own):
+        """All findings in a document or a cell, also those from programs that import it."""
+        findings: dict[tuple[str, int, int], Finding] = {}
+        document = self.whole(uri)
+        for origin in sorted(self._checked, key=lambda origin: origin != document):
             for finding in self._checked[origin][1].findings:
                 if self._address(finding.site, origin) == uri:
-                    found.setdefault((finding.code, finding.site.line, finding.site.column), finding)
-        return sorted(found.values(), key=lambda finding: (finding.site.line, finding.site.column))
+                    findings.setdefault((finding.code, finding.site.line, finding.site.column), finding)
+        return sorted(findings.values(), key=lambda finding: (finding.site.line, finding.site.column))
 
     def _address(self, site: Site, origin: str) -> str:
-        """The client's own address for the file of a site, or for its cell of the notebook `origin`."""
+        """The client's URI for the file of a site, or for its cell in the notebook `origin`."""
         path, cell = split_cell(site.file)
         if cell is not None:
             book = self.workspace.get_notebook_document(notebook_uri=origin)
@@ -181,20 +181,20 @@ class Server(LanguageServer):
         return next(same, uris.from_fs_path(os.path.abspath(path)) or origin)
 
     def _publish(self, origin: str) -> None:
-        """Sends the findings of all documents that this one has or had something to say about."""
+        """Sends the findings of this document, and of all documents in which it has or had findings."""
         checked = self._checked.get(origin)
         now = {self._address(finding.site, origin) for finding in checked[1].findings} if checked else set()
         before = self._published.pop(origin, set())
         if checked:
             self._published[origin] = now
         book = self.workspace.get_notebook_document(notebook_uri=origin)
-        own = {cell.document for cell in book.cells} if book else {origin}
-        for uri in sorted(before | now | own):
+        addresses = {cell.document for cell in book.cells} if book else {origin}
+        for uri in sorted(before | now | addresses):
             diagnostics = [self.diagnostic(finding, uri) for finding in self.found_in(uri)]
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
 
     def diagnostic(self, finding: Finding, uri: str) -> types.Diagnostic:
-        """A finding as the protocol has it: the line that saved is the related information."""
+        """A finding as a diagnostic of the protocol. The line that saved is its related information."""
         error = finding.severity == "error"
         return types.Diagnostic(
             texts.range_of(finding.site, self.text(uri), self.codec),
@@ -214,10 +214,10 @@ class Server(LanguageServer):
         return [types.DiagnosticRelatedInformation(where, "saved for backward here")]
 
     def at(self, uri: str, where: types.Range) -> Iterable[Finding]:
-        """The findings that a range touches."""
+        """The findings that overlap a range."""
         for finding in self.found_in(uri):
-            own = texts.range_of(finding.site, self.text(uri), self.codec)
-            if _key(own.start) <= _key(where.end) and _key(where.start) <= _key(own.end):
+            place = texts.range_of(finding.site, self.text(uri), self.codec)
+            if _key(place.start) <= _key(where.end) and _key(where.start) <= _key(place.end):
                 yield finding
 
 
@@ -226,19 +226,19 @@ def _key(position: types.Position) -> tuple[int, int]:
 
 
 def path_of(uri: str) -> str:
-    """The file behind an address; the address itself for documents that are no file (`untitled:1`)."""
+    """The file of a URI; the URI itself if the document is not a file (`untitled:1`)."""
     return uris.to_fs_path(uri) or uri
 
 
 def build() -> Server:
-    """A server that answers."""
+    """Makes the server and registers its requests."""
     from outplace.lsp import actions, hovering
 
     server = Server()
 
     @server.feature(types.INITIALIZE)
     def initialize(_: types.InitializeParams) -> None:
-        # Changes of a notebook's cells come in pieces whatever was asked for.
+        # Notebook cells always send changes in pieces.
         server.workspace._sync_kind = types.TextDocumentSyncKind.Incremental
 
     @server.feature(types.INITIALIZED)
@@ -289,7 +289,7 @@ def build() -> Server:
 
 
 async def _watch_files(server: Server) -> None:
-    """Asks the client to tell of changes that are made outside of it."""
+    """Asks the client to report files that change on disk."""
     workspace = server.client_capabilities.workspace
     watching = workspace.did_change_watched_files if workspace else None
     if not watching or not watching.dynamic_registration:
@@ -297,5 +297,5 @@ async def _watch_files(server: Server) -> None:
     watchers = [types.FileSystemWatcher(pattern) for pattern in ("**/pyproject.toml", "**/*.py")]
     options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
     registration = types.Registration("outplace-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
-    with contextlib.suppress(Exception):  # a client that will not is a client without it
+    with contextlib.suppress(Exception):  # a client may refuse
         await server.client_register_capability_async(types.RegistrationParams([registration]))

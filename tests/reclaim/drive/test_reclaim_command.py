@@ -51,7 +51,7 @@ def reclaim(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ([], 2, "Which program?"),
         (["-c", "print(1)"], 2, "a program that is in a file"),
         (["-m"], 2, "Argument expected"),
-        (["nowhere.py"], 2, "there is no file nowhere.py"),
+        (["nowhere.py"], 2, "no such file: nowhere.py"),
         (["--no-proof", "--fix", "train.py"], 2, "--no-proof does not go with --fix"),
         (["--steps", "0", "train.py"], 2, "--steps"),
     ],

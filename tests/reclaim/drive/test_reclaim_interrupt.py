@@ -140,5 +140,5 @@ def test_when_all_is_written_but_the_report(scene, monkeypatch, capsys):
     monkeypatch.setattr(Reclaim, "holds_on_disk", lambda *_: True)
     monkeypatch.setattr(command, "as_data", interrupted)
     assert main(["reclaim", "--fix", "train.py"]) == 130
-    assert capsys.readouterr().err.endswith("outplace: stopped; train.py, other.py had been written\n")
+    assert capsys.readouterr().err.endswith("outplace: stopped; train.py, other.py was written\n")
     assert all(Path(path).read_text() == text + "# changed\n" for path, text in scene.items())

@@ -38,7 +38,7 @@ def nothing_is_left_attached(monkeypatch):
     yield
     assert not lifecycle.attached()
     assert not torch.is_anomaly_enabled()
-    dispatch.start_afresh()
+    dispatch.reset()
 
 
 def facts(error):

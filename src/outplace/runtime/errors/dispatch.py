@@ -55,7 +55,7 @@ _one_at_a_time = threading.RLock()
 _busy = False
 
 
-def start_afresh() -> None:
+def reset() -> None:
     """Drops all diagnoses and listeners (in a child process, where they belong to the parent)."""
     global _one_at_a_time, _busy
     found.clear()

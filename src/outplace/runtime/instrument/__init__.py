@@ -8,7 +8,7 @@ and `loading` compiles source to code.
 """
 
 from outplace.runtime.instrument.loading import add_marks, compile_main, compile_marked, lay_over
-from outplace.runtime.instrument.marks import bind, heed_dynamo, publish, put, unpublish
+from outplace.runtime.instrument.marks import bind, publish, put, skip_when_traced, unpublish
 from outplace.runtime.instrument.statements import STATEMENTS, Statement
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "bind",
     "compile_main",
     "compile_marked",
-    "heed_dynamo",
     "lay_over",
     "publish",
     "put",
+    "skip_when_traced",
     "unpublish",
 ]

@@ -63,7 +63,7 @@ def unpublish() -> None:
             namespace.pop(globals()[name], None)
 
 
-def heed_dynamo() -> None:
+def skip_when_traced() -> None:
     """From now on the marks test whether Dynamo is tracing them."""
     _marks.update(MARK=log.mark_unless_traced, BACK=log.back_unless_traced, AT=log.at_unless_traced)
     if hasattr(builtins, MARK):

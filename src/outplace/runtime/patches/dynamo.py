@@ -29,7 +29,7 @@ def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
     context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
     if context is None:  # a torch that starts Dynamo in another way: test from the beginning
         why = "Dynamo may read the code that calls our hooks."
-        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _heed(keep), _STAYS)
+        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _dynamo_in_use(keep), _STAYS)
     else:
         why = "The first compilation that a program asks for: from then on our hooks look whether Dynamo reads them."
         yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context, keep))
@@ -42,7 +42,7 @@ def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
         if callback is not None and callback is not False:  # these values switch Dynamo off
             undo()
-            _heed(keep)
+            _dynamo_in_use(keep)
         original(self, callback, *args, **kwargs)
 
     undo = swap(context, "__init__", __init__)
@@ -52,10 +52,10 @@ def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
 _STAYS = "It stays: what was compiled may be compiled again."
 
 
-def _heed(keep: Callable[[Any, str], Any]) -> Undo:
+def _dynamo_in_use(keep: Callable[[Any, str], Any]) -> Undo:
     log.is_traced = torch.compiler.is_dynamo_compiling
-    tensor_writes.heed_dynamo()
-    optimizer_steps.heed_dynamo()
-    instrument.heed_dynamo()
+    tensor_writes.skip_when_traced()
+    optimizer_steps.skip_when_traced()
+    instrument.skip_when_traced()
     instrument.put(KEEP=keep)
     return bool

@@ -174,7 +174,7 @@ def _register_after(hooks: _Hooks) -> Any:
     return handle
 
 
-def heed_dynamo() -> None:
+def skip_when_traced() -> None:
     """From now on every hook in this module tests whether Dynamo is tracing it."""
     for hooks, key, hook in _registered:
         if key in hooks:

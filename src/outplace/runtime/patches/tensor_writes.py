@@ -394,7 +394,7 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:
     return lambda: [table.pop(key) for key in added]
 
 
-def heed_dynamo() -> None:
+def skip_when_traced() -> None:
     """From now on every hook in this module tests whether Dynamo is tracing it."""
     global is_traced
     is_traced = log.is_traced

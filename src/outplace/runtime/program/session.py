@@ -232,7 +232,7 @@ def start_in_child(reporter: Reporter) -> None:
         settings.SESSION.put(ranks.meeting_place())
     folder = settings.SESSION.read()
     naming.working_folder = settings.STARTED_IN.read() or None
-    dispatch.start_afresh()
+    dispatch.reset()
     if os.path.isdir(folder):
         if ranks.launched():
             ranks.join(folder)

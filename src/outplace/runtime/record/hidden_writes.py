@@ -119,7 +119,7 @@ def forget_old() -> None:
         _copied = 0
 
 
-def start_afresh() -> None:
+def reset() -> None:
     """Drops all writes and starts to sample every line from the beginning."""
     global _copied
     hidden.clear()

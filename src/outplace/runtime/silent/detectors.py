@@ -29,7 +29,7 @@ class Detectors:
         yield Patch("outplace.runtime.record.events.events", "callback slot", why, lambda: _start(made))
         if not after:
             why = "What was seen before belongs to an earlier time of being attached."
-            yield Patch("outplace.runtime.silent.scan", "callback slot", why, _start_afresh)
+            yield Patch("outplace.runtime.silent.scan", "callback slot", why, _reset_on_detach)
             why = "A node whose saved memory was written unseen is asked how far its gradient is off."
             target = "torch.autograd.graph.Node.register_prehook"
             yield registered(target, lambda: scan.stop_measuring, why, "The hooks are removed when the backward ends.")
@@ -51,9 +51,9 @@ def modules(after: str) -> list[str]:
     return list(dict.fromkeys(rule.detector for rule in RULES if rule.detector and rule.after == after))
 
 
-def _start_afresh() -> Undo:
-    scan.start_afresh()
-    return scan.start_afresh
+def _reset_on_detach() -> Undo:
+    scan.reset()
+    return scan.reset
 
 
 def _start(detectors: list[Detector]) -> Undo:

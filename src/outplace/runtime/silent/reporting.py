@@ -71,7 +71,7 @@ def _message(diagnosis: Diagnosis) -> str:
     return f"a gradient is silently wrong ({rule}): {diagnosis.tensor.name}{written}"
 
 
-def start_afresh() -> None:
+def reset() -> None:
     """Forgets what was reported."""
     _told.clear()
     to_raise.clear()

@@ -351,9 +351,9 @@ def target_of(write: Write, by_data: bool = False) -> str | None:
     return ast.unparse(node)
 
 
-def start_afresh() -> None:
+def reset() -> None:
     """Starts to sample every line from the beginning."""
-    hidden_writes.start_afresh()
+    hidden_writes.reset()
     running.clear()
     _late.clear()
-    reporting.start_afresh()
+    reporting.reset()

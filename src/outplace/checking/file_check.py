@@ -1,4 +1,4 @@
-"""One file checked: read, analysed, its noqa comments heeded."""
+"""Checks one file: reads it, analyses it, and applies its noqa comments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_path(path: str, project: Project) -> tuple[Outcome, str]:
-    """What is found in a file, and the digest of what was read."""
+    """The findings of a file, and the digest of its content."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -28,12 +28,12 @@ def check_path(path: str, project: Project) -> tuple[Outcome, str]:
 
 
 def unreadable(path: str, error: OSError) -> Failure:
-    """The failure of a file that the system does not hand out."""
+    """The failure for a file that cannot be opened."""
     return Failure(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
 
 
 def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> Outcome:
-    """What is found in a file with this content; never raises, whatever the file and the analysis do."""
+    """The findings of a file with this content. Never raises: an error becomes a failure in the outcome."""
     try:
         book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
         source = book.source if book else reading.decode(data)
@@ -46,7 +46,7 @@ def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> 
 
 
 def check_text(path: str, source: str, project: Project, fixes: bool = True) -> Outcome:
-    """What is found in a text with `\\n` line ends; `fixes` says whether each finding is to name its fix."""
+    """The findings of a text with `\\n` line ends. `fixes`: add a fix to each finding."""
     try:
         return _analyse(path, source, project, fixes)
     except Exception as error:
@@ -57,12 +57,12 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     from outplace.source.analysis import check_file
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those that parsing gives are not for us to pass on
+        warnings.simplefilter("ignore")  # the user's own warnings, from parsing
         checked = check_file(path, source, project)
     failure = Failure(path, checked.error.message, checked.error.line) if checked.error else None
-    findings = tuple(found for found in checked.findings if found.site.file == path)
-    others = (found for found in checked.findings if found.site.file != path)
-    elsewhere = tuple(found for found in others if not _suppressed(found, project))
+    findings = tuple(finding for finding in checked.findings if finding.site.file == path)
+    others = (finding for finding in checked.findings if finding.site.file != path)
+    elsewhere = tuple(finding for finding in others if not _suppressed(finding, project))
     comments = noqa.read(source, findings)
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
@@ -76,7 +76,7 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
 
 
 def _suppressed(finding: Finding, project: Project) -> bool:
-    """Does a comment in another file of the project switch this finding off?"""
+    """Does a comment in another file of the project suppress this finding?"""
     source = project.unsaved(finding.site.file)
     try:
         if source is None:
@@ -97,7 +97,7 @@ def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: 
 
 
 def internal(path: str, error: BaseException) -> Failure:
-    """A fault of ours: one line for the report, with the place in our code."""
+    """A bug of outplace itself: one line for the report, with the place in our code."""
     trace, spot = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code

@@ -1,4 +1,4 @@
-"""Whether the project's own ruff is set up to turn `x = x + f(x)` into `x += f(x)`, and so to create in-place bugs."""
+"""Warns if the project's ruff turns `x = x + f(x)` into `x += f(x)`. That can create in-place bugs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "non-augmented-assignment"
 
 
 def warning(start: str) -> str | None:
-    """A note for people whose ruff configuration, the nearest to `start`, enables that rule."""
+    """The warning, if the ruff configuration nearest to `start` enables that rule."""
     for folder in upwards(start):
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             path = os.path.join(folder, name)
@@ -32,7 +32,7 @@ def _text(path: str) -> str:
 
 
 def _table(path: str) -> dict[str, Any] | None:
-    """ruff's settings in this file; what cannot be read is ruff's to complain about."""
+    """ruff's settings in this file; None if it has none or cannot be read."""
     try:
         data = toml.load(path)
     except OutplaceError:
@@ -45,7 +45,7 @@ def _table(path: str) -> dict[str, Any] | None:
 
 
 def enabled(table: dict[str, Any]) -> bool:
-    """Whether these settings of ruff switch the rule on; by a prefix they do so only in preview mode."""
+    """Do these settings of ruff enable the rule? A prefix enables it only in preview mode."""
     section = table.get("lint")
     lint: dict[str, Any] = section if isinstance(section, dict) else {}
     chosen = _strength(_listed("select", table, lint) + _listed("extend-select", table, lint))
@@ -62,7 +62,7 @@ def _listed(key: str, *tables: dict[str, Any]) -> list[str]:
 
 
 def _strength(selectors: list[str]) -> int:
-    """How closely the closest selector names the rule: 0 not at all, the length of its code exactly."""
+    """How exact the best selector is: 0 if none matches, the length of the code if one names the rule."""
     strengths = [0]
     for selector in selectors:
         if selector == NAME:
