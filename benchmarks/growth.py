@@ -107,7 +107,7 @@ def _exponent(sizes: list[int], taken: list[tuple[float, float]]) -> float:
 
 _CHECK = """
 import resource, sys, time
-from outplace.checking.one import check_text
+from outplace.checking.file_check import check_text
 from outplace.source.project import Project
 text = open(sys.argv[1]).read()
 start = time.process_time()

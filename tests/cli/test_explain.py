@@ -97,9 +97,7 @@ def test_another_error_is_not_explained():
     result = run("division by zero")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr == (
-        "outplace: outplace does not know this error; see outplace rules for those it knows\n"
-    )
+    assert result.stderr == ("outplace: outplace does not know this error; see outplace rules for those it knows\n")
 
 
 @pytest.mark.parametrize(

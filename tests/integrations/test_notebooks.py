@@ -119,9 +119,7 @@ def test_off(shown):
 
 def test_one_cell(shown):
     (text,) = plain_texts(shown["one cell"])
-    assert text.startswith(
-        "No error was raised here, but the gradient is wrong:\n\nOUT301 silent-data: z"
-    )
+    assert text.startswith("No error was raised here, but the gradient is wrong:\n\nOUT301 silent-data: z")
     assert f"Cell In[{number('one cell')}], line 2" in text and "3 │ z.data.zero_()" in text
     assert printed(shown["good cell"]) == "outplace: no in-place bug in this cell.\n"
     assert [output.data["text/plain"] for output in shown["good cell"] if "data" in output] == ["2"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outplace.checking.one import check_text
+from outplace.checking.file_check import check_text
 from outplace.source import project as projects
 from outplace.source.project import Project
 
