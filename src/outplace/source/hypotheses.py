@@ -193,12 +193,17 @@ def call_unknown(
         return made
     made.requires_grad = made.family.grad = True
     made.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
-    made.node.inputs = [before for tensor in given if (before := _node_of(tensor)) is not None]
-    made.node.leaves = [tensor for tensor in given if tensor.leaf and tensor.requires_grad]
-    made.node.outputs.append(made.storage)
+    _connect(made.node, given, made)
     if layer is not None:
         _assume_saves(interpreter, made.node, layer, made, args)
     return made
+
+
+def _connect(node: Node, inputs: list[Tensor], output: Tensor) -> None:
+    """Puts a node into the graph, between these tensors."""
+    node.inputs = [before for tensor in inputs if (before := _node_of(tensor)) is not None]
+    node.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
+    node.outputs.append(output.storage)
 
 
 def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value]) -> None:
