@@ -18,8 +18,34 @@ TRAITS: dict[str, tuple[str, ...]] = {
     ),
     "dtype_by_argument": ("stft", "to", "type"),
     "keeps_shape": ("nn.SyncBatchNorm",),
+    "mean_of_one": (
+        "nn.AdaptiveAvgPool2d", "nn.AdaptiveAvgPool3d", "nn.functional.adaptive_avg_pool2d",
+        "nn.functional.adaptive_avg_pool3d",
+    ),
+    "keeps_first_state": ("nn.LSTM", "nn.GRU", "nn.RNN"),
+    "returns_state": ("nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell", "nn.MultiheadAttention"),
+    "folds_operands": ("matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot", "inner"),
+    "turns_weight": ("nn.functional.linear", "nn.Linear"),
+    "keeps_views": (
+        "einsum", "tensordot", "inner", "outer", "ger", "nn.functional.max_pool1d", "nn.MaxPool1d", "nn.LSTM",
+        "nn.LSTMCell", "nn.GRU", "nn.GRUCell", "nn.RNN", "nn.RNNCell", "nn.MultiheadAttention", "nn.Transformer",
+        "nn.TransformerEncoder", "nn.TransformerDecoder", "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer",
+    ),
+    "keeps_loss_of_samples": ("nn.functional.ctc_loss", "nn.CTCLoss"),
 }  # fmt: skip
-"""Traits beside the measured ones. A kernel, chosen by device and size, or an argument decides the layout of some."""
+"""Traits beside the measured ones. Each depends on more than a sample shows: on sizes, devices, or inner operations.
+
+- `may_share`: the result may lie in the memory of the argument, on another device or of another library.
+- `layout_by_kernel`: a kernel, chosen by device and size, or an argument decides how the result lies.
+- `dtype_by_argument`: an argument decides the dtype of the result.
+- `mean_of_one`: a pooling to one element is computed as a mean, which saves nothing.
+- `keeps_first_state`: it saves the state that it is given to begin with.
+- `returns_state`: it returns a tuple, with a state or weights beside the result.
+- `folds_operands`: it reshapes operands of more than two dimensions first. What it saves is a copy if no view can be.
+- `turns_weight`: it saves a transposed view of its weight.
+- `keeps_views`: it saves views of its operands, whatever these are.
+- `keeps_loss_of_samples`: it saves the loss of each sample, and returns it only if it is not reduced.
+"""
 
 KERNEL_FAMILIES = (
     "conv", "Conv", "pool", "Pool", "batch_norm", "BatchNorm", "instance_norm", "InstanceNorm", "group_norm",

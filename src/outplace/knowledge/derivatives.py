@@ -6,6 +6,8 @@ has a remainder. What rounds, takes the sign or copies is mostly meant to be pas
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from outplace.knowledge.names import spellings
 
 _SCALING = frozenset(
@@ -16,6 +18,7 @@ _BOUNDING = frozenset(("clamp_", "clamp_min_", "clamp_max_", "clip_", "relu_", "
 """What they have done once they do not do again."""
 _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
+_RATIOS = frozenset(("mul_", "div_"))
 _WRAPPING = frozenset(("remainder_",))
 _OVERWRITING = frozenset(("fill_", "zero_", "masked_fill_", "tril_", "triu_"))
 _PASSED_BY = frozenset(("round_", "sign_", "floor_", "ceil_", "trunc_", "copy_", "heaviside_"))
@@ -34,6 +37,12 @@ def changes_again(operation: str) -> bool:
 def normalises(operation: str) -> bool:
     """Is it one of those that bring data into another range, as they are to be used?"""
     return spellings(operation)[0] in _SCALING | _BOUNDING | _SHIFTING | _WRAPPING
+
+
+def averages(operations: Iterable[str]) -> bool:
+    """Do these writes together make an average: something is added, and the sum is multiplied or divided?"""
+    names = {spellings(operation)[0] for operation in operations}
+    return "add_" in names and not names.isdisjoint(_RATIOS)
 
 
 def overwrites(operation: str) -> bool:

@@ -33,6 +33,9 @@ AUGMENTED = {
     ">>=": "bitwise_right_shift_",
 }
 
+REFLECTED = {"sub": "rsub", "div": "__rdiv__", "pow": "__rpow__"}
+"""Operations that are not the same the other way round, and what `2 - x` is for a tensor on the right."""
+
 OPERATORS = {
     "+": "add",
     "-": "sub",

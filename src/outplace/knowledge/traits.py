@@ -21,6 +21,8 @@ from outplace.knowledge.ops import lookup
 
 KINDS = ("bool", "int", "float", "complex")
 _LETTERS = {kind[0]: kind for kind in KINDS}
+_JOINING = frozenset(("CatBackward0", "StackBackward0"))
+_ONE_TENSOR = frozenset(("keeps_shape", "broadcasts", "reduces"))
 _NO_TRAITS: frozenset[str] = frozenset()
 
 
@@ -92,6 +94,27 @@ def idle_in_evaluation(name: str) -> bool:
 def is_of_tensors(name: str) -> bool:
     """Does asking an object for this attribute or method take it for a tensor: `x.reshape`, `x.add_`?"""
     return method_has(name, "only_of_tensors") or name in SHARED_TENSOR_NAMES or name in table()["methods"]
+
+
+@cache
+def joins(name: str) -> bool:
+    """Does it make one tensor of several: `cat`, `stack`, `hstack`?"""
+    op = lookup(f"torch.{name}")
+    return op is not None and not _JOINING.isdisjoint(op.nodes)
+
+
+@cache
+def makes_tensor(name: str) -> bool:
+    """Does a function of torch, or a method of this name, make one tensor, of floats if its input is of floats?"""
+    if has(name, "may_share") or always_kind(name) is not None:
+        return False  # a conversion, or indices
+    return joins(name) or factory_kind(name) == "float" or not _ONE_TENSOR.isdisjoint(traits_of(name))
+
+
+@cache
+def makes_integers(name: str) -> bool:
+    """Does a function of torch, or a method of this name, make integers, or what the program lists as such?"""
+    return always_kind(name) == "int" or factory_kind(name) == "int" or has(name, "from_data") or name == "arange"
 
 
 @cache

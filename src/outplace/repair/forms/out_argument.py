@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from outplace.knowledge.traits import reads_nothing
 from outplace.repair.syntax.calls import only_call
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
@@ -69,7 +70,7 @@ def _asks_for_its_size(code: Code, node: ast.Attribute) -> bool:
     """`len(self.scratch)`, `self.scratch.shape`: the answer does not depend on the contents."""
     parent = code.parents.get(node)
     if isinstance(parent, ast.Attribute):
-        return parent.attr in ("shape", "size", "dtype", "device", "ndim")
+        return reads_nothing(parent.attr) and not parent.attr.endswith("_")
     return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
 
 

@@ -6,6 +6,7 @@ import ast
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.knowledge.traits import has
 from outplace.repair.facts.location import Place
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.syntax import edits as editing
@@ -28,7 +29,8 @@ def _has_a_derivative(write: ast.AST, statement: ast.stmt, is_number: bool) -> b
     call = write.value if isinstance(write, ast.Expr) else write
     if isinstance(call, ast.Call):
         names = [node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)]
-        if any(passed_by(name) for name in names) or ({"fill_", "zero_"} & set(names) and not _writes_a_part(call)):
+        replaced = any(has(name, "replaces") for name in names) and not _writes_a_part(call)
+        if replaced or any(passed_by(name) for name in names):
             return False  # the whole is replaced: its gradient is meant for something else
         return any(rescales(name) or overwrites(name) for name in names)
     if isinstance(call, ast.AugAssign):

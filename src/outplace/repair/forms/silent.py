@@ -369,9 +369,10 @@ def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Ed
         elif isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "asarray" and value.args:
             found.append([code.replaced(value.func, ast.unparse(value.func).replace("asarray", "array"))])
     for node in ast.walk(code.scope(statement)):
-        taken = isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("from_numpy", "as_tensor")
-        if taken and node.args and ast.unparse(node.args[0]) == path:  # type: ignore[attr-defined]
-            end = code.span(node.args[0])[1]  # type: ignore[attr-defined]
+        if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != path:
+            continue
+        if method_has(ast.unparse(node.func).split(".")[-1], "takes_array"):
+            end = code.span(node.args[0])[1]
             found.append([Edit(end, end, ".copy()")])
     return found
 

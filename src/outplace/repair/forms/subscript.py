@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
-from outplace.knowledge.traits import always_kind, has
+from outplace.knowledge.traits import always_kind, has, makes_integers, makes_tensor, method_has
 from outplace.repair.facts.location import Place
 from outplace.repair.forms.augmented import SYMBOLS, strength
 from outplace.repair.syntax.code import Code, Loop, is_library, same
@@ -64,8 +65,8 @@ def as_expression(place: Place) -> tuple[str, list[Edit]] | None:
         return _by_mask(place, target, value)
     if (
         isinstance(statement, ast.Assign)
-        and _is_made(place, target.slice, _INDICES)
-        and _is_made(place, value, _VALUES)
+        and _is_made(place, target.slice, makes_integers)
+        and _is_made(place, value, makes_tensor)
     ):
         name, index, given = (place.code.segment(part) for part in (target.value, target.slice, value))
         text = f"{name} = {name}.index_put(({index},), {given})"
@@ -126,33 +127,10 @@ def _enclosed(code: Code, node: ast.expr, text: str) -> str:
     return f"({text})" if inside else text
 
 
-_INDICES = {"torch": {"tensor", "arange", "argmax", "argmin", "argsort", "randperm", "randint"}, "": {"long"}}
-_VALUES = {
-    "torch": {
-        "cat",
-        "cos",
-        "exp",
-        "log",
-        "mean",
-        "ones",
-        "pow",
-        "relu",
-        "sigmoid",
-        "sin",
-        "sqrt",
-        "stack",
-        "sum",
-        "tanh",
-    },
-    "": {"clone", "cos", "exp", "log", "relu", "sigmoid", "sin", "softmax", "sqrt", "square", "tanh"},
-}
-"""Functions of torch, and methods that only tensors have, whose result is certainly a tensor."""
-
-
-def _is_made(place: Place, node: ast.expr, makers: dict[str, set[str]], named: bool = True) -> bool:
-    """Is it the result of one of these, or a name that is only bound to such results?"""
+def _is_made(place: Place, node: ast.expr, makes: Callable[[str], bool], named: bool = True) -> bool:
+    """Is it the result of such a function of torch or method of tensors, or a name that is bound to such results?"""
     if isinstance(node, ast.BinOp):
-        return any(_is_made(place, side, makers, named) for side in (node.left, node.right))
+        return any(_is_made(place, side, makes, named) for side in (node.left, node.right))
     if isinstance(node, ast.Name) and named:
         made = list(bindings(place.code, place.statement, node.id))
         single = [
@@ -160,12 +138,13 @@ def _is_made(place: Place, node: ast.expr, makers: dict[str, set[str]], named: b
             for new_value in made
             if isinstance(new_value, ast.Assign) and [ast.unparse(target) for target in new_value.targets] == [node.id]
         ]
-        return bool(made) and made == single and all(_is_made(place, item.value, makers, False) for item in single)
+        return bool(made) and made == single and all(_is_made(place, item.value, makes, False) for item in single)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    library = is_library(node.func.value)
-    known = makers["torch" if library and ast.unparse(node.func.value) == "torch" else ""]
-    return node.func.attr in known and (not library or ast.unparse(node.func.value) == "torch")
+    name = node.func.attr
+    if is_library(node.func.value):
+        return ast.unparse(node.func.value) == "torch" and makes(name)
+    return method_has(name, "only_of_tensors") and makes(name)
 
 
 def _plain(node: ast.expr) -> bool:

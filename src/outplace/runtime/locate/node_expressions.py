@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from outplace.knowledge import ops
 from outplace.knowledge.nodes import by_node
+from outplace.knowledge.traits import is_factory
 from outplace.model import Site
 from outplace.runtime.locate.sites import Located, at_place, narrowed
 from outplace.runtime.record.log import Place
@@ -79,11 +80,8 @@ def _is_operation(call: ast.Call) -> bool:
         return ops.lookup(f"Tensor.{function.attr}") is not None
     holder = ast.unparse(function.value)
     if holder == "torch":
-        return function.attr in _MAKING_NO_NODES or ops.lookup(f"torch.{function.attr}") is not None
+        return is_factory(function.attr) or ops.lookup(f"torch.{function.attr}") is not None
     return holder in ("F", "nn.functional") and ops.lookup(f"F.{function.attr}") is not None
-
-
-_MAKING_NO_NODES = {"tensor", "as_tensor", "rand", "randint", "from_numpy"}
 
 
 def _holding_all(statement: ast.stmt, makers: list[ast.expr]) -> list[ast.expr]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from outplace.knowledge.traits import having
 from outplace.runtime.patches import caller_frames, optimizer_steps, tensor_writes
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch, descriptor, replaced, slot
@@ -298,7 +299,7 @@ def patches() -> Iterator[Patch]:
     why = "`.data` hands out an alias that autograd does not know, and `x.data = y` changes the tensor unseen."
     yield descriptor(torch.Tensor, "data", DataAttribute, why)
     why = "The tensor it returns lies over memory that something else can write."
-    for name in ("from_numpy", "as_tensor", "asarray", "frombuffer", "from_dlpack"):
+    for name in sorted(having("takes_array")):
         yield replaced(torch, name, _make_taker, why)
     yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):

@@ -53,7 +53,7 @@ def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.
         return shapes.of_literal(args[0]) if given else shapes.sizes(args)
     if short in _SIZES_AT and isinstance(args[_SIZES_AT[short]], Items):
         return shapes.sizes([args[_SIZES_AT[short]]])
-    if short in _OF_DATA:
+    if has(short, "from_data"):
         return shapes.of_literal(args[0])
     if short in ("arange", "randperm") and len(args) == 1:
         end = args[0].value if isinstance(args[0], Const) else None
@@ -64,15 +64,14 @@ def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.
 _SIZES_AT = {"full": 0, "normal": 0, "randint": -1}
 """Where the sizes stand that are given as one argument."""
 _UNKNOWN_SIZES: dict[str, shapes.Shape] = {"arange": (None,), "randperm": (None,), "eye": (None, None)}
-_OF_DATA = ("tensor", "as_tensor")
 
 
 def _repeats(short: str, args: list[Value]) -> bool | None:
     """As an index: does it name a place twice?"""
-    if short in (*_OF_DATA, "LongTensor") and args:
+    if args and (has(short, "from_data") or short == "LongTensor"):
         numbers = list(_constants(args[0]))
         return len(set(numbers)) < len(numbers) and not any(isinstance(number, bool) for number in numbers)
-    return None if short in ("randint", "multinomial") else False
+    return None if has(short, "random") and factory_kind(short) == "int" and short != "randperm" else False
 
 
 def _dtype(short: str, args: list[Value]) -> str | None:
@@ -81,7 +80,7 @@ def _dtype(short: str, args: list[Value]) -> str | None:
     if short == "arange":
         whole = all(isinstance(arg, Const) and isinstance(arg.value, int) for arg in args)
         return "int" if whole else None
-    if short in _OF_DATA and args:
+    if args and has(short, "from_data"):
         return _of_numbers(list(_constants(args[0]))) if _is_literal(args[0]) else None
     if short.endswith("_like") and args and isinstance(args[0], Tensor):
         return args[0].dtype

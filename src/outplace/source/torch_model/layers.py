@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.ops import Op
-from outplace.knowledge.traits import idle_in_evaluation, inplace_position
+from outplace.knowledge.traits import has, idle_in_evaluation, inplace_position
 from outplace.source import contents
 from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import run_op
@@ -65,9 +65,6 @@ def _make_state(interpreter: Interpreter, layer: Layer, op: Op) -> None:
             layer.state[name] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
     if kind.startswith("nn.BatchNorm"):
         layer.state["num_batches_tracked"] = fresh(interpreter, False, "int")
-    for name in ("weight", "bias"):
-        if name not in layer.state and kind in _WITH_WEIGHTS and given.get(name) is not False:
-            layer.state[name] = parameter(interpreter)
     if kind == "nn.Linear":
         layer.state["weight"].shape = (layer.sizes[1], layer.sizes[0])
     elif kind == "nn.Embedding":
@@ -83,14 +80,6 @@ _OUT = ("out_features", "out_channels", "embedding_dim", "hidden_size")
 def _number(args: list[Value], keywords: dict[str, Value], place: int, names: tuple[str, ...]) -> int | None:
     given = next((keywords[name] for name in names if name in keywords), args[place] if place < len(args) else None)
     return given.value if isinstance(given, Const) and type(given.value) is int else None
-
-
-_WITH_WEIGHTS = {"nn.Linear", "nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Embedding", "nn.BatchNorm1d", "nn.BatchNorm2d",
-                 "nn.LayerNorm", "nn.GroupNorm", "nn.ConvTranspose2d", "nn.ConvTranspose1d", "nn.Bilinear"}  # fmt: skip
-
-
-_DEAF_TO_INPLACE = {"nn.AlphaDropout", "nn.FeatureAlphaDropout"}
-"""They take the flag and do not heed it."""
 
 
 def fill_container(layer: Layer, args: list[Value]) -> None:
@@ -124,7 +113,8 @@ def run_layer(
         args = [_assumed_tensor(interpreter), *args[1:]]
     if args and isinstance(args[0], Tensor):
         args[0].known = True  # a module takes nothing else
-    in_place = layer.options.get("inplace") is True and layer.kind not in _DEAF_TO_INPLACE
+    op = find_op(layer.kind)
+    in_place = layer.options.get("inplace") is True and op is not None and op.inplace is not None
     name = f"{layer.kind}(inplace=True)" if in_place else layer.kind
     if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
         interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")
@@ -148,7 +138,7 @@ def _run_with_state(
     layer.state = originals
     if layer.parametrized and interpreter.grad == "on":
         computed_weight(interpreter, layer, made, node)
-    if layer.kind in _WITH_STATE:
+    if has(layer.kind, "returns_state"):
         made = interpreter.each(made, lambda option: _with_state(interpreter, layer, option))
         if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(made, Items):
             for output in tensors_in(made.items[0]):
@@ -177,10 +167,6 @@ def _assumed_tensor(interpreter: Interpreter) -> Tensor:
     made = fresh(interpreter, None)
     made.certain = False
     return made
-
-
-_WITH_STATE = {"nn.LSTM", "nn.GRU", "nn.RNN", "nn.LSTMCell", "nn.MultiheadAttention"}
-"""They return a tuple."""
 
 
 def _with_state(interpreter: Interpreter, layer: Layer, made: Value) -> Value:

@@ -22,11 +22,10 @@ def together(tensors: Iterable[Tensor]) -> bool | None:
 
 def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | None:
     """How a tensor lies that a factory makes: of sizes in order, of a tensor as that one, of an array who knows."""
-    if name in ("empty_strided", "empty_permuted"):
+    if has(name, "layout_by_kernel"):
         return None
     given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]
-    takes_data = name == "tensor" or has(name, "takes_array")
-    of_data = takes_data and any(isinstance(value, (Plain, Unknown)) for value in given)
+    of_data = has(name, "from_data") and any(isinstance(value, (Plain, Unknown)) for value in given)
     return None if of_data else together([value for value in given if isinstance(value, Tensor)])
 
 

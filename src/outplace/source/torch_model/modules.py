@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
+from outplace.knowledge.derivatives import averages
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
 from outplace.source import contents
@@ -333,8 +334,7 @@ def _note_lent(kept: StateDict) -> None:
     for tensor in _tensors_kept(kept):
         written = [write for write in tensor.storage.writes if write.time > kept.since and not write.step]
         written = [write for write in written if _is_to_an_entry(write.place.node)]
-        operations = {write.operation for write in written}
-        if operations & {"+=", "add_"} and operations & {"/=", "*=", "div_", "mul_"}:
+        if averages(write.operation for write in written):
             tensor.storage.lent += written
 
 

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
-from outplace.knowledge.names import AUGMENTED, OPERATORS, SYMBOLS
+from outplace.knowledge.names import AUGMENTED, OPERATORS, REFLECTED, SYMBOLS
 from outplace.knowledge.traits import has
 from outplace.source.graph import Hit, compatible
 from outplace.source.torch_model import layouts, shapes
@@ -155,15 +155,11 @@ def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value
     return made
 
 
-_TURNED = {"sub": "rsub", "div": "__rdiv__", "pow": "__rpow__"}
-"""Operations that are not the same the other way round, and what they are then."""
-
-
 def _binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     name = OPERATORS[SYMBOLS[type(op)]]
     if isinstance(left, Tensor) or not isinstance(right, Tensor):
         return run_op(interpreter, name, [left, right], {}, node)
-    turned = _TURNED.get(name, name)
+    turned = REFLECTED.get(name, name)
     found = find_op(turned)
     if turned != name and (found is None or not found.measured):
         return run_op(interpreter, name, [left, right], {}, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.traits import has
 from outplace.source.graph import Node
 from outplace.source.overlaps import RESHAPED, Region
 from outplace.source.torch_model import dtypes, layouts, regions, shapes
@@ -48,16 +49,12 @@ def _result(interpreter: Interpreter, call: OpCall, number: str, made: Node | No
     if made is None:
         return result
     saved = call.effect.results.get(number, call.effect.results.get("*", False))
-    if saved is not False and not (call.op.name in _PER_SAMPLE and not _hands_out_samples(call)):
+    if saved is not False and not (has(call.op.name, "keeps_loss_of_samples") and not _hands_out_samples(call)):
         made.saves.append(saved_result(interpreter, result, bool(saved)))
     if result.view is None:
         made.outputs.append(result.storage)
         result.family.grad = grad
     return result
-
-
-_PER_SAMPLE = {"nn.functional.ctc_loss", "nn.CTCLoss"}
-"""They keep the loss of each sample, and give it out only where it is not reduced."""
 
 
 def _hands_out_samples(call: OpCall) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
+from outplace.knowledge.traits import has
 from outplace.source.graph import Node, Save
 from outplace.source.torch_model.op_calls import OpCall
 from outplace.source.torch_model.tensors import any_grad, node_of, requires_grad, tensors_in
@@ -36,7 +37,7 @@ def record(interpreter: Interpreter, call: OpCall, grad: bool | None) -> Node | 
             made.leaves.append(tensor)
     if not _is_mean(call):
         _save_inputs(interpreter, call, made)
-    if call.layer is not None and call.layer.kind in _RECURRENT:
+    if call.layer is not None and has(call.layer.kind, "keeps_first_state"):
         _keep_state(made, call.layer, call)
     return made
 
@@ -64,7 +65,7 @@ def _may_be_saved(interpreter: Interpreter, call: OpCall, tensor: Tensor, sure: 
 
 
 def _save(call: OpCall, key: str | int, tensor: Tensor, sure: bool, time: int) -> Save:
-    surely = sure and (call.op.name not in _FOLDING or _folds_without_copy(tensor, call.inputs))
+    surely = sure and (not has(call.op.name, "folds_operands") or _folds_without_copy(tensor, call.inputs))
     parameter_like = tensor.leaf and tensor.requires_grad is True
     itself = tensor if _keeps_itself(call.op, key, tensor, call.inputs) else None
     anchor = tensor.anchor if surely else None
@@ -80,13 +81,9 @@ def _is_followed(value: Value) -> bool:
     return not isinstance(value, Unknown | Choice)
 
 
-_ADAPTIVE = {"nn.AdaptiveAvgPool2d", "nn.AdaptiveAvgPool3d"}
-_ADAPTIVE |= {"nn.functional.adaptive_avg_pool2d", "nn.functional.adaptive_avg_pool3d"}
-
-
 def _is_mean(call: OpCall) -> bool:
     """A pooling to one element is computed as a mean, which keeps nothing."""
-    if call.op.name not in _ADAPTIVE:
+    if not has(call.op.name, "mean_of_one"):
         return False
     if call.layer is not None:
         return call.layer.sizes[0] == 1 or call.layer.options.get("output_size") == 1
@@ -100,9 +97,6 @@ def _node_name(op: ops.Op, label: str) -> str:
     return next((name for name in op.nodes if not name.startswith(("View", "UnsafeView", "Permute"))), label)
 
 
-_RECURRENT = {"nn.LSTM", "nn.GRU", "nn.RNN"}
-
-
 def _keep_state(made: Node, layer: Layer, call: OpCall) -> None:
     """They keep the state that they begin with; and of a batch, one step, which needs no copy to be turned."""
     args = call.args
@@ -114,22 +108,13 @@ def _keep_state(made: Node, layer: Layer, call: OpCall) -> None:
         made.saves.append(Save(given.storage, made.time, "input", given.certain))
 
 
-_FOLDING = {"matmul", "nn.functional.linear", "nn.Linear", "einsum", "tensordot", "inner"}
-"""They reshape their operands first, so what they keep is a copy where that cannot be a view."""
-
-
-_KEEPING_VIEWS = {"einsum", "tensordot", "inner", "outer", "ger", "nn.functional.max_pool1d", "nn.MaxPool1d"}
-"""They keep views of their operands, whatever these are."""
-_COMPOSED = ("LSTM", "GRU", "RNN", "Attention", "Transformer")
-
-
 def _keeps_itself(op: ops.Op, key: str | int, tensor: Tensor, inputs: list[Tensor]) -> bool:
     """Does the node keep this very tensor? `linear` keeps its weight turned, and folds an input that is no matrix."""
     if op.name == "matmul":
         return _is_plain_product(inputs)
-    if op.name in ("nn.functional.linear", "nn.Linear"):
+    if has(op.name, "turns_weight"):
         return key not in ("weight", 1) and tensor.shape is not None and len(tensor.shape) == 2
-    return op.name not in _KEEPING_VIEWS and not any(part in op.name for part in _COMPOSED)
+    return not has(op.name, "keeps_views")
 
 
 def _is_plain_product(inputs: list[Tensor]) -> bool:

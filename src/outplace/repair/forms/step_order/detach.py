@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from outplace.knowledge.traits import joins
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.facts.origins import callee_of
@@ -274,7 +275,7 @@ def _counter(loop: Loop) -> str:
 
 
 def _joins(call: ast.Call) -> bool:
-    return ast.unparse(call.func).split(".")[-1] in ("cat", "stack", "concat", "concatenate")
+    return joins(ast.unparse(call.func).split(".")[-1])
 
 
 def _is_another(node: ast.expr, path: str, counter: str) -> bool:

@@ -18,6 +18,7 @@ import torch
 
 from outplace.knowledge.derivatives import overwrites, passed_by, rescales
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
+from outplace.knowledge.traits import has
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import sites
 from outplace.runtime.patches.table import Patch, slot
@@ -46,7 +47,7 @@ class Detector(ResultWritten):
         operation, source = write.operation, untracked_aliases.source_of(alias)
         if source is None or not write.frames:
             return
-        replaced = operation in ("fill_", "zero_") and alias.numel() == source.numel()
+        replaced = has(operation, "replaces") and alias.numel() == source.numel()
         differs = rescales(operation) or overwrites(operation) or operation == "__setitem__"
         if passed_by(operation) or replaced:
             scan.guarded(partial(self.let_be, write, source))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from outplace.knowledge.derivatives import averages
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
 from outplace.model import Tensor
 from outplace.runtime.locate import sites
@@ -24,7 +25,6 @@ from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.state_dicts import Loaded
 
 _MOST = 8
-_ADDING, _SCALING = {"__iadd__", "add_"}, {"__itruediv__", "__imul__", "div_", "mul_"}
 
 
 class _Lent(NamedTuple):
@@ -64,10 +64,7 @@ class Detector(detector.Detector):
             if write.storage in held and write.moment >= since and write.frames and write.frames[-1] not in self._told
         ]
         written = [write for write in written if _is_to_an_entry(write)]
-        operations = {write.operation for write in written}
-        if (
-            operations & _ADDING and operations & _SCALING
-        ):  # an average; adding or scaling alone may initialise or update a model
+        if averages(write.operation for write in written):  # adding or scaling alone may initialise or update a model
             self.waiting.append(_Lent(frozenset(write.storage for write in written), written))
             del self.waiting[:-_MOST]
 
