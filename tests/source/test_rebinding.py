@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from outplace.source.asking import Inquiry
 from outplace.source.facts import Question, WriteFacts
+from outplace.source.write_questions import Inquiry
 
 torch = pytest.importorskip("torch")
 

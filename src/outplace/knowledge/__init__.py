@@ -1,1 +1,1 @@
-"""What PyTorch does: its in-place errors and its operations. Read by all, reads nobody, never imports torch."""
+"""What PyTorch does: its in-place errors and its operations. Imports no other package of outplace, and no torch."""

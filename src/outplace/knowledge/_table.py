@@ -1,4 +1,4 @@
-"""The op table as it is shipped: read once, when it is first asked for."""
+"""Loads the op table, at its first use."""
 
 from __future__ import annotations
 

@@ -72,8 +72,6 @@ MODULE_RETURNS_ITSELF = frozenset(
      "train", "type")
 )  # fmt: skip
 """Methods of modules that return the module."""
-PARAMETER_MAKERS = frozenset(("Parameter", "register_parameter", "register_buffer", "Buffer", "UninitializedParameter"))
-"""What makes a tensor part of a module's state."""
 PASSES_ITS_INPUT = frozenset(("StochasticDepth", "DropPath"))
 """Modules of other libraries whose output may be their very input."""
 SHARED_TENSOR_NAMES = frozenset(("add", "float", "split", "to"))

@@ -1,7 +1,7 @@
-"""What a write does to the values that are there: how a gradient passes it, and what a second one makes of them.
+"""What an in-place operation does to gradients, and what it does if it is made twice.
 
-Backward must be told of those that a gradient passes otherwise than a copy. A sum has the derivative of a copy, and so
-has a remainder. What rounds, takes the sign or copies is mostly meant to be passed by (a straight-through estimator).
+Autograd must see an operation whose derivative differs from that of a copy. A sum has the derivative of a copy, and so
+has a remainder. Rounding, signs and copies are mostly meant to be invisible (a straight-through estimator).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SCALING = frozenset(
      "sigmoid_", "neg_")
 )  # fmt: skip
 _BOUNDING = frozenset(("clamp_", "clamp_min_", "clamp_max_", "clip_", "relu_", "abs_"))
-"""What they have done once they do not do again."""
+"""A second call changes nothing."""
 _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
 _RATIOS = frozenset(("mul_", "div_"))
@@ -25,17 +25,17 @@ _PASSED_BY = frozenset(("round_", "sign_", "floor_", "ceil_", "trunc_", "copy_",
 
 
 def rescales(operation: str) -> bool:
-    """Must what passes back be multiplied by something? `operation` as it is written: `mul_`, `*=`, `__imul__`."""
+    """Must the gradient be multiplied by something? `operation` as it is written: `mul_`, `*=`, `__imul__`."""
     return spellings(operation)[0] in _SCALING | _BOUNDING
 
 
 def changes_again(operation: str) -> bool:
-    """Does it make something else, a second time, of what it has made the first time? What adds may count, though."""
+    """Does a second call change the values again? Additions do not count: they may be a counter."""
     return spellings(operation)[0] in _SCALING | _SHIFTING
 
 
 def normalises(operation: str) -> bool:
-    """Is it one of those that bring data into another range, as they are to be used?"""
+    """Does it bring data into another range?"""
     return spellings(operation)[0] in _SCALING | _BOUNDING | _SHIFTING | _WRAPPING
 
 
@@ -46,10 +46,10 @@ def averages(operations: Iterable[str]) -> bool:
 
 
 def overwrites(operation: str) -> bool:
-    """Must nothing pass back where it writes a number? (Masked scores get no gradient there anyway, mostly.)"""
+    """Must the gradient be zero where it writes a number? (Masked scores get no gradient there anyway, mostly.)"""
     return spellings(operation)[0] in _OVERWRITING
 
 
 def passed_by(operation: str) -> bool:
-    """Is the gradient mostly meant to go past it, as if it were not there?"""
+    """Is the gradient mostly meant to ignore it?"""
     return spellings(operation)[0] in _PASSED_BY

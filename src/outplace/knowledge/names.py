@@ -1,4 +1,4 @@
-"""The many ways to spell an operation, brought to the op table's own name."""
+"""The many spellings of an operation, and the op table's name for it."""
 
 from __future__ import annotations
 

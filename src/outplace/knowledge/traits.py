@@ -1,4 +1,4 @@
-"""What operations are like: shapes, memory, dtypes, randomness, what a write leaves. No torch needed.
+"""Properties of operations: shapes, memory, dtypes, randomness, what a write leaves. No torch needed.
 
 The answers were measured by `tools/generate_op_table.py`; `tools/op_table_traits.py` says what each trait means.
 

@@ -1,4 +1,4 @@
-"""What to write instead of an in-place method, and where the twin of the same name is not the same thing."""
+"""The out-of-place twin of each in-place method, and where the two differ."""
 
 from __future__ import annotations
 

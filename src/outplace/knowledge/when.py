@@ -1,4 +1,4 @@
-"""When something is saved: a condition on a call, and a call seen from outside.
+"""Conditions of the op table: when a call saves something.
 
 Answers are three-valued: True (surely), False (surely not), None (cannot be told from what is known of the call).
 """

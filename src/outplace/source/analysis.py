@@ -1,4 +1,4 @@
-"""What is run in a file: its top level as a program, then each function that nobody has run, with unknown arguments."""
+"""Analyses one file: runs its top level as a program, then each function not reached, with unknown arguments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from outplace.model import Finding
 from outplace.source import hypotheses, torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
+from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.graph import Group, Hit, Storage
 from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
-from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rules import finding_for
-from outplace.source.trained import Trained
+from outplace.source.trained_functions import Trained
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000

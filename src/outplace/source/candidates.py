@@ -1,4 +1,4 @@
-"""Where a file may write or train, by its text: what nobody needs to run is found before anything is run.
+"""A quick look at the text of a file: which functions may write or train, so that only these are run.
 
 Each sign begins with a literal or a set of characters: Python's `re` finds those many times faster than a choice.
 """

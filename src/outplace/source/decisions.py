@@ -1,11 +1,11 @@
-"""Which way a branch goes; two tests of the same unknown value go the same way."""
+"""Which arm of a branch is taken. Two tests of the same unknown value have the same outcome."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from outplace.source.machine import next_branch
+from outplace.source.frames import next_branch
 from outplace.source.values import Choice, Tensor, Unknown, Value, is_none
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _answer(interpreter: Interpreter, value: Value, question: str) -> bool | Non
         return answers.pop() if len(answers) == 1 else None
     if isinstance(value, Unknown) or (isinstance(value, Tensor) and not value.known):
         return None
-    return value.absent if isinstance(value, Tensor) else is_none(value)
+    return value.is_none if isinstance(value, Tensor) else is_none(value)
 
 
 def _branch_between(interpreter: Interpreter, value: Value, question: str) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Expressions without side effects of their own: operators, displays, comprehensions."""
+"""Evaluates expressions: operators, lists and dicts, comprehensions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
 from outplace.source.decisions import decision
+from outplace.source.frames import Frame
 from outplace.source.graph import Path
 from outplace.source.joins import join, join_arms
-from outplace.source.machine import Frame
 from outplace.source.values import (
     NONE,
     PLAIN,

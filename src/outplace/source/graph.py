@@ -53,15 +53,15 @@ class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
     __slots__ = (
+        "averaged",
+        "averaged_read",
         "copied",
-        "gathered",
-        "lent",
-        "lent_read",
+        "is_index_copy",
         "made",
         "overwritten",
         "read",
+        "recomputed",
         "refused",
-        "remade",
         "restored",
         "writes",
     )
@@ -71,14 +71,14 @@ class Storage:
         self.writes: list[Write] = []
         self.copied: tuple[Storage, int] | None = None
         """Of a clone: what it was copied from, and when."""
-        self.gathered = False
+        self.is_index_copy = False
         """Was it surely copied by an index that is a mask, a list or a tensor?"""
-        self.remade: Path | None = None
+        self.recomputed: Path | None = None
         """Of a weight that is computed, and only for who has just read it: the way on which it is."""
         self.restored: list[Restored] = []
-        self.lent: list[Write] = []
+        self.averaged: list[Write] = []
         """Of a model's parameter: writes to its `state_dict()`, which another model has loaded."""
-        self.lent_read = False
+        self.averaged_read = False
         """Has its own model's state been taken since then?"""
         self.overwritten: list[tuple[Tensor, Write]] = []
         """Tensors that were changed through a leaf which somebody made of them, and by which writes."""

@@ -1,4 +1,4 @@
-"""Who else holds a tensor that a statement writes, and reads it later as if it were as before.
+"""Finds who else holds a tensor that a statement writes, and later reads it as if it were unchanged.
 
 Three signs tell that two were meant, and not one under two names:
 

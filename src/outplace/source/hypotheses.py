@@ -32,7 +32,7 @@ from outplace.source.heuristics import (
     takes_no_gradient,
 )
 from outplace.source.joins import options
-from outplace.source.levels import given_by_level
+from outplace.source.level_lists import given_by_level
 from outplace.source.values import (
     NONE,
     UNKNOWN,

@@ -11,9 +11,9 @@ from typing import Any
 from outplace.knowledge.kind import SilentRule
 from outplace.source import attributes, calls, contents, expressions, holders, hypotheses, python_model, statements
 from outplace.source.expressions import EXPRESSIONS
+from outplace.source.frames import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.graph import Hit, Node, Place
 from outplace.source.joins import join_arms, narrowed
-from outplace.source.machine import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.project import Module, Project
 from outplace.source.statements import STATEMENTS
 from outplace.source.tape import Tape

@@ -1,4 +1,4 @@
-"""One of several values: what a name stands for where branches have joined."""
+"""The value of a name after branches have joined: one of several."""
 
 from __future__ import annotations
 

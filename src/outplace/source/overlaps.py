@@ -1,4 +1,4 @@
-"""Whether two parts of one tensor overlap, as far as PyTorch looks for it: blocks that lie in one piece.
+"""Do two parts of one tensor overlap? PyTorch only checks blocks that lie in one piece.
 
 An in-place operation may read what it writes (`x += x`) or another block (`x[0] += x[1]`), but not a block that
 overlaps the written one elsewhere (`x[1:] += x[:-1]`, `x /= x[0]`). Parts with gaps (`x[:, 1:]`) PyTorch does not

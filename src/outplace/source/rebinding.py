@@ -1,4 +1,4 @@
-"""Who misses a write if its holder is bound to a new tensor instead?
+"""May a name be bound to a new tensor instead of being written in place? Who would miss the write?
 
 The statement is run as if `holder = holder.clone()` stood before it. The old memory is then *left behind*: whoever
 comes upon it later, by whatever name, view, list or attribute, would have seen the write. Nothing has to be known of
@@ -17,14 +17,14 @@ from outplace.knowledge import ops
 from outplace.knowledge.traits import idle_in_evaluation
 from outplace.source import calls, expressions, statements, torch_model
 from outplace.source.facts import Answer, LaterRead, Question, Where, WriteFacts
+from outplace.source.frames import Frame
 from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
-from outplace.source.machine import Frame
 from outplace.source.overlaps import apart
 from outplace.source.project import Project
-from outplace.source.reaching import reachable, storages_in
+from outplace.source.reachable_tensors import reachable, storages_in
 from outplace.source.torch_model.regions import are_other_parts
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (

@@ -56,7 +56,7 @@ class Tape:
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
     """By their time, writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
-    noted: list[tuple[Storage, Write]] | None = None
+    noticed_writes: list[tuple[Storage, Write]] | None = None
     """All writes, while somebody wants to know them."""
 
     def tick(self) -> int:
@@ -87,8 +87,8 @@ class Tape:
             tensor if moved else None, placed, tracked and tensor.requires_grad is False,
         )  # fmt: skip
         tensor.storage.writes.append(write)
-        if self.noted is not None:
-            self.noted.append((tensor.storage, write))
+        if self.noticed_writes is not None:
+            self.noticed_writes.append((tensor.storage, write))
         return write
 
     def restore(self, tensor: Tensor, value: Tensor) -> None:
@@ -128,14 +128,14 @@ class Tape:
         leaves = inputs if inputs is not None else [leaf for node in reached for leaf in node.leaves]
         owners: dict[int, Tensor] = {}
         for leaf in {id(leaf): leaf for leaf in leaves}.values():
-            if leaf.graded and leaf.grad is not None:
+            if leaf.has_grad and leaf.grad is not None:
                 other = owners.setdefault(id(leaf.grad.storage), leaf)
                 assigned = leaf.grad.assigned or (other.grad.assigned if other.grad is not None else None)
                 if other is not leaf and assigned is not None:
                     self.hits.append(Hit.silent(SHARED_GRADIENT, None, assigned, True))
                 self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
-            leaf.graded = True
-            for write in leaf.storage.lent:
+            leaf.has_grad = True
+            for write in leaf.storage.averaged:
                 if compatible(write.path, self.path):
                     self.hits.append(Hit.silent(STATE_DICT_WRITTEN, write, write.place, False))
 

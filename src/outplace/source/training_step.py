@@ -1,4 +1,4 @@
-"""The training step as the interpreter saw it: its events in order, and what a late backward needs of before a step."""
+"""The order of a training step: forwards, backwards and optimizer steps, and which values a late backward needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from outplace.source.joins import options
 from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Tensor, Value
 
 if TYPE_CHECKING:
+    from outplace.source.frames import Frame
     from outplace.source.graph import Node, Path
-    from outplace.source.machine import Frame
     from outplace.source.tape import Tape
 
 EventKind = Literal["forward", "backward", "clear", "clip", "step"]

@@ -1,4 +1,4 @@
-"""What a name can stand for while source is read: tensors above all, and as much of Python as leads to them."""
+"""Abstract values: what a name can stand for. Tensors, and as much of Python as leads to them."""
 
 from __future__ import annotations
 
@@ -75,10 +75,40 @@ class Tensor(Value):
     """A tensor. Three-valued facts are True, False or None (not known)."""
 
     __slots__ = (
-        "absent", "anchor", "assigned", "certain", "dtype", "expanded", "family", "grad", "graded", "gradient", "held",
-        "inference", "known", "leaf", "made_of", "many", "node", "packed", "parameter", "parts", "read", "region",
-        "repeated", "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since", "storage",
-        "untracked", "view", "view_sure",
+        "aliased",
+        "anchor",
+        "assigned",
+        "certain",
+        "dtype",
+        "expanded",
+        "family",
+        "fills_list",
+        "grad",
+        "gradient",
+        "has_grad",
+        "held",
+        "inference",
+        "is_none",
+        "known",
+        "leaf",
+        "node",
+        "packed",
+        "parameter",
+        "parts",
+        "read",
+        "region",
+        "repeated",
+        "repeats",
+        "replaced",
+        "requires_grad",
+        "sequence",
+        "shallow",
+        "shape",
+        "since",
+        "storage",
+        "untracked",
+        "view",
+        "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -129,15 +159,15 @@ class Tensor(Value):
         """Do its elements lie in one piece and in order (see `layouts`)? Then `reshape` does not copy."""
         self.gradient: tuple[SilentRule, bool] | None = None
         """A gradient that autograd handed to a hook; None where others hardly share it."""
-        self.many = False
+        self.fills_list = False
         """Does it stand many times in one list (`[x] * n`)?"""
         self.repeats: bool | None = False
         """As an index: does it name a place twice? None where it may."""
-        self.graded: bool | None = False
+        self.has_grad: bool | None = False
         """Has a leaf got a gradient, which an optimizer would step by?"""
         self.grad: Tensor | None = None
         """Its gradient, once somebody has looked at it."""
-        self.absent: bool | None = False
+        self.is_none: bool | None = False
         """Of a gradient: is it None? None where that is not known."""
         self.held = False
         """Does an optimizer step it?"""
@@ -149,7 +179,7 @@ class Tensor(Value):
         """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
         self.assigned: Place | None = None
         """Where it was made the gradient of another tensor than its own."""
-        self.made_of: Tensor | None = None
+        self.aliased: Tensor | None = None
         """The tensor that it was made of without a copy, by `detach()`, `.data` or `nn.Parameter`."""
 
 
@@ -412,7 +442,7 @@ class Layer(Value):
     """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
 
     __slots__ = (
-        "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "remade",
+        "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "recomputed",
         "sizes", "state", "training",
     )  # fmt: skip
 
@@ -430,7 +460,7 @@ class Layer(Value):
         """Is its weight computed from its parameters in each forward, as weight norm does?"""
         self.computed: dict[str, list[Value]] = {}
         """What each of its parameters goes through whenever it is read (`register_parametrization`)."""
-        self.remade: dict[str, Path] = {}
+        self.recomputed: dict[str, Path] = {}
         """Those of its parameters of which each reading, or each forward, makes a new tensor; on which way that is."""
 
 

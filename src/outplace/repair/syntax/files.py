@@ -20,7 +20,7 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit, apply, parses
 
 if TYPE_CHECKING:
-    from outplace.source.asking import Inquiry
+    from outplace.source.write_questions import Inquiry
 
 
 class Unwritable(Exception):
@@ -127,7 +127,7 @@ class Files:
     @cached_property
     def inquiry(self) -> Inquiry:
         """The analysis of these texts, for questions about single writes."""
-        from outplace.source.asking import Inquiry  # imported only for a repair
+        from outplace.source.write_questions import Inquiry  # imported only for a repair
 
         return Inquiry({path: self._texts[path] for path in self.paths})
 

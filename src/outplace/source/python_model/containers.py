@@ -1,4 +1,4 @@
-"""Lists, tuples, dicts: their items, their methods, and going through them."""
+"""Lists, tuples and dicts: their items, their methods, and loops over them."""
 
 from __future__ import annotations
 

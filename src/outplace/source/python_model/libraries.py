@@ -159,7 +159,7 @@ def _from_keys(interpreter: Interpreter, args: list[Value], keywords: dict[str, 
     value = args[1]
     names = spread(args[0]) if isinstance(args[0], Items) else []
     if isinstance(value, Tensor):
-        value.many = True
+        value.fills_list = True
     return Dictionary({key.value: value for key in names if isinstance(key, Const)}, value)
 
 
@@ -269,7 +269,7 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     elif isinstance(value, Layer):
         made = seen[id(value)] = Layer(value.kind, value.options)
         made.training, made.sizes = value.training, value.sizes
-        made.parametrized, made.remade = value.parametrized, dict(value.remade)
+        made.parametrized, made.recomputed = value.parametrized, dict(value.recomputed)
         made.computed = {name: list(those) for name, those in value.computed.items()}
         made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
         made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}

@@ -65,7 +65,7 @@ def _repeated(items: Value, times: Value) -> Items:
     count = times.value if isinstance(times, Const) and isinstance(times.value, int) else 2
     copies = items.items * max(0, min(count, 4))
     if count > 1 and len(items.items) == 1 and isinstance(items.items[0], Tensor):
-        items.items[0].many = True
+        items.items[0].fills_list = True
     return Items(copies, items.kind, items.rest or (any_item(items) if len(copies) > 0 else None))
 
 
@@ -112,7 +112,7 @@ def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
     for one, other in ((left, right), (right, left)):
         could_be = isinstance(one, (Unknown, Choice)) or (isinstance(one, Tensor) and not one.known)
         if isinstance(other, Const) and other.value is None and not could_be:
-            same = one.absent if isinstance(one, Tensor) else isinstance(one, Const) and one.value is None
+            same = one.is_none if isinstance(one, Tensor) else isinstance(one, Const) and one.value is None
     if isinstance(left, Const) and isinstance(right, Const) and same is None:
         same = left.value is right.value
     return PLAIN if same is None else Const(same == isinstance(op, ast.Is))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.names import DUNDERS
 from outplace.source import holders, python_model, torch_model
+from outplace.source.frames import Stop
 from outplace.source.joins import join, join_arms, options, with_paths
-from outplace.source.machine import Stop
 from outplace.source.values import UNKNOWN, Class, Function, Instance, Items, Namespace, Plain, Tensor, Value
 
 if TYPE_CHECKING:

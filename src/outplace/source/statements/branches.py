@@ -1,4 +1,4 @@
-"""Branches: each arm is run from the same beginning, and what they leave behind is joined."""
+"""Branches: each arm is run from the same start, and the results are joined."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source.decisions import decision
+from outplace.source.frames import LEAST_FINAL, Stop, next_branch
 from outplace.source.graph import Path
 from outplace.source.joins import join_arms
-from outplace.source.machine import LEAST_FINAL, Stop, next_branch
 from outplace.source.values import UNKNOWN, Value
 
 if TYPE_CHECKING:

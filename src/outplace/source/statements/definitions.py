@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import torch_model
-from outplace.source.machine import Frame, Stop
+from outplace.source.frames import Frame, Stop
 from outplace.source.values import Bound, Class, Function, GradMode, Outside, Scope, Torch, Value
 
 if TYPE_CHECKING:

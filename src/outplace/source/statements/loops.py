@@ -1,4 +1,4 @@
-"""Loops: gone through a few times, so that a round meets what the round before has left."""
+"""Loops: run a few times, so that an iteration meets what the one before has left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import python_model
 from outplace.source.calls import run_around
-from outplace.source.machine import ROUNDS, Stop
+from outplace.source.frames import ROUNDS, Stop
 from outplace.source.values import Context, Function, Instance, Items, Plain, Tensor, Unknown, Value
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source.machine import Stop
+from outplace.source.frames import Stop
 from outplace.source.values import UNKNOWN, Imported, Namespace, Value
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.written import written_by
 from outplace.source import holders, torch_model
-from outplace.source.machine import Stop
+from outplace.source.frames import Stop
 from outplace.source.values import NONE
 
 if TYPE_CHECKING:

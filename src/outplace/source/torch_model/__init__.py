@@ -1,11 +1,12 @@
-"""What torch does with abstract values: the one door through which the interpreter asks."""
+"""What torch does with abstract values. The interpreter imports only from here."""
 
 from outplace.source.torch_model.arrays import forget_array
 from outplace.source.torch_model.dispatch import attribute, method, set_attribute
 from outplace.source.torch_model.einops import call as call_einops
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
-from outplace.source.torch_model.items import check_kept, get_item, set_item
+from outplace.source.torch_model.indexing import check_kept, get_item, set_item
 from outplace.source.torch_model.layers import run_layer
+from outplace.source.torch_model.leaf_aliases import check_put_back
 from outplace.source.torch_model.methods import is_tensor_method
 from outplace.source.torch_model.modules import (
     children_of,
@@ -22,9 +23,8 @@ from outplace.source.torch_model.operations import augmented, binary, run_op
 from outplace.source.torch_model.optimizers import note_replaced
 from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.shapes import takes_sizes
-from outplace.source.torch_model.shared import check_put_back
-from outplace.source.torch_model.tensors import copied, fresh, node_of, tensors_in
-from outplace.source.torch_model.types import is_instance
+from outplace.source.torch_model.tensors import copied, depend_on, fresh, node_of, tensors_in
+from outplace.source.torch_model.type_checks import is_instance
 from outplace.source.torch_model.writing import check_appended, check_appended_array, check_index, numpy_write
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "children_of",
     "construct",
     "copied",
+    "depend_on",
     "forget_array",
     "forget_state",
     "fresh",

@@ -1,4 +1,4 @@
-"""Tensors that are made over parts of an array whenever they are needed, rescaled in place and used.
+"""Tensors made of parts of a numpy array, rescaled in place: the array changes, and is rescaled again next time.
 
 `torch.from_numpy(prices[a:b])` shares the array's memory. Where the same call comes to the same part again, it finds
 what was done to the tensor before: what is standardised once more is no longer what the program takes it for. A tensor

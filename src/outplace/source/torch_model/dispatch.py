@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAY_WRITING_METHODS
-from outplace.source.torch_model.custom import class_method, context_method
+from outplace.source.torch_model.custom_functions import class_method, context_method
 from outplace.source.torch_model.distributions import distribution_attribute, distribution_method
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
@@ -91,7 +91,9 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
     if isinstance(holder, Tensor):
         _set_tensor_attribute(interpreter, holder, name, value, node)
     elif isinstance(holder, Layer):
-        if isinstance(value, Tensor) and name not in holder.remade:  # else it is what gives this weight that changes
+        if (
+            isinstance(value, Tensor) and name not in holder.recomputed
+        ):  # else it is what gives this weight that changes
             note_replaced(interpreter, holder.state.get(name), value, node)
             holder.state[name] = value
         elif isinstance(value, (Layer, Instance)):
@@ -105,7 +107,7 @@ def _set_tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, v
     if name == "data":
         _set_data(interpreter, tensor, value, node)
     elif name in ("grad", "_grad"):
-        tensor.graded = not is_none(value)
+        tensor.has_grad = not is_none(value)
         if isinstance(value, Tensor) and (tensor.grad is None or value.storage is not tensor.grad.storage):
             value.assigned = interpreter.place(node)
         tensor.grad = value if isinstance(value, Tensor) else None
@@ -124,7 +126,7 @@ def _set_data(interpreter: Interpreter, tensor: Tensor, value: Value, node: ast.
         check_remade(interpreter, tensor, target.value, node)
     check_own_copy(interpreter, tensor, value)
     interpreter.tape.write(tensor, interpreter.place(node), ".data =", tracked=False, moved=True)
-    tensor.made_of = None
+    tensor.aliased = None
     if isinstance(value, Tensor):
         tensor.expanded, tensor.repeated = value.expanded, value.repeated
         tensor.packed, tensor.shape = value.packed, value.shape

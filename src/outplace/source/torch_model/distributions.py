@@ -1,4 +1,4 @@
-"""`torch.distributions`: what they draw and how likely it is belongs to the graph of their parameters.
+"""`torch.distributions`: samples and log-probabilities belong to the graph of the parameters.
 
 A backward goes on through them to what made the parameters. What they keep for it themselves is not looked into: most
 of it they have computed first, in memory of their own.

@@ -1,4 +1,4 @@
-"""Kinds of dtype: "bool", "int", "float", "complex". Each holds what those before it hold; None where nobody knows."""
+"""Kinds of dtype: "bool", "int", "float", "complex". Each can hold the values of those before it; None if not known."""
 
 from __future__ import annotations
 

@@ -13,14 +13,15 @@ from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.factories import make_tensor
 from outplace.source.torch_model.layers import make_layer, run_dropout
+from outplace.source.torch_model.leaf_aliases import check_overwritten
 from outplace.source.torch_model.loaders import make_loader
 from outplace.source.torch_model.methods import tensor_attribute
 from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import reduced, run_op
 from outplace.source.torch_model.optimizers import make_optimizer
-from outplace.source.torch_model.shared import check_overwritten
 from outplace.source.torch_model.tensors import (
     any_grad,
+    depend_on,
     fresh,
     node_of,
     parameter,
@@ -187,7 +188,7 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     if args and isinstance(args[0], Tensor):
         made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
         made.region, made.expanded, made.repeated = args[0].region, args[0].expanded, args[0].repeated
-        made.since, made.made_of = interpreter.tape.tick(), args[0]
+        made.since, made.aliased = interpreter.tape.tick(), args[0]
     if grad:
         made.family.leaf = made
     return made
@@ -245,8 +246,7 @@ def _cat(name: str, shaped: bool = False) -> Any:
         made.packed = layouts.together(parts) or None
         if grad:
             made.node = interpreter.record(name, node)
-            made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
-            made.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
+            depend_on(made.node, parts)
         return made
 
     return run

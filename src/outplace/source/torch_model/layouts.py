@@ -1,4 +1,4 @@
-"""How tensors lie in memory: `packed` is True in one piece and in order, False where not, None where nobody can tell.
+"""How tensors lie in memory: `packed` is True if contiguous, False if not, None if not known.
 
 It decides what `reshape`, `flatten` and `contiguous` are: of what is packed they are views, or the tensor itself; of
 anything else perhaps a copy.
@@ -21,7 +21,7 @@ def together(tensors: Iterable[Tensor]) -> bool | None:
 
 
 def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | None:
-    """How a tensor lies that a factory makes: of sizes in order, of a tensor as that one, of an array who knows."""
+    """How a new tensor lies: contiguous if made of sizes, like the tensor it was made of, unknown for arrays."""
     if has(name, "layout_by_kernel"):
         return None
     given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]

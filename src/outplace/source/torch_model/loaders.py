@@ -1,4 +1,4 @@
-"""Data loaders: the batches that they make of what a dataset hands out."""
+"""Data loaders: the batches they make of a dataset's samples."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def _fetched_twice(interpreter: Interpreter, dataset: Instance, getter: Function
     tape, begin = interpreter.tape, interpreter.tape.tick()
     written: list[list[tuple[Storage, Write]]] = []
     sample: Value = UNKNOWN
-    around = tape.noted
+    around = tape.noticed_writes
     for _ in range(2):
-        tape.noted = []
-        written.append(tape.noted)
+        tape.noticed_writes = []
+        written.append(tape.noticed_writes)
         try:
             sample = interpreter.call_function(getter, [dataset, Const(0)], {}, node)
         finally:
-            tape.noted = around
+            tape.noticed_writes = around
         for tensor in tensors_in(sample):
             if tensor.storage.read is not None:
                 tensor.storage.read = tape.tick()  # by the loader

@@ -43,7 +43,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
         alias.view, alias.untracked, alias.since = "detached", True, interpreter.tape.tick()
         alias.certain, alias.anchor, alias.region = tensor.certain, tensor.anchor, tensor.region
         alias.gradient, alias.shape, alias.packed = tensor.gradient, tensor.shape, tensor.packed
-        alias.made_of = tensor
+        alias.aliased = tensor
         return alias
     if name == "grad":
         if tensor.grad is None:
@@ -66,11 +66,11 @@ def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     assert base is not None
     read = Tensor(base.storage, base.requires_grad, base.node, base.leaf, dtype=base.dtype, of=base)
     read.shape, read.packed, read.since = base.shape, base.packed, base.since
-    read.read = interpreter.tape.tick() if tensor.graded else None
-    read.absent = None if tensor.graded is None else False
-    if tensor.graded is False and tensor.leaf and tensor.known:
+    read.read = interpreter.tape.tick() if tensor.has_grad else None
+    read.is_none = None if tensor.has_grad is None else False
+    if tensor.has_grad is False and tensor.leaf and tensor.known:
         followed = interpreter.tape.went_backward and not interpreter.tape.opaque
-        read.absent = True if followed and tensor.requires_grad and tensor.certain else None
+        read.is_none = True if followed and tensor.requires_grad and tensor.certain else None
     return read
 
 
@@ -202,7 +202,7 @@ def detached(
     alias.view, alias.since = "detached", interpreter.tape.tick()
     alias.certain, alias.anchor = tensor.certain, tensor.anchor
     alias.expanded, alias.inference, alias.gradient = tensor.expanded, tensor.inference, tensor.gradient
-    alias.region, alias.made_of = tensor.region, tensor
+    alias.region, alias.aliased = tensor.region, tensor
     alias.untracked, alias.shape, alias.packed = tensor.untracked, tensor.shape, tensor.packed
     return alias
 

@@ -301,7 +301,7 @@ def _state_dict(
         name: detached(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()
     }
     for tensor in tensors_of(module).values():
-        tensor.storage.lent_read = bool(tensor.storage.lent)
+        tensor.storage.averaged_read = bool(tensor.storage.averaged)
     return StateDict(kept, interpreter.tape.tick(), id(module))
 
 
@@ -311,8 +311,8 @@ def _load_state_dict(
     named = tensors_of(module)
     own = list(named.values())
     for tensor in own:
-        if not tensor.storage.lent_read:
-            tensor.storage.lent.clear()  # what it had become is gone
+        if not tensor.storage.averaged_read:
+            tensor.storage.averaged.clear()  # what it had become is gone
     given = [kept for kept in options(args[0]) if isinstance(kept, Dictionary)] if args else []
     for kept in given:
         _check_kept(interpreter, kept, own)
@@ -335,7 +335,7 @@ def _note_lent(kept: StateDict) -> None:
         written = [write for write in tensor.storage.writes if write.time > kept.since and not write.step]
         written = [write for write in written if _is_to_an_entry(write.place.node)]
         if averages(write.operation for write in written):
-            tensor.storage.lent += written
+            tensor.storage.averaged += written
 
 
 def _is_to_an_entry(write: ast.AST) -> bool:

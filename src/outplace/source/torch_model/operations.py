@@ -10,10 +10,10 @@ from outplace.knowledge.names import AUGMENTED, OPERATORS, REFLECTED, SYMBOLS
 from outplace.knowledge.traits import has
 from outplace.source.graph import Hit, compatible
 from outplace.source.torch_model import layouts, shapes
+from outplace.source.torch_model.leaf_aliases import check_overwritten, note_overwritten
 from outplace.source.torch_model.op_calls import OpCall, find_op
 from outplace.source.torch_model.results import new_results
 from outplace.source.torch_model.saving import record, result_grad, saved_result
-from outplace.source.torch_model.shared import check_overwritten, note_overwritten
 from outplace.source.torch_model.tensors import any_grad, fresh, refresh, requires_grad
 from outplace.source.torch_model.writing import check_kept_gradient, check_overlap, check_write, rebase, target_text
 from outplace.source.values import UNKNOWN, Choice, Items, Layer, Plain, Tensor, Unknown, Value

@@ -11,7 +11,7 @@ from outplace.knowledge.silent_rules.two_names import OPTIMIZER_STATE_BY_REFEREN
 from outplace.source.graph import Cut, Hit, Storage, Write, compatible
 from outplace.source.holders import note_step
 from outplace.source.joins import options
-from outplace.source.torch_model.shared import note_overwritten
+from outplace.source.torch_model.leaf_aliases import note_overwritten
 from outplace.source.torch_model.tensors import node_of
 from outplace.source.values import (
     NONE,
@@ -108,13 +108,13 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
     tape = interpreter.tape
     interpreter.note("step", optimizer.parameters, node, optimizer.whole)
     trained = [tensor for tensor in optimizer.parameters if tensor.requires_grad is not False]
-    guessing = not tape.went_backward or (tape.opaque and not any(tensor.graded for tensor in trained))
+    guessing = not tape.went_backward or (tape.opaque and not any(tensor.has_grad for tensor in trained))
     _check_cut(interpreter, trained)
     _step_momenta(interpreter, optimizer, node)
     stepped: list[tuple[Tensor, Write]] = []
     for tensor in trained:
-        if tensor.graded is not False or tape.opaque or guessing:
-            sure = guessing or tensor.graded is True
+        if tensor.has_grad is not False or tape.opaque or guessing:
+            sure = guessing or tensor.has_grad is True
             write = tape.write(tensor, interpreter.place(node), f"{optimizer.kind}.step", step=True, certain=sure)
             note_overwritten(tensor, write)
             stepped.append((tensor, write))
@@ -122,7 +122,7 @@ def _step(interpreter: Interpreter, optimizer: Optimizer, node: ast.AST) -> None
                 interpreter.hit("expanded", node, sure and bool(tensor.repeated), "parameter")
         if tensor.shallow:
             interpreter.hit_silent(SHALLOW_MODEL_COPY, node, False)
-        if tensor.replaced is not None and tensor.graded is False:
+        if tensor.replaced is not None and tensor.has_grad is False:
             _check_lost(interpreter, tensor.replaced)
     note_step(interpreter, node, stepped)
 
@@ -164,10 +164,10 @@ def note_cut(interpreter: Interpreter, target: Tensor, value: Tensor, node: ast.
 def _check_cut(interpreter: Interpreter, trained: list[Tensor]) -> None:
     """The optimizer has nothing to step by, and backward has stopped where `.data =` had cut it off."""
     tape = interpreter.tape
-    if not tape.went_backward or tape.opaque or any(tensor.graded is not False for tensor in trained):
+    if not tape.went_backward or tape.opaque or any(tensor.has_grad is not False for tensor in trained):
         return
     for cut in tape.cuts:
-        if cut.target.graded and any(leaf is tensor for leaf in cut.leaves for tensor in trained):
+        if cut.target.has_grad and any(leaf is tensor for leaf in cut.leaves for tensor in trained):
             sure = tape.path[: len(cut.path)] == cut.path
             tape.hits.append(Hit.silent(DATA_ASSIGN_DETACHES, None, cut.place, sure))
 
@@ -175,7 +175,7 @@ def _check_cut(interpreter: Interpreter, trained: list[Tensor]) -> None:
 def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
     """The optimizer has nothing to step by, and what took the parameter's place has gradients that nobody uses."""
     new, path = replaced.by, interpreter.tape.path
-    if new.graded and not new.held and not new.storage.writes:
+    if new.has_grad and not new.held and not new.storage.writes:
         sure = path[: len(replaced.path)] == replaced.path
         interpreter.tape.hits.append(Hit.silent(PARAMETER_REPLACED, None, replaced.place, sure))
 
@@ -203,7 +203,7 @@ def forget_gradients(
     interpreter.note("clear", parameters, node)
     for tensor in parameters:
         if isinstance(to_none, Const) and to_none.value:
-            tensor.graded = None if interpreter.tape.path and tensor.graded else False
+            tensor.has_grad = None if interpreter.tape.path and tensor.has_grad else False
             tensor.grad = None
         elif tensor.grad is not None:
             interpreter.tape.write(tensor.grad, interpreter.place(node), "zero_grad", certain=known)

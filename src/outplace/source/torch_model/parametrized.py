@@ -1,4 +1,4 @@
-"""Weights that are computed anew from others: weight norm and its kin, `register_parametrization`."""
+"""Weights that are computed from other parameters at each use: weight norm, `register_parametrization`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     name = args[1] if len(args) > 1 else keywords.get("name", Const("weight"))
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state:
-            layer.remade[name.value] = interpreter.tape.path
+            layer.recomputed[name.value] = interpreter.tape.path
     return normalize_in_place(interpreter, args, keywords, node)
 
 
@@ -40,7 +40,7 @@ def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Va
     for layer in options(given.get("module", UNKNOWN)):
         if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
             layer.computed.setdefault(name.value, []).append(made)
-            layer.remade[name.value] = interpreter.tape.path
+            layer.recomputed[name.value] = interpreter.tape.path
     return given.get("module", UNKNOWN)
 
 
@@ -48,7 +48,7 @@ def remove(interpreter: Interpreter, args: list[Value], keywords: dict[str, Valu
     """`remove_weight_norm(layer)`, `remove_parametrizations(layer, "weight")`: a parameter again."""
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer):
-            layer.remade, layer.computed, layer.parametrized = {}, {}, False
+            layer.recomputed, layer.computed, layer.parametrized = {}, {}, False
     return args[0] if args else UNKNOWN
 
 
@@ -58,10 +58,10 @@ def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.
     for parametrization in layer.computed.get(name, ()):
         value = interpreter.call(parametrization, [value], {}, node)
     found = value if isinstance(value, Tensor) else layer.state[name]
-    way = layer.remade.get(name)
+    way = layer.recomputed.get(name)
     if way is not None and compatible(way, interpreter.tape.path):
         found = found if found.storage is not layer.state[name].storage else _computed(interpreter, layer, name, node)
-        found.storage.remade = way
+        found.storage.recomputed = way
     return found
 
 
@@ -95,7 +95,7 @@ def check_remade(interpreter: Interpreter, written: Value, expression: ast.expr,
 
     What has a name may be used afterwards.
     """
-    way = written.storage.remade if isinstance(written, Tensor) else None
+    way = written.storage.recomputed if isinstance(written, Tensor) else None
     if isinstance(written, Tensor) and way is not None and attribute_of(expression) is not None:
         sure = written.certain and written.known and set(way) <= set(interpreter.tape.path)
         interpreter.hit_silent(PARAMETRIZED_WEIGHT_WRITE, node, sure)

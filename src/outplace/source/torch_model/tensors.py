@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.ops import Arg
@@ -55,6 +55,16 @@ def node_of(tensor: Tensor) -> Node | None:
     if tensor.family.since > tensor.since and tensor.family.node is not None:
         return tensor.family.node
     return tensor.node
+
+
+def depend_on(node: Node, tensors: Iterable[Tensor]) -> None:
+    """Makes the node depend on the graphs of these tensors, and on the leaves among them."""
+    for tensor in tensors:
+        before = node_of(tensor)
+        if before is not None:
+            node.inputs.append(before)
+        if tensor.leaf and tensor.requires_grad:
+            node.leaves.append(tensor)
 
 
 def is_stale(tensor: Tensor) -> bool:

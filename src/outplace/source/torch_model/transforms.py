@@ -1,4 +1,4 @@
-"""torch.func: functions made of functions, and modules called with other parameters."""
+"""torch.func: `grad`, `vmap` and other functions of functions, and modules called with other parameters."""
 
 from __future__ import annotations
 

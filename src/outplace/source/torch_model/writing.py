@@ -83,7 +83,7 @@ def check_write(
     if target.gradient is not None:
         rule, shared = target.gradient
         interpreter.hit_silent(rule, node, sure and shared)
-    if target.many:
+    if target.fills_list:
         interpreter.hit_silent(SAME_TENSOR_REPEATED, node, sure)
     if target.inference and interpreter.grad != "inference":
         interpreter.hit("inference", node, sure, "written")

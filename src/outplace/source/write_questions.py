@@ -1,4 +1,4 @@
-"""Asks the analysis about one write: all that runs it is run again, under the hypothesis of `rebinding`.
+"""Answers questions of a repair about one write: the code that makes it is run again as if a new tensor were written.
 
 First each file as a program, then the functions that lead to the statement and that no program has run. The function
 with the statement is run alone only where nobody has called it: what it is given then belongs to an unknown caller.
@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
 from outplace.source.facts import Answer, Question, WriteFacts
+from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.interpreter import Numbers
 from outplace.source.joins import options
-from outplace.source.machine import Frame, OutOfSteps
 from outplace.source.project import Module, Project
 from outplace.source.rebinding import Hypothesis
 from outplace.source.values import Class, Function, Instance, Tensor, Value

@@ -1,4 +1,4 @@
-"""A leaf that was made of another tensor without a copy: whoever changes it changes the other one.
+"""A leaf that was made of another tensor without a copy: a write to the leaf changes the other tensor.
 
 `adv = images.detach().requires_grad_()` is trained, by an optimizer or by hand, and `images` is read again. Who makes a
 leaf of its own and goes on reading what it was made of wants two tensors. Parameters of modules are left out: others
@@ -25,11 +25,11 @@ def note_overwritten(tensor: Tensor, write: Write) -> None:
         return
     leaf: Tensor | None = tensor
     while leaf is not None and not (leaf.leaf and leaf.requires_grad):
-        leaf = leaf.made_of  # `adv.data` is written as `adv` is
-    original = leaf.made_of if leaf is not None else None
+        leaf = leaf.aliased  # `adv.data` is written as `adv` is
+    original = leaf.aliased if leaf is not None else None
     while original is not None and not original.parameter:
         tensor.storage.overwritten.append((original, write))
-        original = original.made_of
+        original = original.aliased
 
 
 def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:

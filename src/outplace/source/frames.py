@@ -1,4 +1,4 @@
-"""The parts of a run: frames, and how a block can end."""
+"""The state of a run: the frames of the running functions, and how a block can end."""
 
 from __future__ import annotations
 

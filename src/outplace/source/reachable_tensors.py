@@ -1,4 +1,4 @@
-"""What can be got from a value: the tensors that a container, an object or a closure holds."""
+"""The tensors that can be reached from a value: through containers, objects and closures."""
 
 from __future__ import annotations
 

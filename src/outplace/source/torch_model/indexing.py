@@ -63,7 +63,7 @@ def _repeated_in(tensor: Tensor, key: Value) -> frozenset[int]:
 def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
     """`x[mask]`, `x[rows, columns]`: a copy, for which autograd keeps the indices."""
     made = fresh(interpreter, requires_grad(tensor), tensor.dtype)
-    made.storage.gathered = tensor.known and _surely_copies(key)
+    made.storage.is_index_copy = tensor.known and _surely_copies(key)
     if tensor.shape and isinstance(key, Tensor) and key.dtype == "int" and key.shape is not None:
         made.shape = (*key.shape, *tensor.shape[1:])
         made.packed = tensor.packed
@@ -80,7 +80,7 @@ def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.
 
 def check_kept(interpreter: Interpreter, written: Value, expression: ast.expr, node: ast.AST) -> None:
     """`x[mask].zero_()`, `x[mask][0] = 1`: the index makes a copy, which is written and gone with the statement."""
-    if not (isinstance(written, Tensor) and written.storage.gathered and written.certain):
+    if not (isinstance(written, Tensor) and written.storage.is_index_copy and written.certain):
         return
     root: ast.expr = expression
     while isinstance(root, (ast.Subscript, ast.Attribute, ast.Call)) and not _is_path(root):

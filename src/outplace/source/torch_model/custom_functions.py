@@ -10,7 +10,7 @@ from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT
 from outplace.source.graph import Node, Save
 from outplace.source.torch_model.layers import CONTAINERS
 from outplace.source.torch_model.modules import init_container
-from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in
+from outplace.source.torch_model.tensors import any_grad, depend_on, fresh, tensors_in
 from outplace.source.values import NONE, UNKNOWN, Class, Function, Instance, Items, Tensor, Value
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def _apply_function(
     recorded = None
     if grad:
         recorded = interpreter.record(f"{cls.node.name}Backward", node)
-        recorded.inputs = [before for tensor in inputs if (before := node_of(tensor)) is not None]
-        recorded.leaves = [tensor for tensor in inputs if tensor.leaf and tensor.requires_grad]
+        depend_on(recorded, inputs)
         recorded.backward = _backward(interpreter, cls, context, made, node)
         recorded.saves.extend(_saves(context, recorded.time))
         if "dirty" not in context.names:

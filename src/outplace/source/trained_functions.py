@@ -1,4 +1,4 @@
-"""Which functions somebody trains through, as far as the file itself says so: hypotheses hold only for these."""
+"""Which functions of a file are trained through. Only these are analysed under hypotheses."""
 
 from __future__ import annotations
 

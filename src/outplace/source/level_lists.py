@@ -1,4 +1,4 @@
-"""Arguments that hold one tensor for each level, as detectors' heads are given them: `x[i] = self.convs[i](x[i])`.
+"""Arguments that are lists with one tensor for each level, as in heads of detectors: `x[i] = self.convs[i](x[i])`.
 
 An unknown `x` may be a tensor, and then the assignment overwrites what the convolution keeps. Two things say that it is
 a list: items that are put back in another shape, and modules of other sizes for each item.
