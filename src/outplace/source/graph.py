@@ -29,7 +29,7 @@ Group = tuple[tuple[int, int, int], ...]
 
 
 clock = itertools.count(1)
-"""One clock for all runs: what a module's `__init__` wrote lies before whatever its methods save."""
+"""One clock for all runs: a write in a module's `__init__` is earlier than all saves in its methods."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ _REPLACING = frozenset(("out=", ".data =", "item assignment", "numpy", "zero_gra
 
 
 def replaces(operation: str) -> bool:
-    """Does such a write depend on nothing that was there?"""
+    """Is the result of such a write independent of the old contents?"""
     return operation in _REPLACING or has(operation, "replaces")
 
 
@@ -70,43 +70,43 @@ class Storage:
         self.made = next(clock)
         self.writes: list[Write] = []
         self.copied: tuple[Storage, int] | None = None
-        """Of a clone: what it was copied from, and when."""
+        """Of a clone: the storage it was copied from, and when."""
         self.is_index_copy = False
-        """Was it surely copied by an index that is a mask, a list or a tensor?"""
+        """Is it certainly the copy that `x[mask]`, `x[[0, 2]]` or `x[indices]` makes?"""
         self.recomputed: Path | None = None
-        """Of a weight that is computed, and only for who has just read it: the way on which it is."""
+        """Of a weight that is computed at each reading: the path on which that holds."""
         self.restored: list[Restored] = []
         self.averaged: list[Write] = []
-        """Of a model's parameter: writes to its `state_dict()`, which another model has loaded."""
+        """Of a model's parameter: writes that averaged its `state_dict()` in place, which another model has loaded."""
         self.averaged_read = False
-        """Has its own model's state been taken since then?"""
+        """Was the state of its own model read since then?"""
         self.overwritten: list[tuple[Tensor, Write]] = []
-        """Tensors that were changed through a leaf which somebody made of them, and by which writes."""
+        """Tensors that were changed through a leaf made of them without a copy, and the writes that did it."""
         self.read: int | None = None
-        """When an operation last read it; None for all that nobody asks this of."""
+        """When an operation last read it; None if no rule asks for it."""
         self.refused = False
-        """Has a write been refused, so that the program, as it stands, comes no further with it?"""
+        """Has PyTorch refused a write to it? The program stops there."""
 
     def replaced_since(self, time: int) -> bool:
-        """Has it got new contents, at least in part?"""
+        """Was it overwritten since, at least in part?"""
         return any(write.time > time and replaces(write.operation) for write in self.writes)
 
 
 class Family:
-    """A tensor and its views: their history is one. A detached alias shares the memory, not the family."""
+    """A tensor and its views: they share one history. A detached alias shares the memory, not the family."""
 
     __slots__ = ("grad", "leaf", "node", "since", "sure")
 
     def __init__(self) -> None:
         self.node: Node | None = None
-        """The node of the latest recorded write to any of them, which all then depend on."""
+        """The node of the latest recorded write to any of them. All depend on it."""
         self.since = 0
         self.sure = True
-        """Was it surely written then? (Not where the writer may be a copy.)"""
+        """Is that write certain? It is not if the written tensor may be a copy."""
         self.grad: bool | None = False
-        """Does the tensor that the others are views of require grad?"""
+        """Does the base require grad?"""
         self.leaf: Tensor | None = None
-        """That tensor, if it is a leaf that requires grad."""
+        """The base, if it is a leaf that requires grad."""
 
 
 @dataclass(frozen=True)
@@ -119,26 +119,26 @@ class Write:
     operation: str
     certain: bool
     tracked: bool = True
-    """False for writes that move no version: `.data`, numpy, fused optimizers."""
+    """False for writes that do not change the version counter: `.data`, numpy, fused optimizers."""
     step: bool = False
-    """An update of parameters."""
+    """Is it an update of parameters?"""
     target: str = ""
     group: Group = ()
     anchor: object | None = None
     """See `Tensor.anchor`."""
     region: Region | None = ()
-    """Which part of the storage's first tensor it writes, where that is known."""
+    """Which part of the storage's first tensor it writes; None if not known."""
     moved: Tensor | None = None
-    """Of `x.data = y`: the tensor that lies elsewhere from then on. For all others its old memory stays as it was."""
+    """Of `x.data = y`: the tensor that lies in other memory from then on. The old memory is unchanged."""
     placed: bool = False
-    """A number, at places that the program names: `x[:, 0] = 1.0`, not those that a mask of x's own values chooses."""
+    """Does it write a number at named places, `x[:, 0] = 1.0`? (Not at the places that a mask selects.)"""
     detached: bool = False
-    """Made through a tensor that has surely no graph: autograd records nothing."""
+    """Is it made through a tensor that certainly has no graph? Autograd records nothing."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """`x.data = y`, where y has a graph: x gets the values, and the leaves behind y no gradient."""
+    """`x.data = y`, where y has a graph: x gets the values, but the leaves behind y get no gradient."""
 
     target: Tensor
     leaves: tuple[Tensor, ...]
@@ -148,7 +148,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Restored:
-    """A moment at which a tensor was given back what it held at an earlier one."""
+    """A moment at which a tensor got back the contents of an earlier moment."""
 
     time: int
     path: Path
@@ -157,7 +157,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Save:
-    """A storage that a node keeps."""
+    """A storage that a node saves."""
 
     storage: Storage
     time: int
@@ -165,32 +165,32 @@ class Save:
     certain: bool
     parameter: bool = False
     anchor: object | None = None
-    """See `Tensor.anchor`; None also where it is not certain that the node keeps it."""
+    """See `Tensor.anchor`; None also if it is not certain that the node saves it."""
     itself: Tensor | None = None
-    """The tensor, where the node surely keeps that very object: no view of it, and not its own result."""
+    """The tensor, if the node certainly saves that very object: no view of it, and not its own result."""
 
     @property
     def region(self) -> Region | None:
-        """Which part of the storage's first tensor it is, where that is known."""
+        """Which part of the storage's first tensor it is; None if not known."""
         return self.itself.region if self.itself is not None else () if self.saved_as == "result" else None
 
 
 @dataclass(frozen=True)
 class Block:
-    """A run of a checkpointed function: backward runs it again, and goes by what it saves then."""
+    """A run of a checkpointed function. Backward runs it again, and uses what it saves then."""
 
     begin: int
     end: int
     reentrant: bool | None
-    """Whether backward looks at versions, None where that is not known."""
+    """Does backward check versions? None if not known."""
     saves: dict[int, ast.AST]
-    """When it saves, and where."""
+    """The time and place of each save."""
 
     def is_spared(self, save: Save, write: Write) -> bool:
-        """Is what it saves, of its own, still there when backward has run it again and needs it?"""
+        """Is this save unharmed, because backward runs the function again before it needs it?"""
         if write.time > self.end:
             return True
-        # One that is not reentrant ends with the last that it has to save; and it goes by contents, not by versions.
+        # A non-reentrant checkpoint stops after its last save, and compares contents, not versions.
         ended = not any(time > write.time and node is not write.place.node for time, node in self.saves.items())
         return self.reentrant is False and (ended or apart(write.region, save.region))
 
@@ -214,16 +214,16 @@ class Node:
         """Runs the backward of a custom Function."""
         self.block: Block | None = None
         self.assumed = ""
-        """The hypothesis that it stands for (see `hypotheses`)."""
+        """The hypothesis that it depends on (see `hypotheses`)."""
         self.refused = False
-        """Is it a write that PyTorch refuses, so that nothing comes through it as the program stands?"""
+        """Is it a write that PyTorch refuses? The program stops there."""
         self.partial = False
-        """Was it given something unknown, which may have a graph of its own?"""
+        """Does it have an unknown argument, which may have a graph of its own?"""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A write that breaks, or would break, a backward: what a rule turns into a finding."""
+    """A write that breaks a backward. A rule turns it into a finding."""
 
     kind: str
     write: Write | None
@@ -233,11 +233,11 @@ class Hit:
     save: Save | None = None
     detail: str = ""
     group: Group = ()
-    """Of the backward, or of what is refused at once; a write has its own."""
+    """The group of the backward, or of the refused write."""
     order: StepFacts | None = None
-    """Where an update of parameters stands before the backward."""
+    """The order of the training step, if parameters are updated before the backward."""
     hypothesis: str = ""
-    """What has to hold for it to break, where that is not known."""
+    """What must hold for it to break, if that is not known."""
 
     @classmethod
     def silent(cls, rule: SilentRule, write: Write | None, place: Place, certain: bool) -> Hit:
@@ -246,7 +246,7 @@ class Hit:
 
 
 def compatible(first: Path, *others: Path) -> bool:
-    """Can all these lie on one way through the branches?"""
+    """Can all these lie on one path through the branches?"""
     paths = [path for path in others if path and path is not first]
     if not paths:
         return True

@@ -44,7 +44,7 @@ _MOST_OPTIONS = 4
 
 
 def join(values: list[Value]) -> Value:
-    """One of these. Equal constants are one; too many different values are nobody's guess."""
+    """One of these values. Equal constants count once; too many different values become unknown."""
     found: list[Value] = []
     for value in values:
         for option in options(value):
@@ -67,7 +67,7 @@ _NOBODY = (Unknown, Plain)
 
 
 def _nobody(one: Value, other: Value) -> Value:
-    """One of two that are not known: nobody in particular, but memory that is shared stays shared."""
+    """One of two unknown values. The memory that they may share is kept."""
     if isinstance(one, Plain):
         return next((value for value in (one, other) if isinstance(value, Plain) and value.storage is not None), PLAIN)
     of = one.of | other.of if isinstance(one, Unknown) and isinstance(other, Unknown) else frozenset()

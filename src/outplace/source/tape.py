@@ -50,14 +50,14 @@ class Tape:
     went_backward: bool = False
     """Has a backward been followed?"""
     opaque: bool = False
-    """Has there been one that could not be?"""
+    """Was there one that could not be followed?"""
     events: list[Event] = field(default_factory=list)
-    """What has been done to parameters and their gradients, in order."""
+    """What was done to parameters and their gradients, in order."""
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
-    """By their time, writes of a Function's forward to what it was given, without `ctx.mark_dirty`, and its node."""
+    """Writes of a Function's forward to its arguments without `ctx.mark_dirty`: by their time, the node."""
     noticed_writes: list[tuple[Storage, Write]] | None = None
-    """All writes, while somebody wants to know them."""
+    """All writes, while a rule wants to know them."""
 
     def tick(self) -> int:
         """The next moment."""
@@ -77,7 +77,7 @@ class Tape:
         moved: bool = False,
         placed: bool = False,
     ) -> Write:
-        """Notes a write to a tensor's storage; `region` where it is only a part of the tensor."""
+        """Notes a write to a tensor's storage; `region` if it is only a part of the tensor."""
         sure = certain and tensor.certain
         tracked = tracked and not tensor.untracked
         anchor = tensor.anchor if certain else None
@@ -92,7 +92,7 @@ class Tape:
         return write
 
     def restore(self, tensor: Tensor, value: Tensor) -> None:
-        """After `x.data = value`, or a copy of it into `x.data`: is it what x held before?"""
+        """After `x.data = value`, or a copy of it into `x.data`: did x get its old contents back?"""
         storage, copied = tensor.storage, value.storage.copied
         alias = value.storage is storage and not any(w.time > value.since and w.moved is None for w in storage.writes)
         clone = copied is not None and copied[0] is storage and not value.storage.writes
@@ -101,7 +101,7 @@ class Tape:
             storage.restored.append(Restored(self.tick(), self.path, earlier))
 
     def _is_undone(self, save: Save, write: Write) -> bool:
-        """Has the tensor got back what was saved since a write that moved no version?"""
+        """Did the tensor get back the saved contents after an untracked write?"""
         return not write.tracked and any(
             restored.time > write.time
             and all(arm in write.path or arm in self.path for arm in restored.path)
@@ -110,7 +110,7 @@ class Tape:
         )
 
     def _is_repeated(self, save: Save, write: Write) -> bool:
-        """`self.weight.data *= self.mask` in every call of a layer: from the second on it changes nothing."""
+        """`self.weight.data *= self.mask` in every call of a layer: after the first, it changes nothing."""
         if write.tracked or not _changes_once(write):
             return False
         others = save.storage.writes
@@ -201,7 +201,7 @@ class Tape:
                     self.hits.append(Hit(kind, other, other.place, sure, node, save))
 
     def reached(self, roots: list[Node], inputs: list[Tensor] | None = None, past_refused: bool = True) -> list[Node]:
-        """The nodes that a backward from these goes through; those behind a refused write too, if it were mended."""
+        """The nodes that a backward from these passes; `past_refused`: also those behind a refused write."""
         seen: dict[int, Node] = {}
         stack = list(roots)
         while stack:
@@ -238,7 +238,7 @@ def _meet(node: Node, save: Save, write: Write) -> bool:
 
 
 def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
-    """Those nodes from which one of the inputs can be reached."""
+    """The nodes from which one of the inputs can be reached."""
     wanted_leaves = {id(tensor) for tensor in inputs}
     wanted_nodes = {id(tensor.node) for tensor in inputs if tensor.node is not None}
     needed = {id(n) for n in nodes if id(n) in wanted_nodes or any(id(leaf) in wanted_leaves for leaf in n.leaves)}
@@ -256,7 +256,7 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
 
 
 def _unrecorded(reached: list[Node]) -> set[Place]:
-    """Where the result of a node was changed through `.data`, before it was computed with."""
+    """Places where the result of a node was changed through `.data` before it was used."""
     return {
         write.place
         for node in reached
@@ -269,7 +269,7 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
 
 
 def _detached_writes(reached: list[Node]) -> Iterator[Write]:
-    """Writes of a node's result through a detached alias, before it was computed with and after nobody had saved it."""
+    """Writes to a node's result through a detached alias, before it was used, if no node had saved it."""
     for node in reached:
         for storage in node.outputs:
             for write in storage.writes:
@@ -283,7 +283,7 @@ def _detached_writes(reached: list[Node]) -> Iterator[Write]:
 
 
 def _has_a_derivative(write: Write) -> bool:
-    """Does a gradient pass it otherwise than a copy? `x.data[mask] *= 2`, `x.data[mask] = 0` as well."""
+    """Is its derivative another one than that of a copy? `x.data[mask] *= 2`, `x.data[mask] = 0` as well."""
     statement = write.place.node
     if write.operation != "item assignment":
         return rescales(write.operation)
@@ -296,7 +296,7 @@ def _has_a_derivative(write: Write) -> bool:
 
 
 def _changes_once(write: Write) -> bool:
-    """Does the same write, made again, leave everything as it is?"""
+    """Does a second write of this kind change nothing?"""
     node = write.place.node
     if isinstance(node, ast.AugAssign):  # of `x.data`, whose second half is that it is assigned
         factor = node.value if isinstance(node.op, ast.Mult) else None

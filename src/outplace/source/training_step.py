@@ -20,7 +20,7 @@ Lines = list[tuple["Frame", int]]
 """The running functions, the outermost first, and the line that each of them is at."""
 _MOST_EVENTS = 400
 _End = tuple[int, Tensor]
-"""A parameter that a backward reaches, and when the operation ran that used it."""
+"""A parameter that a backward reaches, and the time of the operation that used it."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class StepFacts:
         frame, line = self.step.lines[-1]
         own = [(event, at) for event in _sure(self.events) if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
         every = dict.fromkeys(id(parameter) for event, _ in own for parameter in event.parameters)
-        numbers = {one: number for number, one in enumerate(every)}
-        told = tuple(
+        numbers = {parameter: number for number, parameter in enumerate(every)}
+        events = tuple(
             TrainingEvent(event.kind, at, frozenset(numbers[id(parameter)] for parameter in event.parameters))
             for event, at in own
         )
         complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own) and _steps_follow(self.events)
         return StepOrder(
             self.frame.module.path, self.step_line, self.backward_line, self.loss_is_older, self.held, self.stale,
-            self.for_the_step, self.optimizers, (frame.module.path, line), told, complete,
+            self.for_the_step, self.optimizers, (frame.module.path, line), events, complete,
         )  # fmt: skip
 
     def _line_of(self, event: Event) -> int | None:
-        """The line at which this function, in this call or another one, was when it happened."""
+        """The line of this function, in this call or another one, at the time of the event."""
         lines = [
             line for frame, line in event.lines if (frame.module, frame.name) == (self.frame.module, self.frame.name)
         ]
@@ -76,16 +76,16 @@ class StepFacts:
 
 
 def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
-    """The last step that this backward minds, in the innermost function that has run both; None where there is none."""
+    """The last optimizer step that breaks this backward, in the innermost function that ran both."""
     steps = [event for event in tape.events if event.kind == "step"]
     ends = list(_ends(tape, roots))
-    minded = [step for step in steps if _is_stale(ends, [step])] or steps[-1:]
-    common = _common_function(minded[-1].lines, lines) if minded else None
+    breaking = [step for step in steps if _is_stale(ends, [step])] or steps[-1:]
+    common = _common_function(breaking[-1].lines, lines) if breaking else None
     if common is None:
         return None
-    step = minded[-1]
+    step = breaking[-1]
     frame, step_line, backward_line = common
-    weights = {id(parameter) for event in minded for parameter in event.parameters}
+    weights = {id(parameter) for event in breaking for parameter in event.parameters}
     held = list(_held(tape, frame))
     return StepFacts(
         frame,
@@ -94,7 +94,7 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
         backward_line,
         all(root.time < step.time for root in roots),
         tuple((name.path, _shape(name.value)) for name in held),
-        tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, minded)),
+        tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, breaking)),
         tuple(name.path for name in held if _only_reaches(tape, name, weights)),
         _optimizers(frame, weights),
         tape.events,
@@ -136,7 +136,7 @@ def _optimizers(frame: Frame, weights: set[int]) -> tuple[tuple[str, bool], ...]
 
 
 def _sure(events: list[Event]) -> list[Event]:
-    """Without what clears gradients on some ways only, while the step that takes them next comes on others, too."""
+    """The events without those that clear gradients on some paths only, if the next step lies on other paths, too."""
     following: dict[int, Path] = {}
     found: list[Event] = []
     for event in reversed(events):
@@ -149,7 +149,7 @@ def _sure(events: list[Event]) -> list[Event]:
 
 
 def _steps_follow(events: list[Event]) -> bool:
-    """Does every step come on all ways on which the backward before it has come? Else it may take several of them."""
+    """Does every step lie on all paths of the backward before it? Else it may use gradients of several backwards."""
     before: dict[int, Path] = {}
     for event in events:
         if event.kind == "backward":
@@ -177,7 +177,7 @@ def _only_reaches(tape: Tape, name: _Held, weights: set[int]) -> bool:
 
 
 def _named(frame: Frame) -> Iterator[tuple[str, Value]]:
-    """What a function has names for: its variables, attributes of objects, and optimizers in lists and dicts."""
+    """The named values of a function: its variables, attributes of objects, and optimizers in lists and dicts."""
     for name, value in frame.scope.names.items():
         yield name, value
         for option in options(value):

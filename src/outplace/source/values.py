@@ -28,7 +28,7 @@ class Unknown(Value):
 
     def __init__(self, of: frozenset[Storage] = frozenset()) -> None:
         self.of = of
-        """Memory that it may lie in, as far as somebody has asked for that (see `rebinding`)."""
+        """Memory that it may lie in. Only `rebinding` asks for it."""
 
 
 class Plain(Value):
@@ -40,13 +40,13 @@ class Plain(Value):
         self.whole = whole
         """Is it the array itself, not a part of it?"""
         self.storage = storage
-        """The memory that a numpy array shares with a tensor."""
+        """The memory that a numpy array shares with a tensor, if any."""
         self.sure = sure
-        """Does it surely share that? It may be a copy, of `x.cpu()`."""
+        """Is that certain? `x.cpu()` may be a copy."""
 
 
 class ArrayPart(Plain):
-    """`array[key]`, which is no tensor either."""
+    """`array[key]` of a numpy array."""
 
     __slots__ = ("key", "of")
 
@@ -129,58 +129,58 @@ class Tensor(Value):
         self.since = 0
         self.leaf = leaf
         self.known = known
-        """Surely a tensor? (A function's parameter may turn out to be a number.)"""
+        """Is it certainly a tensor? (A function's parameter may be a number.)"""
         self.dtype = dtype
         """Its kind (see `dtypes`)."""
         self.certain = True
-        """Does it surely lie in this storage? (`reshape` may or may not copy.)"""
+        """Does it certainly lie in this storage? (`reshape` may or may not copy.)"""
         self.anchor: object | None = None
-        """Else this stands for the memory that it lies in, together with all that surely share it."""
+        """If not certain: stands for its memory. All tensors that certainly share it have the same anchor."""
         self.view: str | None = None
         """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
         self.view_sure = True
-        """Is it surely such a view, whosever memory it lies in? (One of several views of a copy is one of several.)"""
+        """Is it certainly such a view, of this storage or of a copy?"""
         self.region: tuple[int | slice | str | None, ...] | None = ()
-        """Which part of its family's first tensor it is (see `regions`); None where that is not known."""
+        """Which part of its family's first tensor it is (see `regions`); None if not known."""
         self.parts: tuple[tuple[object, Value], ...] = ()
         """The parts that it lies in: of which tensor, or of which call of `chunk`, and at which key (see `regions`)."""
         self.parameter = False
         self.untracked = False
-        """Made by `.data`: writes through it are not seen by autograd."""
+        """Was it made by `.data`? Autograd does not see writes through it."""
         self.expanded = False
         self.repeated: frozenset[int] = frozenset()
-        """Dimensions that `expand` has just made of one element, or of none."""
+        """Dimensions that `expand` has made of one element, or of none."""
         self.inference = False
         self.shape: tuple[int | None, ...] | None = None
-        """Its sizes (see `shapes`); None where not even their number is known."""
+        """Its sizes (see `shapes`); None if not even their number is known."""
         self.sequence = False
-        """A PackedSequence: its `data` is a tensor like any other."""
+        """Is it a PackedSequence? Its `data` is an ordinary tensor."""
         self.packed: bool | None = None
-        """Do its elements lie in one piece and in order (see `layouts`)? Then `reshape` does not copy."""
+        """Is it contiguous (see `layouts`)? Then `reshape` does not copy."""
         self.gradient: tuple[SilentRule, bool] | None = None
-        """A gradient that autograd handed to a hook; None where others hardly share it."""
+        """Of a gradient that a hook was given: the rule against writing it, and whether others certainly share it."""
         self.fills_list = False
-        """Does it stand many times in one list (`[x] * n`)?"""
+        """Does it fill a whole list (`[x] * n`)?"""
         self.repeats: bool | None = False
-        """As an index: does it name a place twice? None where it may."""
+        """As an index: does it name a place twice? None if it may."""
         self.has_grad: bool | None = False
-        """Has a leaf got a gradient, which an optimizer would step by?"""
+        """Of a leaf: has a backward given it a gradient?"""
         self.grad: Tensor | None = None
-        """Its gradient, once somebody has looked at it."""
+        """Its gradient, once the program has read it."""
         self.is_none: bool | None = False
-        """Of a gradient: is it None? None where that is not known."""
+        """Of a gradient: is it None? None if not known."""
         self.held = False
         """Does an optimizer step it?"""
         self.replaced: Replaced | None = None
-        """What has taken its place since, in the name or attribute that it was known by."""
+        """The tensor that has replaced it in its name or attribute."""
         self.read: int | None = None
-        """When a gradient was read from its leaf."""
+        """Of a gradient: when it was read from its leaf."""
         self.shallow = False
-        """Belongs to a module that was copied by `copy.copy`, so to two of them?"""
+        """Does it belong to two modules, because one was made by `copy.copy`?"""
         self.assigned: Place | None = None
-        """Where it was made the gradient of another tensor than its own."""
+        """Where it was assigned to `grad` of another tensor."""
         self.aliased: Tensor | None = None
-        """The tensor that it was made of without a copy, by `detach()`, `.data` or `nn.Parameter`."""
+        """The tensor that it is an alias of, by `detach()`, `.data` or `nn.Parameter`."""
 
 
 class Replaced(NamedTuple):
@@ -192,7 +192,7 @@ class Replaced(NamedTuple):
 
 
 Stale = tuple["Tensor", "Write", "Update | None"]
-"""A tensor that a holder has, and that somebody else has changed (see `holders`)."""
+"""A tensor that a holder has, and that was changed through another name (see `holders`)."""
 
 
 MOST_ITEMS = 1_000
@@ -213,12 +213,12 @@ class Items(Value):
         self.appended: dict[int, tuple[int, Path]] = {}
         """When and on which path each tensor, by its identity, was first appended."""
         self.copies: list[Items | Dictionary | Instance] | None = None
-        """It and all that hold the same because they are copies of one another."""
+        """This container and its shallow copies: all hold the same items."""
         self.stale: tuple[Stale, ...] = ()
 
 
 class Dictionary(Value):
-    """A dict with constant keys; `rest` stands for what lies under unknown keys."""
+    """A dict with constant keys; `rest` stands for the items with unknown keys."""
 
     __slots__ = ("copies", "items", "latest", "rest", "stale")
 
@@ -324,15 +324,15 @@ class Function(Value):
         self.kind = "function"
         self.owner: Class | None = None
         self.results: dict[Any, Value] | None = None
-        """What `functools.cache` has kept, by constant arguments; None for a function that is not cached."""
+        """The results that `functools.cache` keeps, by constant arguments; None for a function that is not cached."""
         self.parameters: tuple[list[str], dict[str, Value]] | None = None
-        """Those that can be given by place, and all of them, each unknown; None where nobody has asked yet."""
+        """The positional parameters, and all parameters with unknown values. Computed at first use."""
         self.by_level: set[str] | None = None
-        """Those that hold several tensors where nothing is known of them; None where nobody has asked yet."""
+        """Parameters that are lists with one tensor for each level. Computed at first use."""
         self.assigned: dict[str, ast.expr] | None = None
-        """Of a constructor: what it assigns to each attribute; None where nobody has asked yet."""
+        """Of a constructor: what it assigns to each attribute. Computed at first use."""
         self.brief: Function | None = None
-        """What of it is worth running where it decorates; None where nobody has asked yet."""
+        """Of a decorator: the part of it that is worth running. Computed at first use."""
 
 
 class Class(Value):
@@ -430,7 +430,7 @@ DEFAULT_FACTORY = "default_factory"
 
 
 class Super(Value):
-    """`super()`: the receiver, and the class after which lookup goes on."""
+    """`super()`: the receiver, and the class after which the lookup continues."""
 
     __slots__ = ("after", "receiver")
 
@@ -459,9 +459,9 @@ class Layer(Value):
         self.parametrized = False
         """Is its weight computed from its parameters in each forward, as weight norm does?"""
         self.computed: dict[str, list[Value]] = {}
-        """What each of its parameters goes through whenever it is read (`register_parametrization`)."""
+        """What computes each of its parameters at each reading (`register_parametrization`)."""
         self.recomputed: dict[str, Path] = {}
-        """Those of its parameters of which each reading, or each forward, makes a new tensor; on which way that is."""
+        """The parameters of which each reading, or each forward, makes a new tensor; the path on which that holds."""
 
 
 class Optimizer(Value):
@@ -474,7 +474,7 @@ class Optimizer(Value):
         """`whole`: are these surely all of its parameters?"""
         self.has_momenta = has_momenta
         self.momenta: Tensor | None = None
-        """What it keeps from step to step, from its first step on."""
+        """Its state from step to step, once it has made a step."""
 
 
 class Scaler(Value):
@@ -484,7 +484,7 @@ class Scaler(Value):
 
 
 class Distribution(Value):
-    """A distribution of torch, by the tensors that say where it lies and those that say the rest."""
+    """A distribution of torch: the tensors of its location, and its other parameters."""
 
     __slots__ = ("spread", "unknown", "where")
 
