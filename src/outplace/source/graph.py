@@ -53,18 +53,9 @@ class Storage:
     """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
 
     __slots__ = (
-        "averaged",
-        "averaged_read",
-        "copied",
-        "is_index_copy",
-        "made",
-        "overwritten",
-        "read",
-        "recomputed",
-        "refused",
-        "restored",
-        "writes",
-    )
+        "averaged", "averaged_read", "copied", "is_index_copy", "made", "overwritten", "read", "recomputed", "refused",
+        "restored", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.made = next(clock)
@@ -200,8 +191,7 @@ class Node:
 
     __slots__ = (
         "assumed", "backward", "block", "inputs", "leaves", "operation", "outputs", "partial", "path", "place",
-        "refused", "saves",
-        "time",
+        "refused", "saves", "time",
     )  # fmt: skip
 
     def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
