@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class _Unknown:
-    """A value nobody knows."""
+    """An unknown value."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -46,7 +46,7 @@ class Call(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
 
     def option(self, name: str) -> Any:
-        """The value of an option, UNKNOWN if nobody knows it."""
+        """The value of an option, or UNKNOWN."""
         if name in self.args:
             return self.args[name].value
         return self.options.get(name, UNKNOWN)

@@ -241,7 +241,7 @@ def unknown_arguments(
 
 
 def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers: Numbers) -> list[Hit]:
-    """Who hands state in, and an option by which it is changed, may be generating: nobody trains through a cache."""
+    """A caller that gives a state, and an option that changes it, may be generating: a cache is not trained through."""
     if not hits:
         return hits
     if _is_for_inference(function):
@@ -260,7 +260,7 @@ def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers
 
 
 def _is_for_inference(function: Function) -> bool:
-    """Does a comment before its first statement, or its docstring, say that nobody trains through it?"""
+    """Does its docstring, or a comment before its first statement, say that it is not trained through?"""
     node = function.node
     if isinstance(node, ast.Lambda):
         return False

@@ -71,7 +71,7 @@ class WriteFacts:
 
     @property
     def may_rebind(self) -> Answer:
-        """May the holder be bound to a new tensor there? Yes, if nobody else reads the old one from then on."""
+        """May the holder be bound to a new tensor there? Yes, if the old one is not read any more."""
         if self.held or self.reads:
             return "no"
         return "yes" if self.is_known and not self.from_caller else "unknown"

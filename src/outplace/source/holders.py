@@ -1,12 +1,12 @@
 """Finds who else holds a tensor that a statement writes, and later reads it as if it were unchanged.
 
-Three signs tell that two were meant, and not one under two names:
+Three signs say that two tensors were meant, not two names for one:
 
 - a container was copied, which copies references only (`proposal = dict(state)`), and an item of one is updated by
-  `proposal[key] += v`: whoever reads that item of the other finds it changed;
-- one statement `y += v` runs on a tensor that somebody else holds (`y = x[0]`) and, in another round or on another
-  path, on one of its own (`y = f(x[0])`): a name that is only a handle of another's tensor is always one;
-- a tensor is held against itself under another name: `old = x`, `x += v`, `x - old`.
+  `proposal[key] += v`: the other container shows the change, too;
+- one statement `y += v` runs on a view of another tensor (`y = x[0]`) and, in another iteration or on another path,
+  on a new tensor (`y = f(x[0])`). If the alias were meant, `y` would always be one;
+- a tensor is compared with itself under another name: `old = x`, `x += v`, `x - old`.
 """
 
 from __future__ import annotations

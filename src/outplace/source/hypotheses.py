@@ -3,11 +3,11 @@
 A run with `Interpreter.assumes` set goes by these hypotheses. What breaks in it is a warning that names the hypothesis;
 an error is what breaks without one. The hypotheses:
 
-- a tensor that a function is given requires grad and is no leaf, unless its name says that it holds numbers nobody
-  differentiates (masks, indices, labels);
-- a module that is not known has parameters, keeps its input for backward as most layers do, and returns a new tensor;
-- another function that is not known returns new tensors that depend on its arguments;
-- `weight` and `bias` of a module that is not known are parameters;
+- a tensor argument requires grad and is no leaf, unless its name says that it needs no gradient (masks, indices,
+  labels);
+- an unknown module has parameters, saves its input as most layers do, and returns a new tensor;
+- an unknown function returns new tensors that depend on its arguments;
+- `weight` and `bias` of an unknown module are parameters;
 - a constructor is given the classes, functions and modules that its parameters have as defaults.
 """
 

@@ -247,7 +247,7 @@ class Interpreter:
         return join_arms(results, list(chosen.paths))
 
     def branch_number(self, value: Value, question: str) -> int | None:
-        """The branch that an answer decides, the same whenever this value is asked; None for nobody in particular."""
+        """The branch that a test of this value decides, the same for each test; None if the value has no identity."""
         asked = isinstance(value, (Unknown, Plain)) or (isinstance(value, Tensor) and not value.known)
         if value is UNKNOWN or value is PLAIN or not asked:
             return None

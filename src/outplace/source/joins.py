@@ -135,7 +135,7 @@ def _place(value: Value, found: list[Value]) -> int | None:
 
 
 def _same(one: Value, other: Value) -> bool:
-    """Are two values of one class the same to whoever uses them?"""
+    """Do two values of one class mean the same?"""
     if isinstance(one, Const):
         return isinstance(other, Const) and type(one.value) is type(other.value) and bool(one.value == other.value)
     if isinstance(one, StateDict):

@@ -1,8 +1,8 @@
 """May a name be bound to a new tensor instead of being written in place? Who would miss the write?
 
-The statement is run as if `holder = holder.clone()` stood before it. The old memory is then *left behind*: whoever
-comes upon it later, by whatever name, view, list or attribute, would have seen the write. Nothing has to be known of
-how it came there. What goes through unknown functions may lie in all the memory that these were given.
+The statement is run as if `holder = holder.clone()` stood before it. The old memory is then *left behind*. If it
+is read later, by any name, view, list or attribute, the reader would have seen the write. How it came there does not
+matter. The result of an unknown function may lie in the memory of any of its arguments.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Hypothesis(Interpreter):
         """What the statement may read: it does so before it writes."""
         self._copies: set[Storage] = set()
         self._used = False
-        """Has somebody read what the statement wrote?"""
+        """Was the written memory read?"""
         self._elsewhere: dict[str, None] = {}
         """Containers, objects and callers that had the tensor, too, when it was written."""
 
@@ -196,12 +196,12 @@ class Hypothesis(Interpreter):
                 own = frame is self.frame
                 named = own and any(isinstance(option, Tensor) for option in options(value))
                 if any(behind.is_seen_in(other) for _, other in reachable(name, value)):
-                    if not named:  # another name that its own function does not read tells of nobody
+                    if not named:  # another name that its own function does not read is no reader
                         self._elsewhere[f"`{name}`"] = None
                     if own:
                         self._names.update(dict.fromkeys([name] if named else _attributes(behind, name, value)))
 
-    # -- whoever reads it ---------------------------------------------------------------------------------------------
+    # -- readers -------------------------------------------------------------------------------------------------------
 
     def eval(self, node: ast.expr) -> Value:
         """As before. The result of what is not known may lie in the memory of all that it was made of."""
@@ -359,7 +359,7 @@ class Hypothesis(Interpreter):
         """The run is over: is the old memory held by something that outlasts it?
 
         An attribute that nobody reads (all others are in `attributes`) counts unless it is only there for its parts.
-        And was the write meant for somebody else? Nobody writes what nobody reads.
+        And was the write meant for another reader? A write without a reader makes no sense.
         """
         if not self._used:
             self.held.update(self._elsewhere)

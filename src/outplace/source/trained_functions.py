@@ -13,7 +13,7 @@ from outplace.source.values import Class, Function
 
 
 class Trained:
-    """Asks of each function of a file whether somebody may train through it."""
+    """Decides for each function of a file whether it may be trained through."""
 
     def __init__(self, functions: list[tuple[Function, Class | None]]) -> None:
         self._functions = functions
@@ -27,7 +27,7 @@ class Trained:
         return is_loss_name(name) or (name in self._called and not self._asks(function.module))
 
     def _asks(self, module: Module) -> bool:
-        """A file that asks whether somebody trains decides by itself which of its functions may write."""
+        """A file that asks whether grad is on decides by itself which of its functions may write."""
         if module.path not in self._asking:
             self._asking[module.path] = any(map(_asks_for_grad, ast.walk(module.tree)))
         return self._asking[module.path]

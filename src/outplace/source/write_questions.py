@@ -1,7 +1,7 @@
 """Answers questions of a repair about one write: the code that makes it is run again as if a new tensor were written.
 
 First each file as a program, then the functions that lead to the statement and that no program has run. The function
-with the statement is run alone only where nobody has called it: what it is given then belongs to an unknown caller.
+with the statement is run alone only if it was not called: its arguments then belong to an unknown caller.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _globals(project: Project, module: Module) -> Iterator[tuple[str, Value]]:
 
 
 def _outlasts(value: Value, name: str, read: set[str]) -> bool:
-    """At the end of a program: an object, or a container that somebody reads who has not been run."""
+    """At the end of a program: an object, or a container that is read by code which has not run."""
     return isinstance(value, Instance) or (name in read and not _is_tensor(value))
 
 

@@ -48,7 +48,7 @@ def check_taken_again(interpreter: Interpreter, source: Plain, made: Tensor, nod
 
 
 def forget_array(interpreter: Interpreter, value: Value) -> None:
-    """Something may have filled an array anew."""
+    """An array may have got new contents."""
     if isinstance(value, Plain) and interpreter.taken:
         interpreter.taken.pop(id(_part(value)[0]), None)
 

@@ -66,7 +66,7 @@ def of_result(name: str, tensors: list[Tensor]) -> bool | None:
         return True
     if shapes.keeps_layout(name):
         return together(tensors)
-    return together(tensors) or None  # what is turned has to be laid out anew, mostly
+    return together(tensors) or None  # a transposed operand is mostly copied into another layout
 
 
 def of_item(tensor: Tensor, key: Value, known_part: bool) -> bool | None:

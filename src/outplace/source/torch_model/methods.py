@@ -61,7 +61,7 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
 
 
 def _read_gradient(interpreter: Interpreter, tensor: Tensor) -> Tensor:
-    """The gradient as it is known from now on: whoever keeps it should know when it was read."""
+    """The gradient, with the time at which it was read."""
     base = tensor.grad
     assert base is not None
     read = Tensor(base.storage, base.requires_grad, base.node, base.leaf, dtype=base.dtype, of=base)

@@ -228,7 +228,7 @@ def module_method(
 
 
 def forget_state(interpreter: Interpreter, module: Value) -> None:
-    """Code that nobody can see has been given the module: what its attributes carry of a graph may be gone."""
+    """Unknown code was given the module: the graphs of its attributes may be gone."""
     if is_module(module):
         for item in [item for item in (module, *_all_modules(module)) if isinstance(item, Instance)]:
             for name, value in list(item.names.items()):

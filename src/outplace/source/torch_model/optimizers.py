@@ -173,7 +173,7 @@ def _check_cut(interpreter: Interpreter, trained: list[Tensor]) -> None:
 
 
 def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
-    """The optimizer has nothing to step by, and what took the parameter's place has gradients that nobody uses."""
+    """The optimizer steps a parameter without a gradient, and its replacement has a gradient that is never used."""
     new, path = replaced.by, interpreter.tape.path
     if new.has_grad and not new.held and not new.storage.writes:
         sure = path[: len(replaced.path)] == replaced.path

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`weight_norm(layer)` and its kin: the weight is computed anew in each forward, and whenever it is read."""
+    """`weight_norm(layer)` and the like: the weight is computed in each forward, and at each reading."""
     name = args[1] if len(args) > 1 else keywords.get("name", Const("weight"))
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state:
