@@ -106,7 +106,7 @@ class Interpreter:
     def lines(self, node: ast.AST) -> list[tuple[Frame, int]]:
         """The running functions, the outermost first, and the line that each of them is at."""
         at = [frame.calling for frame in self.frames[:-1]] + [node]
-        return [(frame, getattr(one, "lineno", 0)) for frame, one in zip(self.frames, at, strict=True)]
+        return [(frame, getattr(place, "lineno", 0)) for frame, place in zip(self.frames, at, strict=True)]
 
     def note(self, kind: EventKind, parameters: Iterable[Tensor], node: ast.AST, whole: bool = True) -> None:
         """An event of a training step; `whole` says that these are surely all parameters that it concerns."""

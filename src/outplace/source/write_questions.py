@@ -99,7 +99,9 @@ class Inquiry:
             run.on_call, run.global_hooks = reached.add, list(hooks)
             outlasting = _run_alone(run, module, function, owner, receivers)
             if run.left:
-                kept = [(name, value) for one, other in opened for name, value in _globals(one, other)]
+                kept = [
+                    (name, value) for other_project, other in opened for name, value in _globals(other_project, other)
+                ]
                 run.end([*outlasting, *kept], self._attributes_read_in(opened))
             hooks += [*run.hooks, *run.global_hooks[len(hooks) :]]
             steps -= run.steps

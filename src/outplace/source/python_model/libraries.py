@@ -82,12 +82,6 @@ def _builtin(
     return found if isinstance(found, Value) else UNKNOWN
 
 
-def _asyncio(
-    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
-    return Items(list(args), "tuple") if function == "gather" else args[0] if args else NONE
-
-
 def _copy(
     interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
@@ -97,12 +91,6 @@ def _copy(
         torch_model.note_shallow(args[0])
         return _shallow_copy(interpreter, args[0])
     return _deep_copy(interpreter, args[0], {})
-
-
-def _einops(
-    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
-    return torch_model.call_einops(interpreter, function.rpartition(".")[2], args, keywords, node)
 
 
 def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
@@ -115,6 +103,7 @@ def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
 
 
 def _submit(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    """`pool.submit(function, ...)`: the function is taken to run at once."""
     return Done(interpreter.call(args[0], args[1:], keywords, node)) if args else None
 
 
@@ -122,22 +111,6 @@ def _field(interpreter: Interpreter, args: list[Value], keywords: dict[str, Valu
     """`dataclasses.field(...)`: its default."""
     factory = keywords.get("default_factory")
     return keywords.get("default", UNKNOWN) if factory is None else Bound(DEFAULT_FACTORY, factory)
-
-
-def _replace(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
-    return records.replaced(args[0], keywords) if args and isinstance(args[0], Instance) else None
-
-
-def _first(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
-    return args[0] if args else None
-
-
-def _first_or_none(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return args[0] if args else NONE
-
-
-def _first_or_plain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return args[0] if args else PLAIN
 
 
 def _numpy(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -209,14 +182,6 @@ def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
 _MOST_REPEATED = 8
 
 
-def _partial(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
-    return Partial(args[0], args[1:], keywords) if args else None
-
-
-def _deque(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return Items(list(args[0].items) if args and isinstance(args[0], Items) else [], "list")
-
-
 def _chain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     made = Items([])
     for argument in args:
@@ -279,13 +244,14 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     return made
 
 
+# In the tables below: i the interpreter, a the arguments, k the keywords, n the node of the call.
 _FUNCTIONS: dict[str, Function] = {
     "builtins.dict.fromkeys": _from_keys,
     "threading.Thread": _thread,
     "dataclasses.field": _field,
-    "dataclasses.replace": _replace,
-    "contextlib.nullcontext": _first_or_none,
-    "functools.partial": _partial,
+    "dataclasses.replace": lambda i, a, k, n: records.replaced(a[0], k) if a and isinstance(a[0], Instance) else None,
+    "contextlib.nullcontext": lambda i, a, k, n: a[0] if a else NONE,
+    "functools.partial": lambda i, a, k, n: Partial(a[0], a[1:], k) if a else None,
     "functools.reduce": _reduce,
     "concurrent.futures.ThreadPoolExecutor": lambda i, a, k, n: Outside("pool"),
     "multiprocessing.pool.ThreadPool": lambda i, a, k, n: Outside("pool"),
@@ -293,25 +259,25 @@ _FUNCTIONS: dict[str, Function] = {
     "pool.imap": as_mapped,
     "pool.submit": _submit,
     "pool.apply_async": _submit,
-    "concurrent.futures.as_completed": _first,
-    "collections.deque": _deque,
+    "concurrent.futures.as_completed": lambda i, a, k, n: a[0] if a else None,
+    "collections.deque": lambda i, a, k, n: Items(list(a[0].items) if a and isinstance(a[0], Items) else [], "list"),
     "collections.OrderedDict": lambda i, a, k, n: as_dict(i, a, {}, n),
     "collections.defaultdict": lambda i, a, k, n: as_dict(i, [], {}, n),
     "itertools.chain": _chain,
     "itertools.repeat": _repeat,
     "itertools.count": lambda i, a, k, n: PLAIN,
     "tqdm.trange": lambda i, a, k, n: PLAIN,
-    "tqdm.tqdm": _first_or_plain,
-    "tqdm.auto.tqdm": _first_or_plain,
+    "tqdm.tqdm": lambda i, a, k, n: a[0] if a else PLAIN,
+    "tqdm.auto.tqdm": lambda i, a, k, n: a[0] if a else PLAIN,
     **{name: _record(name) for name in _RECORDS},
 }
 
 _LIBRARIES: dict[str, Callable[[Interpreter, str, list[Value], dict[str, Value], ast.AST], Value | None]] = {
     "builtins": _builtin,
     "operator": _operator,
-    "asyncio": _asyncio,
+    "asyncio": lambda i, name, a, k, n: Items(list(a), "tuple") if name == "gather" else a[0] if a else NONE,
     "copy": _copy,
     "numpy": _numpy,
-    "einops": _einops,
+    "einops": lambda i, name, a, k, n: torch_model.call_einops(i, name.rpartition(".")[2], a, k, n),
 }
 """Libraries any of whose functions may be of interest: each is run with the function's name in the library."""
