@@ -183,5 +183,7 @@ class Finding:
     order: StepOrder | None = None
     cause: str = ""
     """Which of several causes of its kind; of a silent bug the name of its rule."""
+    savers: tuple[tuple[Site, str], ...] = ()
+    """All operations that keep what is written, `saved_by` first: where, and `result` where it is their own result."""
     hypothesis: str = ""
     """What has to hold for it to break, where the code does not say: "x requires grad". Then it is a warning."""

@@ -94,13 +94,15 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
     found: dict[tuple[str, str, int, int], Finding] = {}
     surest: dict[tuple[str, int], Hit] = {}
+    every: dict[tuple[str, int], list[Hit]] = {}
     for hit in _with_groups(hits):  # a loop meets the same write many times
         place = (hit.kind, id(hit.place.node))
+        every.setdefault(place, []).append(hit)
         if place not in surest or (hit.certain and not surest[place].certain):
             surest[place] = hit
-    for hit in surest.values():
+    for place, hit in surest.items():
         if hit.place.module is module or _is_own(hit.place.module):
-            finding = finding_for(hit)
+            finding = finding_for(hit, every[place])
             key = (finding.kind, finding.site.file, finding.site.line, finding.site.column)
             if key not in found or finding.severity == "error":
                 found.setdefault(key, finding)

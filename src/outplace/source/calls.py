@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.traits import is_factory, shape_only
 from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
 from outplace.source.frames import DEEPEST_CALL, Frame, Stop
 from outplace.source.joins import is_same_constant, join, join_arms, options
@@ -43,9 +44,25 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
+def asks_for_shape(function: Value) -> bool:
+    """Does it not read the values of its arguments: `x.view_as(y)`, `torch.zeros_like(y)`?"""
+    if isinstance(function, Bound):
+        return isinstance(function.function, str) and "other" in shape_only(function.function)
+    return isinstance(function, Torch) and function.name.endswith("_like") and is_factory(function.name.split(".")[-1])
+
+
+def _argument(interpreter: Interpreter, node: ast.expr, only_shape: bool) -> Value:
+    before = interpreter.looking_at
+    interpreter.looking_at = before or (only_shape and isinstance(node, ast.Name | ast.Attribute | ast.Subscript))
+    value = interpreter.eval(node)
+    interpreter.looking_at = before
+    return value
+
+
 def _call(interpreter: Interpreter, node: ast.Call) -> Value:
     interpreter._step()
     function = interpreter.eval(node.func)
+    only_shape = asks_for_shape(function)
     args: list[Value] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
@@ -54,7 +71,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
             if not python_model.is_exact(spread) and torch_model.takes_sizes(node.func):
                 args.append(SEVERAL)
         else:
-            args.append(interpreter.eval(argument))
+            args.append(_argument(interpreter, argument, only_shape))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = interpreter.eval(keyword.value)

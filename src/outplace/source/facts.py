@@ -6,7 +6,7 @@ Plain data. `rebinding` collects it; repairs ask for it, whether a bug was found
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -19,7 +19,8 @@ class Question:
     """What if a tensor were copied at this place, before it is written?
 
     Either what holds it (`x`, `self.h`, `d["k"]`) is bound to the copy before the statement that begins there, or,
-    without a holder, the value of the expression there is.
+    without a holder, the value of the expression there is. Without an end there is no copy: the question is only which
+    expressions gave the memory that is written there.
     """
 
     file: str
@@ -31,6 +32,18 @@ class Question:
     """Of an expression: the line and column behind it."""
     for_any_caller: bool = False
     """Must it hold for callers and paths, too, that are in none of the files?"""
+    until_written: bool = False
+    """Is the copy written later, not at once? Then only reads after that write would miss it."""
+
+
+class Span(NamedTuple):
+    """An expression of a file, as `ast` counts lines and columns."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,17 @@ class LaterRead:
     """Else what is read only may lie in that memory: the result of an unknown function that was given the tensor."""
     where: Where = "elsewhere"
     """In the function that writes, in one that has called it, or in another one."""
+    of_leaf: bool = False
+    """Is the tensor that is read a leaf, not a view of it?"""
+    leaf_written: bool = False
+    """Was it a leaf that the statement wrote?"""
+    view: str = ""
+    """What kind of view is read, if it is one."""
+
+    @property
+    def of_attribute(self) -> bool:
+        """`model.prompt`: a leaf, read as the attribute that holds it."""
+        return self.of_leaf and "." in self.text and self.text.replace(".", "").isidentifier()
 
 
 @dataclass(frozen=True)
@@ -62,6 +86,10 @@ class WriteFacts:
     reads: tuple[LaterRead, ...] = ()
     names: tuple[str, ...] = ()
     """The names and attributes of the function that the memory is known by at the statement."""
+    trails: tuple[tuple[Span, ...], ...] = ()
+    """For each tensor that is written there: the expressions that gave its memory before, the latest last."""
+    used: bool = False
+    """Does somebody read what the statement wrote, through the holder?"""
     written: bool = False
     """Is the old tensor written later, through another name?"""
     parameter: Answer = "unknown"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from outplace.knowledge import ops
 from outplace.knowledge.traits import idle_in_evaluation
 from outplace.source import calls, expressions, statements, torch_model
-from outplace.source.facts import Answer, LaterRead, Question, Where, WriteFacts
+from outplace.source.facts import Answer, LaterRead, Question, Span, Where, WriteFacts
 from outplace.source.frames import Frame
 from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
@@ -57,6 +57,8 @@ class LeftBehind:
     tensor: Tensor
     path: Path
     time: int
+    copy: Storage
+    """The memory of the copy."""
 
     def is_written(self) -> bool:
         """Has it been written since?"""
@@ -78,7 +80,7 @@ class Hypothesis(Interpreter):
         super().__init__(project, most_steps, numbers)
         self._file, self._at = os.path.abspath(question.file), (question.line, question.column)
         self._holder = ast.parse(question.holder, mode="eval").body if question.holder else None
-        self._end = question.end
+        self._end, self._until_written = question.end, question.until_written
         self.left: list[LeftBehind] = []
         self.reads: dict[LaterRead, None] = {}
         self.unclear = False
@@ -101,6 +103,9 @@ class Hypothesis(Interpreter):
         self._frames: list[Frame] = []
         """The functions that were running then."""
         self._names: dict[str, None] = {}
+        self._given_by: dict[Storage, dict[Span, None]] = {}
+        """The expressions that gave each memory, the latest last."""
+        self.trails: dict[tuple[Span, ...], None] = {}
         self._ignored: list[LeftBehind] = []
         """What the statement may read: it does so before it writes."""
         self._copies: set[Storage] = set()
@@ -109,6 +114,8 @@ class Hypothesis(Interpreter):
         self._elsewhere: dict[str, None] = {}
         """Containers, objects and callers that had the tensor, too, when it was written."""
 
+        if self._holder is None and self._end == (0, 0):
+            self.tape.noticed_writes = []
         self.tape.backward = self._unheard(self.tape.backward)  # type: ignore[method-assign]
 
     def _unheard(self, backward: Callable[..., None]) -> Callable[..., None]:
@@ -136,8 +143,10 @@ class Hypothesis(Interpreter):
         self._rebind()
         before = self._ignored
         self._ignored = self._latest if _reads_before_it_writes(statements[place]) else []
+        latest = self._latest
         ended = super().block([statements[place]])
         self._ignored = before
+        self._note_trails(latest)
         return ended or super().block(statements[place + 1 :])
 
     def _is_asked(self, node: ast.stmt | ast.expr) -> bool:
@@ -166,7 +175,8 @@ class Hypothesis(Interpreter):
         self._copies.update(made.storage for made in copies.values())
         here, now = self.tape.path, self.tape.tick()
         self._latest = [
-            LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now) for tensor, path in found
+            LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now, copies[id(tensor)].storage)
+            for tensor, path in found
         ]
         new = [copies.get(id(option), option) for option, _ in paths]
         return old if not found else Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
@@ -182,6 +192,12 @@ class Hypothesis(Interpreter):
         for behind in self._latest:
             self.left.append(behind)
             self._note_holders(behind)
+
+    def _note_trails(self, left: list[LeftBehind]) -> None:
+        """The expressions that gave the memory, also those of the statement itself."""
+        for behind in left:
+            spans = {**self._given_by.get(behind.tensor.storage, {}), **self._given_by.get(behind.copy, {})}
+            self.trails[tuple(spans)] = None
 
     def _note_holders(self, behind: LeftBehind) -> None:
         """Who has the tensor, beside the holder?"""
@@ -217,12 +233,24 @@ class Hypothesis(Interpreter):
             self._tainted[node] = value.of
         if depth == len(self.frames):
             outer.update(storages_in(value))
+        if not self._asleep:
+            self._note_expression(value, node)
         if self._holder is None and not self._asleep and self._is_asked_value(node):
             value = self._copied(value)
             self._leave_latest()
+            self._note_trails(self._latest)
         if self.left and not self._asleep:
             self._look_at(value, node)
         return value
+
+    def _note_expression(self, value: Value, node: ast.expr) -> None:
+        for option in options(value):
+            if isinstance(option, Tensor):
+                end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+                span = Span(self.frame.module.path, node.lineno, node.col_offset, *end)
+                spans = self._given_by.setdefault(option.storage, {})
+                spans.pop(span, None)
+                spans[span] = None
 
     def _look_at(self, value: Value, node: ast.expr) -> None:
         """`x[2:]` reads no more of `x` than that part, if it is a view."""
@@ -246,22 +274,28 @@ class Hypothesis(Interpreter):
                 self._note(seen, path, node)
 
     def _note(self, value: Value, path: Path, node: ast.AST) -> None:
-        self._used |= isinstance(value, Tensor) and value.storage in self._copies and not self._ignored
+        if isinstance(value, Tensor) and value.storage in self._copies and not self._ignored:
+            self._used |= bool(value.storage.writes) or not self._until_written
         for behind in self.left:
             if behind in self._ignored or not compatible(behind.path, self.tape.path, path):
                 continue
+            if self._until_written and not behind.copy.writes:
+                continue
             if isinstance(value, Tensor) and behind.is_seen_in(value):
-                self._read(node, value.certain and value.anchor is behind.tensor.anchor)
+                self._read(node, behind, value.certain and value.anchor is behind.tensor.anchor, value)
             elif isinstance(value, Plain) and value.storage is behind.tensor.storage:
-                self._read(node, value.sure)
+                self._read(node, behind, value.sure)
             elif isinstance(value, Unknown) and behind.tensor.storage in value.of:
-                self._read(node, False)
+                self._read(node, behind, False)
 
-    def _read(self, node: ast.AST, sure: bool) -> None:
+    def _read(self, node: ast.AST, behind: LeftBehind, sure: bool, tensor: Tensor | None = None) -> None:
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
         frame, running = _function_of(self.frame, self.frames), self._frames
         where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
-        self.reads[LaterRead(frame.module.path, getattr(node, "lineno", 0), frame.name, text[:80], sure, where)] = None
+        line = getattr(node, "lineno", 0)
+        of_leaf, view = (tensor.leaf, tensor.view or "") if tensor is not None else (False, "")
+        what = (of_leaf, behind.tensor.leaf, view)
+        self.reads[LaterRead(frame.module.path, line, frame.name, text[:80], sure, where, *what)] = None
 
     def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         """As before. A function that is not run here reads all that lies in the containers that it is given."""
@@ -275,6 +309,7 @@ class Hypothesis(Interpreter):
             and not self._asleep
             and not runs
             and not (isinstance(function, Outside) and function.name in _ASKED_ABOUT)
+            and not calls.asks_for_shape(function)
         ):
             for value in given:
                 self._look(value, node, deep=True)
@@ -361,6 +396,10 @@ class Hypothesis(Interpreter):
         An attribute that nobody reads (all others are in `attributes`) counts unless it is only there for its parts.
         And was the write meant for another reader? A write without a reader makes no sense.
         """
+        for storage, write in self.tape.noticed_writes or ():
+            node = write.place.node
+            if (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)) == self._at:
+                self.trails[tuple(self._given_by.get(storage, ()))] = None
         if not self._used:
             self.held.update(self._elsewhere)
         for what, value in outlasting if self.left else ():
@@ -375,12 +414,14 @@ class Hypothesis(Interpreter):
         """What this run has shown."""
         tensors = [item.tensor for item in self.left]
         return WriteFacts(
-            bool(tensors),
+            bool(tensors) and (not self._until_written or any(item.copy.writes for item in self.left)),
             self.unclear,
             self.from_caller,
             tuple(self.held),
             tuple(self.reads),
             tuple(self._names),
+            tuple(self.trails),
+            self._used,
             any(behind.is_written() for behind in self.left),
             _answer([tensor.parameter or tensor.held for tensor in tensors]),
             _answer([tensor.leaf and tensor.known for tensor in tensors]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from outplace.model import StepOrder, TrainingEvent
 from outplace.source.joins import options
-from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Tensor, Value
+from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Scope, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.frames import Frame
@@ -115,7 +115,7 @@ class _Held(NamedTuple):
 
 
 def _held(tape: Tape, frame: Frame) -> Iterator[_Held]:
-    with_graph = {path: (value, nodes) for path, value in _named(frame) if (nodes := _with_graph(value))}
+    with_graph = {path: (value, nodes) for path, value in _named(frame.scope) if (nodes := _with_graph(value))}
     for path, (value, nodes) in with_graph.items():
         yield _Held(path, value, nodes, [end for node in nodes for end in _ends(tape, [node])])
 
@@ -130,7 +130,7 @@ def _optimizers(frame: Frame, weights: set[int]) -> tuple[tuple[str, bool], ...]
     """The optimizers that a function has names for; does each step one of these parameters?"""
     return tuple(
         (path, any(id(parameter) in weights for parameter in value.parameters))
-        for path, value in _named(frame)
+        for path, value in _named(frame.scope, with_outer=True)
         if isinstance(value, Optimizer)
     )
 
@@ -176,12 +176,15 @@ def _only_reaches(tape: Tape, name: _Held, weights: set[int]) -> bool:
     return followed and bool(name.ends) and all(id(leaf) in weights for _, leaf in name.ends)
 
 
-def _named(frame: Frame) -> Iterator[tuple[str, Value]]:
+def _named(scope: Scope, with_outer: bool = False) -> Iterator[tuple[str, Value]]:
     """The named values of a function: its variables, attributes of objects, and optimizers in lists and dicts."""
-    for name, value in frame.scope.names.items():
+    for name, value in scope.names.items():
         yield name, value
         for option in options(value):
             yield from _inside(name, option, 2)
+    if with_outer and scope.outer is not None:
+        outer = _named(scope.outer, with_outer=True)
+        yield from ((path, value) for path, value in outer if path.split(".")[0] not in scope.names)
 
 
 def _inside(path: str, holder: Value, depth: int) -> Iterator[tuple[str, Value]]:

@@ -10,10 +10,11 @@ import ast
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
-from outplace.source.facts import Answer, Question, WriteFacts
+from outplace.source.facts import Answer, Question, Span, WriteFacts
 from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.interpreter import Numbers
 from outplace.source.joins import options
@@ -34,6 +35,7 @@ class Inquiry:
 
     def __init__(self, texts: Mapping[str, str], roots: Sequence[str] = ()) -> None:
         self._texts = {os.path.abspath(path): text for path, text in texts.items()}
+        self._called = {os.path.abspath(path): path for path in texts}
         self._roots = roots
         self._trees = Project(roots, self._texts)
         self._answers: dict[Question, WriteFacts] = {}
@@ -70,7 +72,12 @@ class Inquiry:
             kept = [(name, value) for name, value in globals_ if _outlasts(value, name, still_read)]
             run.end(kept, self._attributes_read_in(opened) if run.left else ())
         runs.extend(self._alone(opened, question, words, reached))
-        return _together([run.facts() for run in runs if run.left or run.unclear])
+        facts = _together([run.facts() for run in runs if run.left or run.unclear or run.trails])
+        return replace(facts, trails=tuple(tuple(map(self._as_asked, trail)) for trail in facts.trails))
+
+    def _as_asked(self, span: Span) -> Span:
+        """The same with the file as the asker calls it."""
+        return span._replace(file=self._called.get(span.file, span.file))
 
     def _alone(
         self,
@@ -98,7 +105,7 @@ class Inquiry:
             run = Hypothesis(project, min(max(steps, 0), _FUNCTION_STEPS) or _FUNCTION_STEPS, question, numbers)
             run.on_call, run.global_hooks = reached.add, list(hooks)
             outlasting = _run_alone(run, module, function, owner, receivers)
-            if run.left:
+            if run.left or run.tape.noticed_writes:
                 kept = [
                     (name, value) for other_project, other in opened for name, value in _globals(other_project, other)
                 ]
@@ -210,6 +217,8 @@ def _together(facts: list[WriteFacts]) -> WriteFacts:
         tuple(dict.fromkeys(holder for fact in facts for holder in fact.held)),
         tuple(dict.fromkeys(read for fact in facts for read in fact.reads)),
         tuple(dict.fromkeys(name for fact in facts for name in fact.names)),
+        tuple(dict.fromkeys(trail for fact in facts for trail in fact.trails)),
+        any(fact.used for fact in facts),
         any(fact.written for fact in facts),
         _agreed([item.parameter for item in reached]),
         _agreed([item.leaf for item in reached]),

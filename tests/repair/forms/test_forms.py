@@ -189,7 +189,7 @@ FORMS = [
     ),
     (
         "h = x.exp()\nh[0], h[1] = h[1] * 2, h[0] * w[0]\nreturn (h * w).sum()",
-        "h = x.exp()\nh = h.clone()\nh[0], h[1] = h[1] * 2, h[0].clone() * w[0]\nreturn (h * w).sum()",
+        "h = x.exp().clone()\nh[0], h[1] = h[1] * 2, h[0].clone() * w[0]\nreturn (h * w).sum()",
     ),
     ("h = x.exp()\nh.data.mul_(2)\nreturn (h * w).sum()", "h = x.exp()\nh = h.mul(2)\nreturn (h * w).sum()"),
     ("h = x.exp()\nh.data.add_(2)\nreturn (h * w).sum()", "h = x.exp().clone()\nh.data.add_(2)\nreturn (h * w).sum()"),

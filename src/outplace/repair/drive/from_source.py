@@ -12,12 +12,13 @@ from functools import cached_property
 from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.model import Finding, Fix
 from outplace.repair.facts.bug import Bug, Candidate, of_finding
-from outplace.repair.facts.location import Style
+from outplace.repair.facts.location import Style, place_at
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified
+from outplace.source.facts import Span
 
 _LEAST_ROUNDS = 60
 _MOST_FIXES = 30
@@ -26,6 +27,7 @@ _MOST_SECONDS = 4.0
 """CPU time after which no further fixes of a file are worked out for a report."""
 _DEEPEST = 6
 
+_NOTHING: frozenset[Span] = frozenset()
 _Texts = dict[str, str]
 _Pairs = list[tuple[Finding, Candidate]]
 _Settled = tuple[_Texts, list[Finding], _Pairs]
@@ -80,6 +82,8 @@ class _Repair:
         self._files: Files | None = None
         self._by_itself: set[tuple[str, str]] = set()
         """Findings that were tried alone, and not mended."""
+        self._left_alone: set[tuple[str, str]] = set()
+        """Findings that must not be fixed, because others of the same tensor cannot be."""
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -92,7 +96,29 @@ class _Repair:
         return list(self._check(self.path, texts[self.path], *([elsewhere] if elsewhere else [])))
 
     def run(self, text: str) -> Repaired:
-        """Fixes what can be fixed."""
+        """Fixes what can be fixed. Of one tensor either all writes are fixed, or none."""
+        result = self._run(text)
+        while result.done and (half := self._mended_in_part(text, result)):
+            self._left_alone |= half
+            self._by_itself.clear()
+            result = self._run(text)
+        return result
+
+    def _mended_in_part(self, text: str, result: Repaired) -> set[tuple[str, str]]:
+        """Findings that were fixed although another write to the same memory is left: the program fails as before."""
+        left = {_essence(finding) for finding in result.left if self._to_do(finding)} - self._left_alone
+        done = {_essence(finding) for finding, _ in result.done}
+        if not left:
+            return set()
+        files, memory = self._with({self.path: text}), dict[tuple[str, str], frozenset[Span]]()
+        for finding in self.check({self.path: text}):
+            if _essence(finding) in left | done:
+                place = place_at(files, of_finding(finding), finding.site)
+                trail = place.trail if place is not None else frozenset()
+                memory[_essence(finding)] = memory.get(_essence(finding), frozenset()) | trail
+        return {item for item in done for other in left if memory.get(item, _NOTHING) & memory.get(other, _NOTHING)}
+
+    def _run(self, text: str) -> Repaired:
         done: _Pairs = []
         texts = {self.path: text}
         findings = self.check(texts)
@@ -128,6 +154,7 @@ class _Repair:
         if any(not _silent(finding) for finding in waiting):
             waiting += [finding for finding in findings if self.wanted(finding) and _doubtful(finding)]
         refused = {_line(finding) for finding in findings if _is_refused(finding)}
+        waiting = [finding for finding in waiting if _essence(finding) not in self._left_alone]
         return [finding for finding in waiting if _key(finding) not in given_up and not _is_idle(finding, refused)]
 
     def _left_unsound(self, finding: Finding, findings: list[Finding]) -> set[str]:
@@ -198,7 +225,7 @@ class _Repair:
         partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
         for candidate, new in self._tries(texts, finding, before):
             after = self.check(new)
-            if _fewer(before, after):
+            if _fewer(before, after) and _is_gone(finding, before, after):
                 return new, after, [(finding, candidate)]
             moved = [other for other in after if _same_write(finding, other)]
             if candidate.safety == "safe" and moved and len(after) == len(before):
@@ -282,7 +309,9 @@ def _is_idle(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
 
 
 def _same_write(finding: Finding, other: Finding) -> bool:
-    """The same write, which now hurts another operation."""
+    """The same write, which now hurts another operation, or hurts one now that PyTorch does not refuse it."""
+    if other.kind == "saved" and _is_refused(finding):
+        return _essence(other)[1] == _essence(finding)[1]
     if _essence(other) != _essence(finding) or not other.saved_by or not finding.saved_by:
         return False
     return other.saved_by.text != finding.saved_by.text
@@ -317,6 +346,11 @@ def _fewer(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Are there fewer findings now, and none that is new?"""
     old, new = Counter(map(_essence, before)), Counter(map(_essence, after))
     return len(after) < len(before) and not new - old
+
+
+def _is_gone(finding: Finding, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    """Is this one among those that are gone?"""
+    return (Counter(map(_essence, before)) - Counter(map(_essence, after)))[_essence(finding)] > 0
 
 
 def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) -> list[Finding]:

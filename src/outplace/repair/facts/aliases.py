@@ -11,7 +11,7 @@ from outplace.knowledge import ops
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, read_later
-from outplace.source.facts import Answer, Question, WriteFacts
+from outplace.source.facts import Answer, Question, Span, WriteFacts
 from outplace.source.heuristics import is_parameter_name
 
 
@@ -20,10 +20,25 @@ def facts_of(files: Files, code: Code, statement: ast.stmt, holder: str) -> Writ
     return files.inquiry.ask(Question(code.path, statement.lineno, statement.col_offset, holder))
 
 
-def facts_of_value(files: Files, code: Code, value: ast.expr, for_any_caller: bool = False) -> WriteFacts:
-    """The facts about the value of an expression."""
+def facts_of_value(
+    files: Files, code: Code, value: ast.expr, for_any_caller: bool = False, until_written: bool = False
+) -> WriteFacts:
+    """The facts about the value of an expression. `until_written`: it is written later, not at once."""
     end = value.end_lineno or value.lineno, value.end_col_offset or value.col_offset
-    return files.inquiry.ask(Question(code.path, value.lineno, value.col_offset, "", end, for_any_caller))
+    return files.inquiry.ask(
+        Question(code.path, value.lineno, value.col_offset, "", end, for_any_caller, until_written)
+    )
+
+
+def facts_of_write(files: Files, code: Code, node: ast.expr | ast.stmt) -> WriteFacts:
+    """Which expressions gave the memory that is written there? The source need not show what is written."""
+    return files.inquiry.ask(Question(code.path, node.lineno, node.col_offset))
+
+
+def span_of(code: Code, node: ast.expr) -> Span:
+    """The place of an expression, as the facts have it."""
+    end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    return Span(code.path, node.lineno, node.col_offset, *end)
 
 
 def may_rebind(files: Files, code: Code, statement: ast.stmt, path: str) -> Answer:

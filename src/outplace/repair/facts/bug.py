@@ -105,10 +105,9 @@ class Candidate:
 
 def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
-    savers = ((finding.saved_by, ""),) if finding.saved_by is not None else ()
     order = finding.order
     moment = _moment_of(order) if order is not None else None
-    return Bug(finding.kind, (finding.site,), savers, cause=finding.cause, moment=moment)
+    return Bug(finding.kind, (finding.site,), finding.savers, cause=finding.cause, moment=moment)
 
 
 def _moment_of(order: StepOrder) -> Moment:

@@ -42,18 +42,27 @@ def intent_of(place: Place) -> Intent:
     if "." in path or _trained(place, path) or _is_loop_variable(place, path):
         return "update"
     name = getattr(place.code.function(place.statement), "name", "")
+    if _computed_with_by_a_caller(place):
+        return "value"
     if is_update_name(name) and not _handed_on(place, path):
         return "update"
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # the result of the module counts
     if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
-        return "unknown" if _may_be_a_step(place, values) else "update"
+        read_here = any(read.where == "here" for read in place.facts.reads)  # by another name, or from a list
+        return "unknown" if read_here or _may_be_a_step(place, values) else "update"
     return "unknown" if name == "__init__" else "value"
 
 
 def _is_loop_variable(place: Place, path: str) -> bool:
     found = bindings(place.code, place.statement, path)
     return any(isinstance(binding, ast.For | ast.AsyncFor) for binding in found)
+
+
+def _computed_with_by_a_caller(place: Place) -> bool:
+    """Does a caller go on with a view of the leaf, which the write changed?"""
+    views = [read for read in place.facts.reads if read.view and not read.of_leaf]
+    return any(read.where == "caller" and read.sure for read in views)
 
 
 def _ends_a_round(place: Place) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from outplace.knowledge.traits import having, method_has
 from outplace.model import Safety, Site
-from outplace.repair.facts.aliases import facts_of, is_parting, may_rebind
+from outplace.repair.facts.aliases import facts_of, facts_of_value, facts_of_write, is_parting, may_rebind
 from outplace.repair.facts.attributes import holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, is_writing_name, may_share
@@ -18,7 +18,7 @@ from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds, flat, read_later
-from outplace.source.facts import Answer
+from outplace.source.facts import Answer, Span, WriteFacts
 
 Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
@@ -129,6 +129,22 @@ class Place:
             used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # only its value
             return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
         return "yes" if facts_of(self.files, self.code, self.statement, text).may_rebind == "yes" else "no"
+
+    @cached_property
+    def facts(self) -> WriteFacts:
+        """What the analysis knows of the written tensor."""
+        if self.holder is not None:
+            return facts_of(self.files, self.code, self.statement, ast.unparse(self.holder))
+        given = self.node.args[0] if isinstance(self.node, ast.Call) and self.node.args else None
+        value = self.target if self.target is not None else given
+        return WriteFacts() if value is None else facts_of_value(self.files, self.code, value)
+
+    @cached_property
+    def trail(self) -> frozenset[Span]:
+        """The expressions that gave the written memory before."""
+        shown = self.target is not None and self.facts.trails
+        facts = self.facts if shown else facts_of_write(self.files, self.code, self.node)
+        return frozenset(span for trail in facts.trails for span in trail)
 
     def candidate(self, title: str, safety: Safety, edits: list[Edit], provable: bool = False) -> Candidate:
         """A candidate that changes this file."""

@@ -1,4 +1,4 @@
-"""Updates or initialises a parameter under `torch.no_grad()`, so that it stays a leaf."""
+"""Statements under `torch.no_grad()`, where a parameter stays a leaf, or out of it, where a view may be written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import reads
 
+_SIMPLE = ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return
 
-def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
+
+def wrapped(code: Code, statements: list[ast.stmt], mode: str = "no_grad") -> list[Edit] | None:
     """Puts neighbouring statements into one block, or into a block that ends just before them."""
     first, last = statements[0], statements[-1]
-    if not all(
-        isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) for statement in statements
-    ):
+    if not all(isinstance(statement, _SIMPLE) for statement in statements):
         return None
     if not code.begins_line(first) or ";" in code.lines[(last.end_lineno or 1) - 1].split("#")[0]:
         return None
@@ -37,10 +37,10 @@ def wrapped(code: Code, statements: list[ast.stmt]) -> list[Edit] | None:
         for i, line in enumerate(lines)
         if line.strip()
     ]
-    if before is not None and is_no_grad(before) and _adjacent(code, before, first):
+    if mode == "no_grad" and before is not None and is_no_grad(before) and _adjacent(code, before, first):
         return edits
     torch = code.module_name("torch") or "torch"
-    head = Edit(code.offset(start_line, 0), code.offset(start_line, 0), f"{indent}with {torch}.no_grad():\n{unit}")
+    head = Edit(code.offset(start_line, 0), code.offset(start_line, 0), f"{indent}with {torch}.{mode}():\n{unit}")
     return [*code.importing("torch"), head, *edits[1:]]
 
 
@@ -80,16 +80,33 @@ def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] 
     return [Edit(start, stop, ""), Edit(end, end, f"\n{code.indent(block)}{text}")]
 
 
+def with_grad(code: Code, statement: ast.stmt) -> list[Edit] | None:
+    """Takes a statement out of a function's `no_grad`: the decorator goes if there is nothing else in the function."""
+    function = code.function(statement)
+    modes = [mode for mode in getattr(function, "decorator_list", ()) if ast.unparse(mode).endswith(_NO_GRAD)]
+    inside = any(is_no_grad(outer) for outer in code.above(statement))
+    is_out = any(is_no_grad(outer, "enable_grad") for outer in code.above(statement))
+    if function is None or is_out or not (modes or inside):
+        return None
+    if modes and not inside and getattr(function, "body", None) == [statement]:
+        first, last = modes[0].lineno, modes[0].end_lineno or modes[0].lineno
+        return [Edit(code.offset(first, 0), code.offset(last + 1, 0), "")]
+    return wrapped(code, [statement], "enable_grad")
+
+
+_NO_GRAD = ("no_grad()", "no_grad")
+
+
 def _adjacent(code: Code, before: ast.stmt, first: ast.stmt) -> bool:
     return not any(line.strip() for line in code.lines[(before.end_lineno or 0) : first.lineno - 1])
 
 
-def is_no_grad(node: ast.AST) -> bool:
-    """Is it `with torch.no_grad():` and nothing else?"""
+def is_no_grad(node: ast.AST, mode: str = "no_grad") -> bool:
+    """Is it `with torch.no_grad():` (or another mode) and nothing else?"""
     return (
         isinstance(node, ast.With)
         and len(node.items) == 1
-        and ast.unparse(node.items[0].context_expr).endswith("no_grad()")
+        and ast.unparse(node.items[0].context_expr).endswith(f"{mode}()")
     )
 
 

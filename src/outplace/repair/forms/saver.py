@@ -6,10 +6,10 @@ If the operation saves an operand, that operand is cloned. If it saves its resul
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from outplace.repair.facts.aliases import facts_of_value
+from outplace.repair.facts.aliases import facts_of_value, span_of
 from outplace.repair.facts.location import target_of
 from outplace.repair.facts.origins import callee_of, is_inplace_call, module_made_at
 from outplace.repair.syntax.calls import called_name
@@ -17,6 +17,7 @@ from outplace.repair.syntax.code import Code, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, earlier_statements
+from outplace.source.facts import Span
 
 RESULTS = ("result", "output", "out", "result0", "_saved_result", "grad_input_mask")
 
@@ -104,6 +105,25 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
         for item in ordered
         if not (_is_class(item) or is_number(code, item) or _is_cloned(code, item))
     ]
+
+
+def kept_operands(code: Code, node: ast.AST, trail: Collection[Span]) -> list[ast.expr]:
+    """The operands of an operation that gave the written memory, as the analysis has followed it.
+
+    Of `x.view(-1).exp()` that is `x.view(-1)`, not `x`. The tensor that the operation itself writes is none of them.
+    """
+    found: list[ast.expr] = []
+    waiting = [node]
+    while waiting:
+        operation = waiting.pop()
+        written = target_of(operation) if isinstance(operation, ast.Call) else None
+        for child in ast.iter_child_nodes(operation):
+            stored = isinstance(getattr(child, "ctx", None), ast.Store | ast.Del)
+            if isinstance(child, ast.expr) and not stored and span_of(code, child) in trail:
+                found += [child] if child is not written else []
+            elif child is not written:
+                waiting.append(child)
+    return sorted(found, key=code.span)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Writes while iterating: `for row in x: row.mul_(2)` becomes a loop over indices, because `x[i]` may be written."""
+"""Parts that may be written: `x[i]` instead of the items of `for row in x`, a range instead of a part of a chunk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from outplace.repair.facts.aliases import facts_of_value, is_parting, sole_reader
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -27,6 +28,51 @@ def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
         if isinstance(loop, ast.For) and binds(loop, name):
             return _loop(code, loop, name)
     return None
+
+
+def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
+    """`a, b = x.chunk(2, 1)`: takes `b = x.narrow(1, a.size(1), b.size(1))` behind it. That view may be written.
+
+    It shows the same elements of the same memory: who reads `x` sees the write, as with any view.
+    """
+    made = list(bindings(code, statement, name))
+    binding = made[0] if len(made) == 1 else None
+    target = binding.targets[0] if isinstance(binding, ast.Assign) and len(binding.targets) == 1 else None
+    if not isinstance(binding, ast.Assign) or not isinstance(target, ast.Tuple | ast.List):
+        return None
+    names = [item.id if isinstance(item, ast.Name) else "" for item in target.elts]
+    if name not in names or "" in names[: names.index(name)] or not code.begins_line(binding):
+        return None
+    call = binding.value if isinstance(binding.value, ast.Call) and is_parting(binding.value) else None
+    whole = _parted(call) if call is not None else None
+    dim = _dimension(call, whole) if call is not None and whole is not None else None
+    if call is None or whole is None or dim is None:
+        return None
+    text, edits = code.segment(whole), list[Edit]()
+    if not isinstance(whole, ast.Name | ast.Attribute) or text in names:
+        text = fresh(code, binding, "whole")
+        before = code.before(binding, f"{text} = {code.segment(whole)}")
+        edits = [before, code.replaced(whole, text)] if before is not None else []
+    place = names.index(name)
+    start = " + ".join(f"{other}.size({dim})" for other in names[:place]) or "0"
+    item = f"narrow({dim}, {start}, {name}.size({dim}))"
+    if called_name(call) == "unbind":
+        item = f"select({dim}, {place})"
+    end = code.offset((binding.end_lineno or binding.lineno) + 1, 0)
+    return [*edits, Edit(end, end, f"{code.indent(binding)}{name} = {text}.{item}\n")]
+
+
+def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
+    """The dimension along which the parts lie; None if that is not shown."""
+    told = [keyword.value for keyword in call.keywords if keyword.arg in ("dim", "axis")]
+    given = [argument for argument in call.args if argument is not whole]
+    told = told or (given if called_name(call) == "unbind" else given[1:])
+    plain = not any(isinstance(argument, ast.Starred) for argument in given) and all(
+        isinstance(item, ast.Constant | ast.UnaryOp | ast.Name | ast.Attribute) for item in told[:1]
+    )
+    if not plain or called_name(call) not in ("chunk", "split", "split_with_sizes", "tensor_split", "unbind"):
+        return None
+    return ast.unparse(told[0]) if told else "0"
 
 
 def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
@@ -105,7 +151,7 @@ def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
         return None
     tensor = code.segment(source.tensor)
     known = _counter(loop, source)
-    index = known or _fresh(code, loop)
+    index = known or fresh(code, loop, "i", "j", "k", "index")
     size = f"len({tensor})" if source.dim is None else f"{tensor}.size({source.dim})"
     item = f"{tensor}[{index}]" if source.dim is None else f"{tensor}.select({source.dim}, {index})"
     first = code.before(loop.body[0], f"{name} = {item}")
@@ -174,6 +220,7 @@ def _counter(loop: ast.For, source: _Source) -> str | None:
     return None
 
 
-def _fresh(code: Code, loop: ast.For) -> str:
-    taken = code.names(code.scope(loop))
-    return next(name for name in ("i", "j", "k", "index", *(f"i{n}" for n in range(99))) if name not in taken)
+def fresh(code: Code, statement: ast.stmt, *wanted: str) -> str:
+    """A name that the function does not use."""
+    taken = code.names(code.scope(statement))
+    return next(name for name in (*wanted, *(f"{wanted[-1]}{n}" for n in range(99))) if name not in taken)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from outplace.model import Site
-from outplace.repair.facts.aliases import shared_names
+from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.facts.bug import Candidate
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import saver
@@ -18,7 +18,7 @@ from outplace.repair.syntax.edits import Edit
 
 
 def copies_for_backward(place: Place) -> Iterator[Candidate]:
-    """`x.clone() * y`, at each site that saved the tensor."""
+    """`x.clone() * y`, at each site that saved the tensor. Several savers get their copies together."""
     sure = not _uses_checkpoints(place.code)
     copies: dict[str, list[Edit]] = {}
     for index, (site, saved_as) in enumerate(place.bug.savers):
@@ -57,9 +57,15 @@ def _copy_for_function(place: Place, code: Code, node: ast.AST, sure: bool) -> I
 
 def _ways(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) -> Iterator[_Way]:
     """The ways to give the backward of one operation a copy, the best first."""
-    if saved_as in saver.RESULTS or place.bug.cause == "result":
+    keeps_result = saved_as in saver.RESULTS or (place.bug.from_run and place.bug.cause == "result")
+    if keeps_result:
         yield from _result_copy(code, node)
-    yield from _operand_copies(code, _in_doubt(code, node) if saved_as else node, _names(place), saved_as)
+    followed = None if keeps_result else _followed_copy(place, code, node)
+    if followed is not None:
+        yield followed
+        return
+    doubtful = saved_as and place.bug.from_run
+    yield from _operand_copies(code, _in_doubt(code, node) if doubtful else node, _names(place), saved_as)
 
 
 class _Way(NamedTuple):
@@ -75,7 +81,7 @@ class _Way(NamedTuple):
 def _names(place: Place) -> list[str]:
     """The names of the written tensor, and then the names that may share its memory."""
     written = [name for name in (place.bug.tensor, place.path, place.target and ast.unparse(place.target)) if name]
-    shared = shared_names(place.files, place.code, place.statement, place.path) if place.path else set()
+    shared = {place.path, *place.facts.names} if place.path else set()
     return [*written, *sorted(shared - set(written))]
 
 
@@ -89,6 +95,25 @@ def _result_copy(code: Code, node: ast.expr | ast.stmt) -> Iterator[_Way]:
     if edits is not None:
         text = code.segment(node)
         yield _Way(f"Let backward keep `{short(text)}` itself, and go on with a copy", tuple(edits), True, text)
+
+
+def _followed_copy(place: Place, code: Code, node: ast.expr | ast.stmt) -> _Way | None:
+    """A copy of each operand that the analysis has followed to the written memory, under whatever name."""
+    kept = saver.kept_operands(code, node, place.trail)
+    if not kept:
+        return None
+    edits = tuple(edit for operand in kept for edit in code.cloned(operand))
+    sure = not any(_is_written_there(place, code, operand) for operand in kept)
+    if len(kept) > 1:
+        return _Way("Let backward keep copies", edits, sure)
+    text = code.segment(kept[0])
+    return _Way(f"Let backward keep a copy of `{short(text)}`", edits, sure, text)
+
+
+def _is_written_there(place: Place, code: Code, operand: ast.expr) -> bool:
+    """Is the operand written where it is given, too, and read later? `nn.ReLU(inplace=True)` would write the copy."""
+    facts = facts_of_value(place.files, code, operand, until_written=True)
+    return facts.reached and facts.may_rebind == "no"
 
 
 def _operand_copies(code: Code, node: ast.expr | ast.stmt, names: list[str], saved_as: str) -> Iterator[_Way]:

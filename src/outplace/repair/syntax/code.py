@@ -108,6 +108,21 @@ class Code:
             best = parent if isinstance(parent, ast.Call) and parent.func is best else best
         return best
 
+    def expression(self, line: int, column: int, end_line: int, end_column: int) -> ast.expr | None:
+        """The expression with exactly this place, as `ast` counts."""
+        for node in self._by_line.get(line, ()):
+            found = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if isinstance(node, ast.expr) and found == (line, column, end_line, end_column):
+                return node
+        return None
+
+    def cloned(self, node: ast.expr) -> list[Edit]:
+        """The edits that copy the value of an expression."""
+        start, end = self.span(node)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+            return [Edit(end, end, ".clone()")]
+        return [Edit(start, start, "("), Edit(end, end, ").clone()")]
+
     @cached_property
     def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
         """The nodes on each line, outer ones first."""

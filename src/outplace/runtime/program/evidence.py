@@ -239,10 +239,11 @@ def _held(frame: FrameType) -> dict[str, Any]:
 
 
 def _optimizers(frame: FrameType) -> list[tuple[str, Any]]:
-    """The optimizers that a function has as names or as attributes of its objects."""
+    """The optimizers that a function can name: its own names, those of its file, and attributes of its objects."""
     import torch
 
-    named = list(frame.f_locals.items())
+    outer = [(name, frame.f_globals[name]) for name in frame.f_code.co_names if name in frame.f_globals]
+    named = [*{**dict(outer), **frame.f_locals}.items()]
     inside = [(f"{name}.{key}", one) for name, value in named for key, one in fields_of(value).items()]
     return [(path, value) for path, value in [*named, *inside] if isinstance(value, torch.optim.Optimizer)]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from outplace.knowledge.kinds import BY_NAME
@@ -16,20 +15,29 @@ from outplace.source.rules.silent import silent_rule
 _MODULES: dict[str, Callable[[Hit], str]] = {}
 
 
-def finding_for(hit: Hit) -> Finding:
-    """Turns a hit into a finding, by the rule of its kind."""
+def finding_for(hit: Hit, alike: Sequence[Hit] = ()) -> Finding:
+    """Turns a hit into a finding, by the rule of its kind. `alike` are all hits of this write."""
     kind = silent_rule(hit) or BY_NAME[hit.kind]
     severity = "error" if hit.certain else "warning"
     saved_by = site_of(hit.node.place) if hit.node is not None else None
     site, message = site_of(hit.place), _message(hit) + (f" (if {hit.hypothesis})" if hit.hypothesis else "")
     order = hit.order.order() if hit.order is not None else None
-    found = Finding(hit.kind, kind.code, severity, site, message, saved_by, None, order, _cause(hit))  # type: ignore[arg-type]
-    return replace(found, hypothesis=hit.hypothesis) if hit.hypothesis else found
+    return Finding(
+        hit.kind, kind.code, severity, site, message, saved_by, None, order, hit.detail or _role(hit),  # type: ignore[arg-type]
+        _savers([hit, *(other for other in alike if other.certain or not hit.certain)]), hit.hypothesis,
+    )  # fmt: skip
 
 
-def _cause(hit: Hit) -> str:
+def _role(hit: Hit) -> str:
+    """What the operation keeps: `result` for its own result."""
     kept = hit.node is not None and hit.save is not None and keeps_result(hit.node.operation, hit.save.saved_as)
-    return hit.detail or ("result" if kept else "")
+    return "result" if kept else ""
+
+
+def _savers(hits: Sequence[Hit]) -> tuple[tuple[Site, str], ...]:
+    """The operations that keep what is written, each once."""
+    places = {(id(hit.node.place.node), _role(hit)): hit.node.place for hit in hits if hit.node is not None}
+    return tuple((site_of(place), role) for (_, role), place in places.items())
 
 
 def _message(hit: Hit) -> str:

@@ -14,6 +14,7 @@ from outplace.repair.facts.location import Place, place_at, target_of
 from outplace.repair.facts.origins import argument_of, has_flag
 from outplace.repair.forms import no_grad
 from outplace.repair.plan.out_of_place import is_whole, out_of_place, plain, rebinding
+from outplace.repair.plan.own_memory import own_memory
 from outplace.repair.syntax.flow import binds, read_later, used_later
 
 
@@ -21,9 +22,11 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """An update goes under no_grad. A step of the computation makes a new tensor."""
     if _flagged_for_its_result(place):
         yield from (rewrite.candidate("safe") for rewrite in plain(place))
+        yield from own_memory(place)
         return
     if place.target is None:  # a module that was built with a flag
         yield from out_of_place(place, trusting=True)
+        yield from own_memory(place)
         return
     intent = intent_of(place)
     if intent != "update":
@@ -31,6 +34,8 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         for rewrite in plain(place):
             if rebinding(place) != "no" or _only_leaf_elsewhere(place):
                 yield rewrite.candidate(safety)
+        if intent == "value":
+            yield from own_memory(place)
     own = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(own, ast.Call) and target_of(own) is None:
         return  # the write is only a part of the statement
@@ -50,7 +55,10 @@ def _flagged_for_its_result(place: Place) -> bool:
     if not isinstance(call, ast.Call) or is_whole(place.statement, call):
         return False
     subject = call.args[0] if call.args and (place.target is None or has_flag(call)) else None
-    return isinstance(subject, ast.Attribute) and not read_later(place.code, place.statement, ast.unparse(subject))
+    if not isinstance(subject, ast.Name | ast.Attribute):
+        return False
+    computed = [read for read in place.facts.reads if not read.leaf_written]  # another call may write what is no leaf
+    return not computed and not read_later(place.code, place.statement, ast.unparse(subject))
 
 
 def _only_leaf_elsewhere(place: Place) -> bool:
@@ -73,12 +81,7 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
         if argument is not None and own is not None and is_whole(own, call):
             return True
     reads = facts_of(place.files, place.code, place.statement, name).reads
-    return any(read.where == "caller" and not _is_attribute(read.text) for read in reads)
-
-
-def _is_attribute(text: str) -> bool:
-    """`model.prompt`: the parameter itself, as an attribute."""
-    return "." in text and text.replace(".", "").isidentifier()
+    return any(read.where == "caller" and not read.of_attribute for read in reads)
 
 
 def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:

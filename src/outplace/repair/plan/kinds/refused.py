@@ -14,6 +14,7 @@ from outplace.repair.facts.location import Place
 from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
 from outplace.repair.plan.copies import short
 from outplace.repair.plan.out_of_place import out_of_place, plain
+from outplace.repair.plan.own_memory import own_memory
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings
@@ -38,16 +39,26 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
         yield from (rewrite.candidate("safe") for rewrite in plain(place))
         return
     yield from out_of_place(place, trusting=True)
+    ranged = several_views.by_range(place.code, place.statement, name) if name is not None else None
+    if ranged is not None:
+        yield place.candidate(f"Take `{name}` by its range: that view may be written", "safe", ranged)
 
 
 def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """A new tensor, or a copy if the memory is shared."""
     if place.bug.kind == "nograd-view":
         yield from _view_with_grad(place)
+    if place.bug.kind == "custom-view" and _is_result_of_its_own(place):
+        yield from (rewrite.candidate("safe") for rewrite in plain(place))
+        return
     runs_forward = place.bug.kind == "expanded" and _writes_one_value(place) and not _refused_at_once(place)
     for candidate in out_of_place(place, trusting=True):
         # Such a write changes everything that shares the memory, and only its backward is refused. A copy has other
         # values.
+        yield replace(candidate, safety="unsafe") if runs_forward else candidate
+    if place.bug.kind == "nograd-view":
+        yield from _view_made_with_grad(place)
+    for candidate in own_memory(place):
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
     if place.bug.kind == "expanded":
         yield from _memory_of_its_own(place, "unsafe" if runs_forward else "safe")
@@ -80,6 +91,11 @@ def _copied_where_made(place: Place) -> Iterator[Candidate]:
     edits = saver.result_clone(code, node)
     if edits is not None:
         yield Candidate("Make a copy where the view is made", "unsafe", {code.path: tuple(edits)}, provable=True)
+
+
+def _is_result_of_its_own(place: Place) -> bool:
+    """The result of a Function is meant as a new tensor: who reads what it was given does not want the write."""
+    return place.facts.used and not any(read.view == "custom" for read in place.facts.reads)
 
 
 def _refused_at_once(place: Place) -> bool:
@@ -116,6 +132,23 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
             edits = no_grad.moved_out(code, block, made)
             if edits is not None:
                 yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
+
+
+def _view_made_with_grad(place: Place) -> Iterator[Candidate]:
+    """Takes the statement that makes the view out of the function's `no_grad`, wherever that is."""
+    seen: list[list[Edit]] = []
+    for span in {span: None for trail in place.facts.trails for span in reversed(trail)}:
+        home = place.files.code(span.file)
+        node = home.expression(*span[1:]) if home is not None else None
+        statement = home.statement(node) if home is not None and node is not None else None
+        edits = no_grad.with_grad(home, statement) if home is not None and statement is not None else None
+        if edits is not None and edits not in seen and len(seen) < _MOST_STATEMENTS:
+            seen.append(edits)
+            yield Candidate("Make the view outside of `no_grad`", "safe", {span.file: tuple(edits)})
+
+
+_MOST_STATEMENTS = 4
+"""Statements under `no_grad` that may have made a view, and are tried."""
 
 
 def out_arg(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

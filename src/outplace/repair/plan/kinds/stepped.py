@@ -48,6 +48,9 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     something else must not get the gradients of their old values.
     """
     places = [place_at(files, bug, site) for site in bug.writes]
+    if bug.moment is None and not bug.from_run and all(place is not None and place.target is None for place in places):
+        yield from (candidate for place in places[:1] if place is not None for candidate in copies_for_backward(place))
+        return  # `embedding(max_norm=...)` scales its rows in a forward: what was computed before keeps the old ones
     by_hand = [
         place for place in places if place is not None and place.target is not None and not _takes_gradients(place)
     ]
