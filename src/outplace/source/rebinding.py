@@ -31,6 +31,7 @@ from outplace.source.values import (
     UNKNOWN,
     Bound,
     Choice,
+    Class,
     Const,
     Dictionary,
     Function,
@@ -160,6 +161,8 @@ class Hypothesis(Interpreter):
         old = self.eval(self._holder)
         if self._is_buffer(self._holder):
             self.held["a module"] = None
+        if self._is_fixed(self._holder):
+            self.held["an object that cannot be changed"] = None
         new = self._copied(old)
         if new is not old:
             self.bind(self._holder, new, self._holder)
@@ -180,6 +183,19 @@ class Hypothesis(Interpreter):
         ]
         new = [copies.get(id(option), option) for option, _ in paths]
         return old if not found else Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
+
+    def _is_fixed(self, holder: ast.expr) -> bool:
+        """Does Python refuse to set it: an item of a tuple, a field of a frozen object, a property?"""
+        if not isinstance(holder, ast.Attribute | ast.Subscript):
+            return False
+        owners = options(super().eval(holder.value))
+        if any(isinstance(owner, Items) and owner.kind == "tuple" for owner in owners):
+            return True
+        classes = [owner.cls for owner in owners if isinstance(owner, Instance)]
+        if any(isinstance(cls, Class) and cls.frozen for owner in classes for cls in owner.lineage()):
+            return True
+        found = [cls.find(holder.attr) for cls in classes] if isinstance(holder, ast.Attribute) else []
+        return any(isinstance(item, Function) and item.kind in ("property", "cached_property") for item in found)
 
     def _is_buffer(self, holder: ast.expr) -> bool:
         """Is the holder a buffer of a module? Others may look it up there."""

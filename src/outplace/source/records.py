@@ -29,7 +29,7 @@ def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
 def _record_class(interpreter: Interpreter, name: str, fields: list[str] | None) -> Class:
     node = ast.ClassDef(name=name, bases=[], keywords=[], body=[], decorator_list=[])
     made = Class(node, interpreter.frame.module, [], name)
-    made.fields = fields or None
+    made.fields, made.frozen = fields or None, fields is not None
     return made
 
 

@@ -308,13 +308,15 @@ class Function(Value):
 class Class(Value):
     """A class of the project."""
 
-    __slots__ = ("_lineage", "bases", "fields", "module", "name", "names", "node")
+    __slots__ = ("_lineage", "bases", "fields", "frozen", "module", "name", "names", "node")
 
     def __init__(self, node: ast.ClassDef, module: Module, bases: list[Value], name: str) -> None:
         self.node, self.module, self.bases, self.name = node, module, bases, name
         self.names: dict[str, Value] = {}
         self.fields: list[str] | None = None
         """Fields of a dataclass, in order."""
+        self.frozen = False
+        """Can the attributes of its objects not be set: a named tuple, a frozen dataclass?"""
         self._lineage: list[Value] | None = None
 
     def lineage(self) -> list[Value]:

@@ -136,9 +136,18 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
             for item in node.body
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
         ]
-        made.fields = [*inherited, *own]
+        made.fields, made.frozen = [*inherited, *own], named or any(map(_freezes, node.decorator_list))
     interpreter.frame.scope.set(node.name, made)
     return Stop.RAN
+
+
+def _freezes(decorator: ast.expr) -> bool:
+    """`@dataclass(frozen=True)`."""
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    return any(
+        keyword.arg == "frozen" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+        for keyword in keywords
+    )
 
 
 STATEMENTS: dict[type[ast.stmt], Any] = {
