@@ -1,6 +1,6 @@
 """Random tensor programs through `outplace fix`: is any of them harmed?
 
-    python benchmarks/fuzz_fix.py [--count 5000] [--seed 0] [--json FILE]
+    python benchmarks/fuzz_fix.py [--count 5000] [--minutes 5] [--seed 0] [--json FILE]
 
 Each program (views, aliases, masks, loops, functions, containers; some legal, some not) is repaired from its source. A
 repaired program's loss must be that of the original, and its gradients those of numerical differentiation of the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -36,6 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0, help="The number of the first program.")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="Stop after this time.")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -43,12 +45,14 @@ def main() -> int:
     harmed: dict[int, str] = {}
     counts: Counter[str] = Counter()
     for number in range(options.seed, options.seed + options.count):
+        if time.perf_counter() - start > 60 * options.minutes:
+            break
         answer = _judged(program(number))
         counts[answer.split(":")[0]] += 1
         if answer.startswith("HARMED"):
             harmed[number] = answer
             print(f"program {number}: {answer}", flush=True)
-    print(f"{options.count} programs in {time.perf_counter() - start:.0f} s, {len(harmed)} harmed")
+    print(f"{counts.total()} programs in {time.perf_counter() - start:.0f} s, {len(harmed)} harmed")
     for answer, count in counts.most_common():
         print(f"  {count:6} {_MEANING[answer]}")
     if options.json:
