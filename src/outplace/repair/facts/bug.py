@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outplace.knowledge import silent_rules
+from outplace.knowledge import errors, silent_rules
 from outplace.knowledge.kind import SilentRule
 from outplace.model import Finding, Safety, Site, StepOrder, TrainingEvent
 from outplace.repair.syntax.edits import Edit
@@ -74,6 +74,11 @@ class Bug:
     """The backward that failed."""
     moment: Moment | None = None
     """The optimizer step and the backward after it, if there was one. It need not be the step that wrote."""
+
+    @property
+    def recognised(self) -> errors.Match | None:
+        """The entry of the error catalogue for PyTorch's message."""
+        return errors.recognise(self.error) if self.error else None
 
     @property
     def rule(self) -> SilentRule | None:

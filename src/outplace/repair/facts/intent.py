@@ -9,8 +9,8 @@ from typing import Literal
 from outplace.knowledge.traits import without_graph
 from outplace.repair.facts.aliases import calls_of, shared_names
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import argument_of, may_share, module_made_at
-from outplace.repair.syntax.calls import called_name
+from outplace.repair.facts.origins import argument_of, is_writing_name, may_share, module_made_at
+from outplace.repair.syntax.calls import called_name, method_call
 from outplace.repair.syntax.code import is_library
 from outplace.repair.syntax.flow import (
     bindings,
@@ -126,12 +126,19 @@ def _computes_with(part: ast.AST, name: str) -> bool:
 
 def is_parameter(place: Place, name: str) -> bool:
     """Is the name a parameter of some module, by its origin or because `nn.init` gets it?"""
-    for node in ast.walk(place.code.scope(place.statement)):
-        given = node.args if isinstance(node, ast.Call) and "init." in ast.unparse(node.func) else []
-        if given and called_name(node).endswith("_") and ast.unparse(given[0]) == name:  # type: ignore[arg-type]
-            return True
+    calls = (node for node in ast.walk(place.code.scope(place.statement)) if isinstance(node, ast.Call))
+    if any(_initializes(call, name) for call in calls):
+        return True
     found = list(bindings(place.code, place.statement, name))
     return bool(found) and all(_binds_a_parameter(place, binding) for binding in found)
+
+
+def _initializes(call: ast.Call, name: str) -> bool:
+    """`nn.init.zeros_(name)`."""
+    method = method_call(call)
+    if method is None or not is_writing_name(method.name) or ast.unparse(method.receiver).split(".")[-1] != "init":
+        return False
+    return bool(call.args) and ast.unparse(call.args[0]) == name
 
 
 def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:

@@ -182,13 +182,20 @@ def shape_dtype(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         return
     if not bounds:
         yield from out_of_place(place)
-    to_lower = "can't be cast" in place.bug.error and "Complex" not in place.bug.error  # the imaginary part is needed
-    if place.target is not None and (place.bug.cause == "dtype" or to_lower):
+    if place.target is not None and (place.bug.cause == "dtype" or _may_be_cast(place.bug)):
         edits = cast.to_target(place.code, place.node, place.target)
         if edits is not None:
             yield place.candidate("Cast the update to the dtype of its target", "safe", edits)
     if bounds:
         yield from out_of_place(place)
+
+
+def _may_be_cast(bug: Bug) -> bool:
+    """Did PyTorch refuse a result whose dtype does not fit? A complex result needs its imaginary part."""
+    match = bug.recognised
+    if match is None or match.entry.name not in ("result-type", "out-cat-dtype"):
+        return False
+    return not match.groups.get("result", "").startswith("Complex")
 
 
 def _is_bounding(node: ast.AST) -> bool:
@@ -209,7 +216,9 @@ def inference(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 def _clones(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [name for name in (place.bug.tensor, place.path) if name]
-    if place.bug.cause == "saved" or "saved for backward" in place.bug.error or place.target is None:
+    match = place.bug.recognised
+    is_saved = place.bug.cause == "saved" or (match is not None and match.entry.name == "inference-saved")
+    if is_saved or place.target is None:
         clones = saver.operand_clones(place.code, place.node, names)
         for item in [clone for clone in clones if clone.named][:1] or clones[:3]:
             yield place.candidate(
