@@ -46,8 +46,8 @@ def test_repaired_and_proved(file, tmp_path):
     assert done.returncode == 0
     assert done.stdout.startswith("RESULT ") and done.stdout.count("RESULT") == 1
     assert "-h += 1\n+h = h + 1\n" in done.stderr
-    assert "loss: as it was, in 1 backward" in done.stderr
-    assert "gradients: those of the original program" in done.stderr
+    assert "loss: unchanged, in 1 backward" in done.stderr
+    assert "gradients: equal to the original program" in done.stderr
     assert "Repaired train.py" in done.stderr
 
 
@@ -133,7 +133,7 @@ def test_a_step_in_between_is_reordered_as_far_as_the_run_shows_it_right(file, t
     done = run("--fix", "train.py", cwd=tmp_path)
     assert file.read_text() == CARRIED.replace("retain_graph=True", "") + "    h = h.detach()\n"
     assert done.returncode == 0
-    assert "as it was in 2 backwards; from there on it is another training" in done.stderr
+    assert "unchanged in 2 backwards; from there on it is another training" in done.stderr
 
 
 def test_a_good_program_is_left_alone(file, tmp_path):
@@ -157,7 +157,7 @@ def test_where_to_cut_a_graph_is_not_its_to_decide(file, tmp_path):
     done = run("--fix", "train.py", cwd=tmp_path)
     assert (done.returncode, file.read_text()) == (1, carried)
     assert "OUT207 freed" in done.stderr
-    assert "Not repaired: where to cut the graph is for you to say: a detach changes what" in done.stderr
+    assert "Not repaired: you must choose where to detach: a detach changes what" in done.stderr
 
 
 def test_a_program_that_is_killed(file, tmp_path):

@@ -17,21 +17,21 @@ class Outcome:
     first: Trial
     advice: Advice | None = None
     after: Trial | None = None
-    """The run with all changes; None where there are none, or none was tried."""
+    """The run with all changes; None if there are none, or none was tried."""
     texts: dict[str, str] = field(default_factory=dict)
     """The changed files."""
     originals: dict[str, str] = field(default_factory=dict)
     """The program's own files as they were."""
     rejected: list[Suggestion] = field(default_factory=list)
-    """What looked safe and was not: with it the program computed something else."""
+    """Changes that looked safe, but with which the program computed something else."""
     unsteady: str = ""
-    """What the unchanged program does otherwise when it is run again, so that nothing can be proved."""
+    """How a second run of the unchanged program differed. Then nothing can be proved."""
     exact: bool = False
-    """Were CUDA's algorithms held to those that give the same bits in every run?"""
+    """Were only CUDA algorithms used that give the same bits in every run?"""
     allocator: tuple[int, int | None] | None = None
-    """CUDA's own figures of the peak, before and after, from runs that nothing watched."""
+    """The peak by CUDA's own statistics, before and after, from runs without recording."""
     seconds: tuple[float, float] | None = None
-    """How long a step took, before and after, in runs that nothing watched."""
+    """The time of a step, before and after, in runs without recording."""
     trouble: str = ""
 
 

@@ -1,1 +1,1 @@
-"""Diagnoses in the forms people and tools read: one module a format. Nothing here imports torch."""
+"""Reports of diagnoses: one module for each format. Nothing here imports torch."""

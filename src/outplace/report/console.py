@@ -1,4 +1,4 @@
-"""The one way in which consoles are made, so that no text of the user's is ever read as markup."""
+"""Makes consoles that never read the user's text as markup."""
 
 from __future__ import annotations
 

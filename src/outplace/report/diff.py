@@ -32,7 +32,7 @@ class DiffLine:
 
 
 def parse(diff: str) -> Iterator[DiffLine]:
-    """The files and the lines of their hunks. What a patch needs and a reader does not is left out."""
+    """The files and the lines of their hunks, without what only a patch needs."""
     old = new = 0
     old_left = new_left = 0
     for line in diff.splitlines():
@@ -68,7 +68,7 @@ def condense(lines: Sequence[DiffLine]) -> list[DiffLine]:
 
 
 def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
-    """The diff's lines; text that is no unified diff is shown as it stands."""
+    """The diff's lines. Other text is shown unchanged."""
     lines = condense(list(parse(diff))) or [DiffLine("", None, line) for line in diff.splitlines()]
     digits = max((len(str(line.number)) for line in lines if line.number), default=0)
     texts = [lay_out(line.text, glyphs).text.rstrip() for line in lines]

@@ -1,4 +1,4 @@
-"""The source around all that diagnoses point at, so that a report can be shown where the files are not."""
+"""The source lines around all sites of diagnoses, for reports that are shown without the files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _lines(file: str, numbers: set[int]) -> Lines:
 
 
 def sites(diagnosis: Diagnosis) -> Iterator[Site]:
-    """Every place that a diagnosis names."""
+    """Every site of a diagnosis."""
     return (site for site in _all(diagnosis) if site is not None)
 
 

@@ -1,4 +1,4 @@
-"""Which characters the output can carry, and how foreign text is made safe to print."""
+"""The characters that the output can show, and how the user's text is made safe to print."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ASCII = {
 
 @dataclass(frozen=True)
 class Glyphs:
-    """The drawing characters of a report, and the encoding that everything in it must survive."""
+    """The drawing characters of a report, and the encoding of the output."""
 
     encoding: str
     bar: str
@@ -49,7 +49,7 @@ class Glyphs:
         return "".join(self.show(char) for char in text)
 
     def show(self, char: str) -> str:
-        """What stands for one character of foreign text."""
+        """The replacement for one character of the user's text."""
         return " " if char in "\t\n\r" else _show(char, self.encoding)
 
 

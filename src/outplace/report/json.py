@@ -1,4 +1,4 @@
-"""The report outside tools rely on: `outplace run --json FILE`. Fields are added, never renamed."""
+"""The JSON report for tools: `outplace run --json FILE`. Fields are added, never renamed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 class ReportError(OutplaceError):
-    """A report could not be written where it was asked for."""
+    """A report could not be written."""
 
 
 def report(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[str, Any]:

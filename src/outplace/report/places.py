@@ -1,4 +1,4 @@
-"""What a diagnosis points at: every place with its role and the label that goes under it."""
+"""The places of a diagnosis, each with its role and its label."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _changes(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Place]:
 
 
 def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
-    """A change that was refused has no version step worth telling; a silent one has none at all."""
+    """The version step. A refused write and a silent write have none to show."""
     if _refused(diagnosis, change):
         return f"refused here: {words.operation(change.operation)}"
     spot = "here" if change.site else "at an unknown line"
@@ -110,7 +110,7 @@ def _refused(diagnosis: Diagnosis, change: Mutation) -> bool:
 
 
 def _freed_here(diagnosis: Diagnosis, change: Mutation) -> bool:
-    """Is it the very backward that fails, a round before?"""
+    """Is it the backward that fails, one loop iteration earlier?"""
     return diagnosis.kind == "freed" and change.site is not None and change.site == diagnosis.raised_at
 
 

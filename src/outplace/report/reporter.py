@@ -39,7 +39,7 @@ def data(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[str,
 
 
 def write(path: str, form: Literal["json", "html"], data: Mapping[str, Any]) -> None:
-    """Writes a report to a file, whole or not at all."""
+    """Writes a report to a file in one step."""
     if form == "json":
         from outplace.report import json
 

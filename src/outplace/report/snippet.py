@@ -1,4 +1,4 @@
-"""Source around labelled places, with the very expressions underlined."""
+"""Source around labelled places, with the expressions underlined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTEXT = 1
 LEAST = 40
 """Wrapped text with less room than this goes to the left edge instead of under its mark."""
 NEARBY = 30
-"""Places of one function further apart than this are shown apart, so that each has a path to click on."""
+"""Places of one function that are further apart get snippets of their own, each with a path to click on."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The report a person reads after the traceback: in a terminal, a log, or an exception's note."""
+"""The text report: in a terminal, a log, or an exception's note."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _headline(diagnosis: Diagnosis, order: str, width: int, glyphs: Glyphs) -> l
 
 
 def _blocks(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> Iterator[list[Text]]:
-    """The parts of one diagnosis that a blank line keeps apart."""
+    """The parts of one diagnosis, with a blank line between them."""
     found = places(diagnosis, glyphs)
     shown = [place for place in found if place.site]
     for members in group(shown):

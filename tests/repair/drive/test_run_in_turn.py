@@ -27,8 +27,8 @@ def test_fakes_that_methods_read_are_detached_and_every_step_stays_what_it_was(t
     )
     assert code == 0
     # 2 rounds of 3 backwards and 2 steps
-    assert "loss: as it was, in 6 backwards" in said
-    assert "each step takes those of the original program, whose saved values were kept, in 4 steps" in said
+    assert "loss: unchanged, in 6 backwards" in said
+    assert "each step uses those of the original program with copies of its saved tensors, in 4 steps" in said
 
 
 def test_data_of_a_rollout_is_for_a_person_to_cut_off(tmp_path):

@@ -92,4 +92,4 @@ def test_not_where_the_next_reference_has_other_gradients(program: Path) -> None
 def test_a_silent_bug_that_is_left_keeps_no_error_unmended(program: Path) -> None:
     outcome = Repair(Told(program, silent=True)).run()  # type: ignore[arg-type]
     assert "c[i - 1].clone()" in outcome.texts[str(program)]
-    assert outcome.left.startswith("what is told of line 12 above raises nothing")
+    assert outcome.left.startswith("the silent bugs at line 12: ")

@@ -42,7 +42,7 @@ class Trial:
                     return f"other {name} (number {number} of {len(theirs)})"
             if len(mine) != len(theirs):
                 return f"{len(mine)} {name} instead of {len(theirs)}"
-        return "" if self.testimony.says_something else "nothing to compare"
+        return "" if self.testimony.has_gradients else "nothing to compare"
 
     @property
     def peak(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 class Testimony:
     """Digests in order of time. Two runs that computed the same bits have equal digests."""
 
-    __test__ = False  # pytest takes the name for a test's
+    __test__ = False  # for pytest: this is not a test class
 
     losses: list[str] = field(default_factory=list)
     gradients: list[str] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Testimony:
     buffers: list[str] = field(default_factory=list)
 
     @property
-    def says_something(self) -> bool:
+    def has_gradients(self) -> bool:
         """Was there a backward at all?"""
         return bool(self.gradients)
 
@@ -68,7 +68,7 @@ def _of_tensor(tensor: Any) -> str:
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 """By the size of an element: integers of the same bits."""
 _STRETCH = 1 << 16
-"""So short that what it takes on the device is in nobody's way."""
+"""Elements summed at a time, to use little device memory."""
 
 
 def _sums(numbers: Any) -> Any:

@@ -17,12 +17,12 @@ from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files
 
 LEAST_SHARE = 0.001
-"""What saves less than this share of the peak does not pay."""
+"""A suggestion must save at least this share of the peak."""
 LEAST_SHARE_OF_A_LINE = 0.01
-"""What adds or moves a line of the program has to pay more."""
+"""The share for a suggestion that adds or moves a line."""
 MOST_BEGINNINGS = 8
 HARDLY_HIGHER = 1.03
-"""A peak that is worth less time."""
+"""The tolerance for a slightly higher peak that costs less time."""
 _LINES = ("del", "zero-grad")
 
 
@@ -35,9 +35,9 @@ class Advice:
     paying: list[Suggestion]
     others: list[Suggestion]
     hints: list[Suggestion]
-    """Advice that nothing can be proved for."""
+    """Advice without proof."""
     blocks: list[Suggestion]
-    """What could be computed twice; among `paying` only where that was asked for."""
+    """Blocks to recompute. They are in `paying` only on request."""
 
     def expected(self) -> Curve:
         """Expected memory over time with all paying suggestions."""

@@ -26,7 +26,7 @@ _CHANGING = {
 """Methods by which containers are changed."""
 _DOING = {"print", "input", "open", "next", "setattr", "delattr", "exec", "eval"}
 _OUTSIDE = {"random", "time", "logging", "logger", "log", "writer", "register_buffer", "add_module", "register_module"}
-"""Parts of names that stand for the world: other random numbers, clocks, logs."""
+"""Parts of names that mean a side effect: random numbers, clocks, logs."""
 _PURE = {"math", "torch", "np", "numpy"}
 """Modules whose `log` is a logarithm."""
 

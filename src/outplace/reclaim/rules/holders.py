@@ -14,8 +14,8 @@ from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
-_found: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
-"""What has been looked for in a file: a line runs many times."""
+_nodes: WeakKeyDictionary[Code, dict[Instruction, ast.expr | ast.stmt | None]] = WeakKeyDictionary()
+"""A cache: the nodes of a file by instruction. A line runs many times."""
 
 
 def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | ast.stmt] | None:
@@ -23,11 +23,11 @@ def node_at(files: Files, instruction: Instruction) -> tuple[Code, ast.expr | as
     code = files.code(instruction[0])
     if code is None:
         return None
-    known = _found.setdefault(code, {})
-    if instruction not in known:
+    nodes = _nodes.setdefault(code, {})
+    if instruction not in nodes:
         file, line, end_line, column, end_column = instruction
-        known[instruction] = code.at(Site(file, line, end_line, column, end_column, "", ""))
-    node = known[instruction]
+        nodes[instruction] = code.at(Site(file, line, end_line, column, end_column, "", ""))
+    node = nodes[instruction]
     return (code, node) if node is not None else None
 
 
@@ -49,11 +49,11 @@ def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
     if isinstance(operand, ast.Name):
         loads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == operand.id and n is not operand]
         if not isinstance(statement, _SIMPLE) or any(isinstance(load.ctx, ast.Load) for load in loads):
-            return False  # read once more in the very statement
-    return isinstance(operand, ast.Call | ast.Name) and _is_nobodys(files, code, operand)
+            return False  # the statement reads it twice
+    return isinstance(operand, ast.Call | ast.Name) and _is_unused_later(files, code, operand)
 
 
-def made_for_good(files: Files, recording: Recording, maker: Operation, user: Operation) -> bool:
+def made_by_own_functions(files: Files, recording: Recording, maker: Operation, user: Operation) -> bool:
     """Do all functions between the maker of a tensor and its user return a tensor that they made themselves?"""
     if maker.calls:
         kind = recording.modules[maker.calls[0].module].kind
@@ -61,20 +61,20 @@ def made_for_good(files: Files, recording: Recording, maker: Operation, user: Op
             return False
     inner, outer = recording.places[maker.place], recording.places[user.place]
     for instruction in inner[: max(0, len(inner) - len(outer))]:
-        found = node_at(files, instruction)
-        function = found[0].function(found[1]) if found is not None else None
-        if found is None or function is None or isinstance(function, ast.Lambda):
+        place = node_at(files, instruction)
+        function = place[0].function(place[1]) if place is not None else None
+        if place is None or function is None or isinstance(function, ast.Lambda):
             return False
-        if not _hands_out_its_own(files, found[0], function):
+        if not _returns_own_tensors(files, place[0], function):
             return False
     return True
 
 
-def _hands_out_its_own(files: Files, code: Code, function: Function) -> bool:
+def _returns_own_tensors(files: Files, code: Code, function: Function) -> bool:
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and code.function(n) is function]
-    return all(item.value is None or _is_nobodys(files, code, item.value) for item in returns)
+    return all(item.value is None or _is_unused_later(files, code, item.value) for item in returns)
 
 
-def _is_nobodys(files: Files, code: Code, value: ast.expr) -> bool:
+def _is_unused_later(files: Files, code: Code, value: ast.expr) -> bool:
     """Will nobody read the tensor after this, whoever calls the function?"""
     return facts_of_value(files, code, value, for_any_caller=True).may_rebind == "yes"

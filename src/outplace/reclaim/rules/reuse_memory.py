@@ -11,7 +11,7 @@ from outplace.knowledge.traits import inplace_position
 from outplace.reclaim.observe.recording import LEAST_BYTES, Instruction, Operation, Recording, Saved, Tensor
 from outplace.reclaim.observe.timeline import Change
 from outplace.reclaim.rules import inplace_forms
-from outplace.reclaim.rules.holders import made_for_good, may_overwrite, node_at, site_of
+from outplace.reclaim.rules.holders import made_by_own_functions, may_overwrite, node_at, site_of
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code
@@ -55,7 +55,7 @@ class Reuses:
             if (found := node_at(files, place)) is not None
         }
         """The expressions of the user's code that were seen to run."""
-        self._good: dict[tuple[int, int | None, int], bool] = {}
+        self._own_results: dict[tuple[int, int | None, int], bool] = {}
         """Is what is made at one place, in a module, free for another? Asked once for each step."""
 
     def suggestions(self) -> Iterator[Suggestion]:
@@ -151,7 +151,7 @@ class Reuses:
     # -- what the source says -----------------------------------------------------------------------------------------
 
     def _suggestion(self, key: Key, reuses: list[Reuse]) -> Suggestion | None:
-        if not all(self._made_for_good(reuse) for reuse in reuses):
+        if not all(self._made_by_own_functions(reuse) for reuse in reuses):
             return None
         if key[0] == "module":
             return self._at_module(key[2], reuses)
@@ -162,12 +162,12 @@ class Reuses:
         assert maker is not None
         return self._recording.operations[maker]
 
-    def _made_for_good(self, reuse: Reuse) -> bool:
+    def _made_by_own_functions(self, reuse: Reuse) -> bool:
         maker, user = self._maker(reuse), reuse.operation
         key = (maker.place, maker.calls[0].module if maker.calls else None, user.place)
-        if key not in self._good:
-            self._good[key] = made_for_good(self._files, self._recording, maker, user)
-        return self._good[key]
+        if key not in self._own_results:
+            self._own_results[key] = made_by_own_functions(self._files, self._recording, maker, user)
+        return self._own_results[key]
 
     def _at_line(self, reuses: list[Reuse]) -> Suggestion | None:
         if len({reuse.position for reuse in reuses}) != 1:

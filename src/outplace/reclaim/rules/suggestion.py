@@ -25,13 +25,13 @@ class Suggestion:
     edits: Mapping[str, tuple[Edit, ...]] = field(default_factory=dict)
     change: Change = field(default_factory=Change)
     costs: str = ""
-    """What has to be paid for it, in time or otherwise."""
+    """Its cost, in time or otherwise."""
     refused: str = ""
-    """What the program did with it that it did not do without."""
+    """How the program differed with this change, if it was rejected."""
     alone: int = 0
-    """Bytes by which the peak sinks where only this is done."""
+    """How many bytes lower the peak is with only this change."""
     together: int = 0
-    """Bytes by which the peak would rise again where all others are done and this is not."""
+    """How many bytes higher the peak is with all changes but this one."""
 
     @property
     def saves(self) -> int:

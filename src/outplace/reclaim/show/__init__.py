@@ -1,1 +1,1 @@
-"""Shows what was found: tables, pages."""
+"""Shows the results: tables and pages."""

@@ -1,7 +1,7 @@
-"""Repairs from the evidence of a run: the culprits are rewritten, and the program itself has to show that it is right.
+"""Repairs from the evidence of a run: rewrites the writes, and runs the program again to prove the repair.
 
-Nothing is written before the proof is there. Each round repairs what the last run has shown and runs the result in a
-fresh process; an error that another one hid is the next round's.
+Nothing is written before the proof. Each round repairs what the last run has shown, and runs the result in a new
+process. An error that was hidden by another one is repaired in the next round.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from outplace.repair.syntax.files import Files
 
 MOST_ROUNDS = 8
 MOST_TRIES = 8
-"""Runs that one round may take."""
+"""The most runs of one round."""
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
-_OF_FREED = "where to cut the graph is for you to say: a detach changes what is trained, and no run can prove it right"
+_OF_FREED = "you must choose where to detach: a detach changes what is trained, so no run can prove it"
 _LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "values", "steps", "gradients", "all")
 _SAVED = ("saved", "stepped", "silent-data", "detached")
-"""Kinds that a run with copies of everything saved gets through, with the gradient that was meant."""
+"""Kinds that do not fail if everything saved is copied. Such a run has the right gradients."""
 
 
 @dataclass
 class Proof:
-    """What the runs have shown about one round."""
+    """What the runs have proved about one round."""
 
     title: str
     loss: str
@@ -50,21 +50,21 @@ class Proof:
 
 @dataclass
 class Outcome:
-    """How the repair went."""
+    """The result of the repair."""
 
     evidence: Evidence
     output: Path
     texts: dict[str, str] = field(default_factory=dict)
-    """The repaired files; empty where there is nothing to write."""
+    """The repaired files; empty if there is nothing to write."""
     proofs: list[Proof] = field(default_factory=list)
     trouble: str = ""
     """Why nothing was repaired."""
     left: str = ""
-    """The silent bugs that are left beside an error that is mended."""
+    """The silent bugs that remain after an error was repaired."""
 
 
-_Settled = tuple[Files, Evidence, Path, Proof]
-"""The edited files, what their run has shown, its output, and the proof."""
+_Result = tuple[Files, Evidence, Path, Proof]
+"""The edited files, the evidence of their run, its output, and the proof."""
 
 
 class Repair:
@@ -75,36 +75,36 @@ class Repair:
         self._reference: Evidence | None = None
         self._earlier: Evidence | None = None
         """The reference run of this round, and that of the round before."""
-        self._in_part = False
-        """Has the last round mended some of several errors, so that this one's reference has to show it right?"""
+        self._is_partial = False
+        """Has the last round repaired only some of several errors? Then the next reference must confirm it."""
 
     def run(self) -> Outcome:
-        """Runs, repairs, proves."""
+        """Runs the program, repairs it, and proves the repair."""
         evidence, output = self._runs.first()
         outcome = Outcome(evidence, output)
         files = Files({path: text for path in evidence.files if (text := _text(path)) is not None}, may_read=False)
         for _ in range(MOST_ROUNDS):
             if evidence.good or not evidence.diagnoses:
                 break
-            settled = self._round(files, evidence)
-            if settled is None and outcome.proofs and _is_silent(evidence):
-                outcome.left = _left(evidence)
+            result = self._round(files, evidence)
+            if result is None and outcome.proofs and _is_silent(evidence):
+                outcome.left = _remaining_bugs(evidence)
                 break
-            if settled is None:
-                outcome.trouble = self._words_for(evidence, files)
+            if result is None:
+                outcome.trouble = self._why_not(evidence, files)
                 outcome.texts, outcome.proofs = {}, []
                 return outcome
-            files, evidence, output, proof = settled
-            outcome.proofs = [*self._seen_again(outcome.proofs), proof]
+            files, evidence, output, proof = result
+            outcome.proofs = [*self._with_last_proof_extended(outcome.proofs), proof]
         else:
-            outcome.trouble = f"after {MOST_ROUNDS} rounds there is still an in-place error"
+            outcome.trouble = f"an in-place error remains after {MOST_ROUNDS} rounds"
             return outcome
         if not outcome.proofs:
-            settled = self._silent(files, evidence) if evidence.good else None
-            if settled is None:
+            result = self._silent(files, evidence) if evidence.good else None
+            if result is None:
                 outcome.trouble = _OF_FREED if evidence.came_into_freed and evidence.code else ""
                 return outcome
-            files, evidence, output, proof = settled
+            files, evidence, output, proof = result
             outcome.proofs.append(proof)
         if not evidence.good and not outcome.left:
             outcome.trouble = "the in-place error is gone, but the program then fails in another way"
@@ -113,40 +113,40 @@ class Repair:
         outcome.evidence, outcome.output = evidence, output
         return outcome
 
-    def _seen_again(self, proofs: list[Proof]) -> list[Proof]:
-        """A round that left another error behind could not be compared to its end. The next reference run can be."""
+    def _with_last_proof_extended(self, proofs: list[Proof]) -> list[Proof]:
+        """After a round with an error left, the run could not be compared to its end. The next reference run can."""
         if not proofs or self._earlier is None or self._reference is None:
             return proofs
         if not (self._reference.steps and same_training(self._earlier, self._reference)):
             return proofs
         return [*proofs[:-1], _of_training(proofs[-1].title, self._reference)]
 
-    def _words_for(self, evidence: Evidence, files: Files) -> str:
+    def _why_not(self, evidence: Evidence, files: Files) -> str:
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
         if kinds != {"stepped"}:
-            return "no rewrite that I know could be proved right"
+            return "no rewrite could be proved"
         if evidence.moment is None:
             return (
-                "weights are written between a forward and its backward, and neither is seen to be free to move; write "
+                "weights are written between a forward and its backward, and it is not clear which may move; write "
                 "them after the backward, or let the forward use a copy"
             )
         step, backward = evidence.moment["step_line"], evidence.moment["backward_line"]
         code = files.code(evidence.moment["file"])
         line = code.lines[backward - 1] if code is not None else ""
         names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
-        through = f", which needs the weights of before it through {', '.join(names[:4])}" if names else ""
-        meant = "whether to detach, to run the forward again or to step later is meant is not in the evidence"
+        through = f", which needs the old weights through {', '.join(names[:4])}" if names else ""
+        choice = "choose: detach, run the forward again, or step later"
         this, following = (" of one round", " of the next") if step >= backward else ("", "")
         places = f"the step in line {step}{this} comes before the backward in line {backward}{following}"
-        return f"{places}{through}; {meant}"
+        return f"{places}{through}; {choice}"
 
-    def _round(self, files: Files, evidence: Evidence) -> _Settled | None:
-        """The first candidate whose run shows less wrong than before, and nothing else changed."""
+    def _round(self, files: Files, evidence: Evidence) -> _Result | None:
+        """The first candidate whose run has fewer bugs than before, and no other change."""
         reference = self._run_reference(files, evidence)
-        if self._in_part and reference is not None and not _same_as_meant(self._earlier, reference):
+        if self._is_partial and reference is not None and not _same_as_meant(self._earlier, reference):
             return None
-        second_best: dict[_Flaw, _Settled] = {}
-        fewer: _Settled | None = None
+        second_best: dict[_Flaw, _Result] = {}
+        fewer: _Result | None = None
         for candidate, edited in islice(self._candidates(files, evidence), MOST_TRIES):
             tried = files.edited(candidate.checking) if candidate.checking else edited
             after, output = self._runs.again(_changed(tried or edited))
@@ -154,24 +154,24 @@ class Repair:
             if proof is not None:
                 flaw = _flaw(candidate, evidence, after)
                 if flaw is None:
-                    self._in_part = False
+                    self._is_partial = False
                     return edited, after, output, proof
                 second_best.setdefault(flaw, (edited, after, output, proof))
             elif fewer is None or len(after.diagnoses) < len(fewer[1].diagnoses):
                 proof = _judge_one(candidate, evidence, after, reference)
                 fewer = fewer if proof is None else (edited, after, output, proof)
-        self._in_part = not second_best and fewer is not None
+        self._is_partial = not second_best and fewer is not None
         return second_best.get("later error") or second_best.get("other draws") or fewer
 
     def _run_reference(self, files: Files, evidence: Evidence) -> Evidence | None:
-        """A run that keeps copies of everything saved, for errors that such a run gets through."""
+        """A run that copies everything saved, for errors that do not occur then."""
         self._reference, self._earlier = None, self._reference
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
             self._reference = self._runs.again(_changed(files), reference=True)[0]
         return self._reference
 
-    def _silent(self, files: Files, evidence: Evidence) -> _Settled | None:
-        """What no run shows: silent bugs that the source analysis is certain of, in the files that have just run."""
+    def _silent(self, files: Files, evidence: Evidence) -> _Result | None:
+        """Repairs silent bugs that only the source analysis shows, in the files that have just run."""
         from outplace.repair.drive.from_source import repair
         from outplace.source.analysis import check_file
         from outplace.source.project import Project
@@ -199,14 +199,14 @@ class Repair:
             return None
         title = "; ".join(dict.fromkeys(titles))
         alike = bool(after.roots) and same_roots(evidence, after, 1)
-        loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
-        return edited, after, output, Proof(title, loss, "the source shows that they were wrong; a run cannot")
+        loss = "unchanged in the first backward" if alike else "changed: the bug had changed its values"
+        return edited, after, output, Proof(title, loss, "the source shows that they were wrong; a run cannot show it")
 
     def _candidates(self, files: Files, evidence: Evidence) -> Iterator[tuple[Candidate, Files]]:
-        """All diagnoses mended together first, then each candidate by itself."""
+        """First the best candidates of all diagnoses together, then each candidate alone."""
         moment = Moment(**evidence.moment) if evidence.moment is not None else None
         bugs = [replace(bug_of(diagnosis), moment=moment) for diagnosis in evidence.diagnoses]
-        seen: list[dict[str, str]] = []
+        tried: list[dict[str, str]] = []
         by_bug = [candidates for bug in bugs if (candidates := list(self._allowed(files, bug, bugs)))]
         firsts = [candidates[0] for candidates in by_bug]
         plainest = [next((plain for plain in candidates if not plain.checking), candidates[0]) for candidates in by_bug]
@@ -216,8 +216,8 @@ class Repair:
                 edited = files.edited(candidate.edits)
             except (Conflict, KeyError):
                 continue
-            if edited is not None and _changed(edited) not in seen:
-                seen.append(_changed(edited))
+            if edited is not None and _changed(edited) not in tried:
+                tried.append(_changed(edited))
                 yield candidate, edited
 
     def _allowed(self, files: Files, bug: Bug, bugs: list[Bug]) -> Iterator[Candidate]:
@@ -228,11 +228,11 @@ class Repair:
 
 
 _Flaw = Literal["other draws", "later error"]
-"""Why a proved candidate is tried last: it draws random numbers again, or a later backward still fails."""
+"""Why a proved candidate is only second best: it draws random numbers again, or a later backward fails."""
 
 
 def _flaw(candidate: Candidate, before: Evidence, after: Evidence) -> _Flaw | None:
-    """What another candidate may do better."""
+    """What another candidate may do better; None if nothing."""
     if candidate.keeps == "earlier" and not drew_alike(before, after):
         return "other draws"
     if candidate.keeps in ("earlier", "beginning") and not after.good:
@@ -241,7 +241,7 @@ def _flaw(candidate: Candidate, before: Evidence, after: Evidence) -> _Flaw | No
 
 
 def _is_silent(evidence: Evidence) -> bool:
-    """Is there nothing left that raises?"""
+    """Does no error remain, only silent bugs?"""
     return _all_silent(evidence) and (evidence.code == 0 or evidence.stopped)
 
 
@@ -249,10 +249,10 @@ def _all_silent(evidence: Evidence) -> bool:
     return all(diagnosis["kind"].startswith("silent") for diagnosis in evidence.diagnoses)
 
 
-def _left(evidence: Evidence) -> str:
+def _remaining_bugs(evidence: Evidence) -> str:
     lines = [mutation["site"]["line"] for diagnosis in evidence.diagnoses for mutation in diagnosis["mutations"][:1]]
     places = " and ".join(f"line {line}" for line in dict.fromkeys(lines))
-    return f"what is told of {places} above raises nothing, and no rewrite that I know could be proved right"
+    return f"the silent bugs at {places}: no rewrite could be proved"
 
 
 def _joined(candidates: Sequence[Candidate]) -> Candidate:
@@ -274,7 +274,7 @@ def _united(edits_of_each: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, t
 
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
-    """Is the bug gone, with nothing else changed? What could be shown for it?"""
+    """The proof that the bug is gone and nothing else has changed; None if there is none."""
     if not after.good and not _fails_later(before, after):
         return None
     if candidate.keeps == "steps":
@@ -291,7 +291,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
 
 
 def _fails_later(before: Evidence, after: Evidence) -> bool:
-    """Does the program fail for another reason now, and not earlier than before?"""
+    """Does the program now fail for another reason, and not earlier than before?"""
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
     return bool(new) and _less(old, new) and len(after.roots) >= len(before.roots)
@@ -300,11 +300,11 @@ def _fails_later(before: Evidence, after: Evidence) -> bool:
 def _same_values(
     candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None, first: int | None
 ) -> Proof | None:
-    """A rewrite that computes the same losses (`first` of them, None for all), and the gradients that were meant."""
+    """The rewrite computes the same losses (the `first` ones; None: all), and the right gradients."""
     if reference is not None and not same_roots(before, reference, first):
         if candidate.safety != "safe":
             return None
-        return Proof(candidate.title, "the program gives other values in every run: not compared", "not compared")
+        return Proof(candidate.title, "not compared: every run of the program gives other values", "not compared")
     if not same_roots(before, after, first):
         return None
     if reference is None or not reference.roots:
@@ -316,8 +316,8 @@ def _without_reference(candidate: Candidate, before: Evidence, after: Evidence) 
     if candidate.safety != "safe":
         return None
     count = min(len(before.roots), len(after.roots))
-    loss = f"as it was in {_times(count)} up to the error" if count else "there was no backward before the error"
-    return Proof(candidate.title, loss, "no reference: the program never got past the error before")
+    loss = f"unchanged in {_times(count)} up to the error" if count else "there was no backward before the error"
+    return Proof(candidate.title, loss, "not compared: the program never got past the error before")
 
 
 def _with_reference(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence) -> Proof | None:
@@ -327,15 +327,16 @@ def _with_reference(candidate: Candidate, before: Evidence, after: Evidence, ref
     if not equal or (candidate.safety != "safe" and count < len(before.roots)):
         return None
     roots = min(len(reference.roots), len(after.roots))
-    gradient = f"those of the original program, whose saved values were kept, in {_times(count)}"
+    gradient = f"equal to the original program with copies of its saved tensors, in {_times(count)}"
     return Proof(
-        candidate.title, f"as it was, in {_times(roots)}", gradient if count else "no backward could be compared"
+        candidate.title, f"unchanged, in {_times(roots)}", gradient if count else "no backward could be compared"
     )
 
 
 def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
-    """Is it one of several silent bugs that is mended? The gradients can be compared with those that were meant only
-    when the last of them is: that round's proof is for all.
+    """Is one of several silent bugs repaired? The gradients can be compared only when the last one is repaired.
+
+    The proof of that round is for all of them.
     """
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
@@ -344,11 +345,11 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
         return None
     if after.code or candidate.keeps not in ("all", "values") or not same_roots(before, after, 1):
         return None
-    return Proof(candidate.title, "as it was in the first backward", "compared when all are mended: see the last one")
+    return Proof(candidate.title, "unchanged in the first backward", "compared when all are repaired: see the last one")
 
 
 def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
-    """Is it one of several errors that is mended, with the others as they were? They are for the next rounds."""
+    """Is one of several errors repaired, and are the others unchanged? The next rounds repair them."""
     old = [essence(diagnosis) for diagnosis in before.diagnoses]
     new = [essence(diagnosis) for diagnosis in after.diagnoses]
     if not new or len(new) >= len(old) or any(bug not in old for bug in new) or candidate.keeps != "all":
@@ -357,27 +358,26 @@ def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, referenc
         return None
     if len(after.roots) < len(before.roots):
         return None
-    loss = f"as it was in {_times(len(after.roots))} up to the error"
-    return Proof(candidate.title, loss, "compared when all are mended: see the last one")
+    loss = f"unchanged in {_times(len(after.roots))} up to the error"
+    return Proof(candidate.title, loss, "compared when all are repaired: see the last one")
 
 
 def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
-    """Does the program, mended in part, do what it would have done before, had it kept what was saved?"""
+    """Does the partly repaired program compute the same as the earlier reference run?"""
     if earlier is None or len(earlier.roots) != len(reference.roots):
         return False
     return same_roots(earlier, reference) and same_gradients(earlier, reference)[0]
 
 
 def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
-    """Is all that was wrong mended? Silent bugs beside an error are for the next round, which has only them."""
-    left = [bug for bug in new if bug in old]
+    """Are all bugs repaired? If there were errors, silent bugs may remain for the next round."""
+    still_there = [bug for bug in new if bug in old]
     silent = [bug for bug in old if bug[0].startswith("silent")]
-    return not left or (len(silent) < len(old) and all(bug in silent for bug in left))
+    return not still_there or (len(silent) < len(old) and all(bug in silent for bug in still_there))
 
 
 def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
-    """Another order of steps, or a detach, that changes no step: each takes what it would have taken in the original
-    program, had that kept what was saved."""
+    """Another order of steps, or a detach: each step uses the same gradients as in the reference run."""
     if reference is None or not (after.good and reference.good and reference.steps):
         return None
     if not same_roots(before, reference) or not same_training(reference, after):
@@ -388,39 +388,45 @@ def _as_meant(candidate: Candidate, before: Evidence, after: Evidence, reference
 def _of_training(title: str, run: Evidence) -> Proof:
     count = sum(map(len, run.steps.values()))
     steps = "1 step" if count == 1 else f"{count} steps"
-    gradient = f"each step takes those of the original program, whose saved values were kept, in {steps}"
-    return Proof(title, f"as it was, in {_times(len(run.roots))}", gradient)
+    gradient = f"each step uses those of the original program with copies of its saved tensors, in {steps}"
+    return Proof(title, f"unchanged, in {_times(len(run.roots))}", gradient)
 
 
 def _up_to_the_error(
     candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None
 ) -> Proof | None:
-    """Another order of steps: what came before the error is as it was; from there on it is another training. A
-    state that is cut off from the rounds before must not have been all that trains some weight."""
+    """Another order of steps: everything before the error is the same, and from there on it is another training.
+
+    A detached state must not have been the only way to some weight.
+    """
     needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
     count = alike(before, after)
     if len(after.roots) < len(before.roots) or count < needed:
         return None
     if candidate.keeps == "beginning" and reference is not None and not trains_as_many(reference, after):
         return None
-    gradient = "those of the new order, in which each backward finds the weights it was computed with"
-    return Proof(candidate.title, f"as it was in {_times(count)}; from there on it is another training", gradient)
+    gradient = "those of the new order: each backward uses the weights of its forward"
+    return Proof(candidate.title, f"unchanged in {_times(count)}; from there on it is another training", gradient)
 
 
 def _first_only(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
-    """A bug that changes the very values, or the training: there is little that may be the same afterwards."""
+    """For a bug that changed values or the training: only the first loss can be compared."""
     if not after.good or candidate.safety != "safe":
         return None
     alike = bool(after.roots) and same_roots(before, after, 1)
-    loss = "as it was in the first backward" if alike else "another one: the bug had changed its values"
-    return Proof(candidate.title, loss, "no reference: the bug had changed them, and no error showed it")
+    loss = "unchanged in the first backward" if alike else "changed: the bug had changed its values"
+    return Proof(candidate.title, loss, "not compared: the bug had changed them without an error")
 
 
 def _now_recorded(candidate: Candidate, before: Evidence, after: Evidence) -> Proof | None:
-    """A write that is recorded now: the same values, and a gradient that the original program did not have."""
+    """A write that autograd now records: the same values, and a new gradient."""
     if not after.good or not after.roots or not same_roots(before, after, 1):
         return None
-    return Proof(candidate.title, "as it was in the first backward", "now with the derivative of what was not recorded")
+    return Proof(
+        candidate.title,
+        "unchanged in the first backward",
+        "now with the derivative of the write",
+    )
 
 
 def _times(count: int) -> str:

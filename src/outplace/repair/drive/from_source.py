@@ -1,4 +1,4 @@
-"""Repairs from the source alone: the best candidate after which the analysis finds less, and nothing new."""
+"""Repairs from the source alone: applies the first candidate after which the analysis finds less, and nothing new."""
 
 from __future__ import annotations
 
@@ -22,46 +22,48 @@ from outplace.source.facts import Span
 
 _LEAST_ROUNDS = 60
 _MOST_FIXES = 30
-"""Findings in one file beyond which their fixes are not worked out for a report."""
+"""If a file has more findings, a report shows no fixes for it."""
 _MOST_SECONDS = 4.0
-"""CPU time after which no further fixes of a file are worked out for a report."""
+"""CPU time for the fixes of one file in a report."""
 _DEEPEST = 6
 
 _NOTHING: frozenset[Span] = frozenset()
 _Texts = dict[str, str]
 _Pairs = list[tuple[Finding, Candidate]]
-_Settled = tuple[_Texts, list[Finding], _Pairs]
-"""New texts, what is found in them, and what was done about which finding."""
+_Result = tuple[_Texts, list[Finding], _Pairs]
+"""The new texts, their findings, and the candidate for each repaired finding."""
 Check = Callable[..., Sequence[Finding]]
-"""Analyses a file, given its path and text, and the texts of other files of the project where they were changed."""
+"""Analyses a file: its path, its text, and the changed texts of other files of the project."""
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """A file's new text, what was done to it, and what is left."""
+    """A file's new text, the repaired findings (`done`), and the remaining ones (`left`)."""
 
     text: str
     done: tuple[tuple[Finding, Candidate], ...]
     left: tuple[Finding, ...]
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Other files that had to be changed, and their new texts."""
+    """The new texts of other files that had to change."""
     meanings: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
-    """By file and line of what is left: the repairs among which only the author can choose."""
+    """For remaining findings, by file and line: the repairs that only the author can choose from."""
 
 
 def repair(
     path: str,
     text: str,
     check: Check,
-    wanted: Callable[[Finding], bool],
+    is_selected: Callable[[Finding], bool],
     unsafe: bool = False,
     style: Style = "auto",
     others: Callable[[], dict[str, str]] = dict,
     editable: Collection[str] = (),
 ) -> Repaired:
-    """Fixes finding after finding until nothing changes. `others` gives the texts of files that use this one or are
-    used by it; those that are `editable` may be changed, too."""
-    return _Repair(path, check, wanted, unsafe, style, others, editable).run(text)
+    """Fixes one finding after another until nothing changes.
+
+    `others` gives the texts of files that import this one or that it imports. `editable` files may change, too.
+    """
+    return _Repair(path, check, is_selected, unsafe, style, others, editable).run(text)
 
 
 class _Repair:
@@ -71,42 +73,42 @@ class _Repair:
         self,
         path: str,
         check: Check,
-        wanted: Callable[[Finding], bool],
+        is_selected: Callable[[Finding], bool],
         unsafe: bool,
         style: Style,
         others: Callable[[], dict[str, str]],
         editable: Collection[str] = (),
     ) -> None:
-        self.path, self.wanted, self.unsafe, self.style = path, wanted, unsafe, style
+        self.path, self.is_selected, self.unsafe, self.style = path, is_selected, unsafe, style
         self._check, self._others, self._editable = check, others, {path, *editable}
         self._files: Files | None = None
-        self._by_itself: set[tuple[str, str]] = set()
-        """Findings that were tried alone, and not mended."""
-        self._left_alone: set[tuple[str, str]] = set()
+        self._tried_alone: set[tuple[str, str]] = set()
+        """Findings that could not be repaired alone."""
+        self._not_to_fix: set[tuple[str, str]] = set()
         """Findings that must not be fixed, because others of the same tensor cannot be."""
 
     @cached_property
     def others(self) -> dict[str, str]:
-        """The files that use this one, read when something is to be fixed."""
+        """The files around this one, read when the first repair needs them."""
         return self._others()
 
     def check(self, texts: _Texts) -> list[Finding]:
-        """What is found with these texts."""
+        """The findings with these texts."""
         elsewhere = {path: text for path, text in texts.items() if path != self.path}
         return list(self._check(self.path, texts[self.path], *([elsewhere] if elsewhere else [])))
 
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed. Of one tensor either all writes are fixed, or none."""
         result = self._run(text)
-        while result.done and (half := self._mended_in_part(text, result)):
-            self._left_alone |= half
-            self._by_itself.clear()
+        while result.done and (half := self._partly_repaired(text, result)):
+            self._not_to_fix |= half
+            self._tried_alone.clear()
             result = self._run(text)
         return result
 
-    def _mended_in_part(self, text: str, result: Repaired) -> set[tuple[str, str]]:
+    def _partly_repaired(self, text: str, result: Repaired) -> set[tuple[str, str]]:
         """Findings that were fixed although another write to the same memory is left: the program fails as before."""
-        left = {_essence(finding) for finding in result.left if self._to_do(finding)} - self._left_alone
+        left = {_essence(finding) for finding in result.left if self._is_to_fix(finding)} - self._not_to_fix
         done = {_essence(finding) for finding, _ in result.done}
         if not left:
             return set()
@@ -119,57 +121,59 @@ class _Repair:
         return {item for item in done for other in left if memory.get(item, _NOTHING) & memory.get(other, _NOTHING)}
 
     def _run(self, text: str) -> Repaired:
-        done: _Pairs = []
+        repaired: _Pairs = []
         texts = {self.path: text}
         findings = self.check(texts)
         given_up: set[tuple[str, str]] = set()
         unsound: set[str] = set()
-        """Functions that a silent bug leaves wrong: an error that stops them is better than none."""
-        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each round ends with one finding less, or one given up
+        """Functions with a silent bug that cannot be fixed. Their errors stay: better than wrong numbers."""
+        for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each round fixes a finding or gives one up
             waiting = self._waiting(findings, given_up, unsound)
             finding = min(waiting, key=lambda waits: not _silent(waits), default=None)
             if finding is None:
                 break
-            together = None if _silent(finding) else self._settle_together(texts, waiting, findings)
-            settled = together or self._settle(texts, finding, findings, 0)
-            if settled is None:
+            together = None if _silent(finding) else self._repair_together(texts, waiting, findings)
+            result = together or self._repair_one(texts, finding, findings, 0)
+            if result is None:
                 given_up.add(_key(finding))
-                self._by_itself.add(_key(finding))
-                unsound |= self._left_unsound(finding, findings)
+                self._tried_alone.add(_key(finding))
+                unsound |= self._functions_left_wrong(finding, findings)
                 continue
-            new, after, pairs = settled
-            mended = Counter(map(_essence, findings)) - Counter(map(_essence, after))
-            done += [(before, _done_about(before, pairs)) for before in findings if _taken(mended, before)]
+            new, after, pairs = result
+            fixed_counts = Counter(map(_essence, findings)) - Counter(map(_essence, after))
+            repaired += [
+                (before, _done_about(before, pairs)) for before in findings if _count_off(fixed_counts, before)
+            ]
             texts, findings = new, after
-            given_up.clear()  # what could not be fixed before this edit perhaps can be now
-        left = tuple(finding for finding in findings if self.wanted(finding))
-        meanings = self._all_meanings(texts, left, findings)
-        return Repaired(texts.pop(self.path), tuple(done), left, texts, meanings)
+            given_up.clear()  # after this edit they may be fixable
+        remaining = tuple(finding for finding in findings if self.is_selected(finding))
+        meanings = self._all_meanings(texts, remaining, findings)
+        return Repaired(texts.pop(self.path), tuple(repaired), remaining, texts, meanings)
 
     def _waiting(
         self, findings: list[Finding], given_up: Collection[tuple[str, str]], unsound: Collection[str]
     ) -> list[Finding]:
-        """The findings that are still to be fixed, and can be tried now."""
-        waiting = [finding for finding in findings if self._to_do(finding) and finding.site.function not in unsound]
+        """The findings to fix that can be tried now."""
+        waiting = [finding for finding in findings if self._is_to_fix(finding) and finding.site.function not in unsound]
         if any(not _silent(finding) for finding in waiting):
-            waiting += [finding for finding in findings if self.wanted(finding) and _doubtful(finding)]
+            waiting += [finding for finding in findings if self.is_selected(finding) and _doubtful(finding)]
         refused = {_line(finding) for finding in findings if _is_refused(finding)}
-        waiting = [finding for finding in waiting if _essence(finding) not in self._left_alone]
+        waiting = [finding for finding in waiting if _essence(finding) not in self._not_to_fix]
         return [finding for finding in waiting if _key(finding) not in given_up and not _is_idle(finding, refused)]
 
-    def _left_unsound(self, finding: Finding, findings: list[Finding]) -> set[str]:
-        """The functions that stay wrong because this finding cannot be fixed: those of a silent bug."""
+    def _functions_left_wrong(self, finding: Finding, findings: list[Finding]) -> set[str]:
+        """The functions that stay wrong because this silent bug cannot be fixed."""
         if not _silent(finding) or self.unsafe:
             return set()
         affected = [finding, *(findings if finding.severity == "error" else ())]
         return {wrong.site.function for wrong in affected}
 
     def _all_meanings(
-        self, texts: _Texts, left: Iterable[Finding], findings: list[Finding]
+        self, texts: _Texts, remaining: Iterable[Finding], findings: list[Finding]
     ) -> dict[tuple[str, int], tuple[str, ...]]:
-        """By line of a step in the wrong place: the repairs among which only the author can choose."""
-        asked = [] if self.unsafe else [finding for finding in left if finding.kind == "stepped"]
-        return {_line(finding): titles for finding in asked if (titles := self._meanings(texts, finding, findings))}
+        """For each step in the wrong place, by file and line: the repairs that only the author can choose from."""
+        steps = [] if self.unsafe else [finding for finding in remaining if finding.kind == "stepped"]
+        return {_line(finding): titles for finding in steps if (titles := self._meanings(texts, finding, findings))}
 
     def _meanings(self, texts: _Texts, finding: Finding, before: list[Finding]) -> tuple[str, ...]:
         """The titles of unsafe repairs after which the analysis finds less."""
@@ -182,21 +186,21 @@ class _Repair:
         return tuple(titles)
 
     def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
-        """The best fix for a finding, and the text with it; None where there is none."""
+        """The best fix for a finding, and the new text; None if there is none."""
         try:
-            settled = self._settle({self.path: text}, finding, findings, 0)
-        except Exception:  # an analysis must not fail for want of a remedy
+            result = self._repair_one({self.path: text}, finding, findings, 0)
+        except Exception:  # the report must not fail because of a fix
             return None
-        if settled is None:
+        if result is None:
             return None
-        new, candidate = settled[0][self.path], settled[2][0][1]
+        new, candidate = result[0][self.path], result[2][0][1]
         return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
 
-    def _to_do(self, finding: Finding) -> bool:
-        return self.wanted(finding) and (self.unsafe or finding.severity == "error")
+    def _is_to_fix(self, finding: Finding) -> bool:
+        return self.is_selected(finding) and (self.unsafe or finding.severity == "error")
 
-    def _settle_together(self, texts: _Texts, waiting: list[Finding], before: list[Finding]) -> _Settled | None:
-        """Bugs of separate functions at once, by the first remedy of each: one look at the file for all of them."""
+    def _repair_together(self, texts: _Texts, waiting: list[Finding], before: list[Finding]) -> _Result | None:
+        """Repairs bugs of separate functions together, with the first candidate of each. That needs one analysis."""
         files = self._with(texts)
         code = files.code(self.path)
         if code is None:
@@ -204,7 +208,7 @@ class _Repair:
         chosen: dict[ast.AST, tuple[Finding, Candidate]] = {}
         for finding in waiting:
             function = _own_function(code, finding)
-            if function is None or function in chosen or _key(finding) in self._by_itself:
+            if function is None or function in chosen or _key(finding) in self._tried_alone:
                 continue
             candidate = next(self._candidates(files, finding, before), None)
             if candidate is not None and _lies_in(code, function, candidate):
@@ -214,14 +218,18 @@ class _Repair:
             edits = tuple(edit for _, candidate in together for edit in candidate.edits[self.path])
             new = _edited(files, texts, {self.path: edits})
             after = before if new is None else self.check(new)
-            mended = Counter(map(_essence, before)) - Counter(map(_essence, after))
-            if new is not None and _fewer(before, after) and all(_taken(mended, finding) for finding, _ in together):
+            fixed_counts = Counter(map(_essence, before)) - Counter(map(_essence, after))
+            if (
+                new is not None
+                and _fewer(before, after)
+                and all(_count_off(fixed_counts, finding) for finding, _ in together)
+            ):
                 return new, after, together
             together = together[: len(together) // 2]
         return None
 
-    def _settle(self, texts: _Texts, finding: Finding, before: list[Finding], depth: int) -> _Settled | None:
-        """The text without this finding and with no new one. A tensor that many operations keep takes several edits."""
+    def _repair_one(self, texts: _Texts, finding: Finding, before: list[Finding], depth: int) -> _Result | None:
+        """Repairs one finding and adds none. If several operations saved the tensor, this takes several edits."""
         partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
         for candidate, new in self._tries(texts, finding, before):
             after = self.check(new)
@@ -231,9 +239,9 @@ class _Repair:
             if candidate.safety == "safe" and moved and len(after) == len(before):
                 partly.append((new, after, candidate, moved[0]))
         for new, after, candidate, rest in partly if depth < _DEEPEST else ():
-            settled = self._settle(new, rest, after, depth + 1)
-            if settled is not None:
-                return settled[0], settled[1], [(finding, candidate)]
+            result = self._repair_one(new, rest, after, depth + 1)
+            if result is not None:
+                return result[0], result[1], [(finding, candidate)]
         return None
 
     def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
@@ -259,7 +267,7 @@ class _Repair:
 
 
 def _edited(files: Files, texts: _Texts, edits: Mapping[str, tuple[Edit, ...]]) -> _Texts | None:
-    """The texts with these edits, if they can be made and leave Python."""
+    """The texts with these edits; None if the edits overlap or the result is not valid Python."""
     try:
         edited = files.edited(edits)
     except Conflict:
@@ -268,7 +276,7 @@ def _edited(files: Files, texts: _Texts, edits: Mapping[str, tuple[Edit, ...]]) 
 
 
 def _own_function(code: Code, finding: Finding) -> Function | None:
-    """The outermost function that a bug has all to itself; None where a step, or another function, has a part in it."""
+    """The outermost function that contains the whole bug; None if a step or another function takes part in it."""
     saver = finding.saved_by or finding.site
     node = code.at(finding.site) if finding.site.file == saver.file == code.path else None
     if node is None or finding.kind == "stepped":
@@ -278,14 +286,14 @@ def _own_function(code: Code, finding: Finding) -> Function | None:
 
 
 def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
-    """Does it edit nothing but this function?"""
+    """Does it edit only this function?"""
     start, end = code.span(function)
     edits = candidate.edits.get(code.path, ())
     return len(candidate.edits) == 1 and bool(edits) and all(start <= edit.start <= edit.end <= end for edit in edits)
 
 
 def _doubtful(finding: Finding) -> bool:
-    """A write past autograd, or to what a list keeps views of, that may be a bug: without the errors nothing tells."""
+    """Is it a warning that must be fixed with the errors? Without them nothing would show this bug."""
     views = finding.code == SAME_VIEW_APPENDED.code
     return finding.severity == "warning" and (finding.kind == "silent-data" or views)
 
@@ -295,7 +303,7 @@ def _silent(finding: Finding) -> bool:
 
 
 def _is_refused(finding: Finding) -> bool:
-    """Does PyTorch surely refuse the operation itself?"""
+    """Does PyTorch certainly refuse the operation itself?"""
     return finding.code.startswith("OUT1") and finding.severity == "error"
 
 
@@ -304,7 +312,7 @@ def _line(finding: Finding) -> tuple[str, int]:
 
 
 def _is_idle(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
-    """Would it overwrite something if PyTorch did not refuse it? First it has to be a write that runs."""
+    """Is it a write that PyTorch refuses? It overwrites nothing until that is fixed."""
     return finding.code.startswith("OUT2") and _line(finding) in refused
 
 
@@ -318,24 +326,24 @@ def _same_write(finding: Finding, other: Finding) -> bool:
 
 
 def _essence(finding: Finding) -> tuple[str, str]:
-    """What makes two findings the same, whatever was cloned in the line."""
+    """What identifies a finding, without the clones that a repair adds to its line."""
     return finding.kind, finding.site.text.replace(".clone()", "")
 
 
-def _taken(mended: Counter[tuple[str, str]], finding: Finding) -> bool:
-    """Takes one finding off the count of those that are gone."""
-    if mended[_essence(finding)] <= 0:
+def _count_off(fixed_counts: Counter[tuple[str, str]], finding: Finding) -> bool:
+    """Is this finding gone? Then counts it off."""
+    if fixed_counts[_essence(finding)] <= 0:
         return False
-    mended[_essence(finding)] -= 1
+    fixed_counts[_essence(finding)] -= 1
     return True
 
 
 def _done_about(finding: Finding, pairs: _Pairs) -> Candidate:
-    """What mended a finding: what was done about it, or about another one of the same saver, or function."""
-    own = [candidate for other, candidate in pairs if other is finding]
+    """The candidate that repaired a finding: its own, or that of a finding with the same saver or function."""
+    direct = [candidate for other, candidate in pairs if other is finding]
     alike = [candidate for other, candidate in pairs if finding.saved_by and other.saved_by == finding.saved_by]
     beside = [candidate for other, candidate in pairs if other.site.function == finding.site.function]
-    return [*own, *alike, *beside, pairs[0][1]][0]
+    return [*direct, *alike, *beside, pairs[0][1]][0]
 
 
 def _key(finding: Finding) -> tuple[str, str]:
@@ -354,16 +362,16 @@ def _is_gone(finding: Finding, before: Sequence[Finding], after: Sequence[Findin
 
 
 def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) -> list[Finding]:
-    """The findings, each with what `outplace fix` would do about it, in a few words."""
+    """The findings with the fixes that `outplace fix` would make."""
     if len(findings) > _MOST_FIXES:
         return list(findings)
-    made: list[Finding] = []
+    with_fix: list[Finding] = []
     ends_at = time.thread_time() + _MOST_SECONDS
     for finding in findings:
-        wanted = finding.fix is None and time.thread_time() < ends_at
-        fixed = fix_of(path, text, finding, findings, check) if wanted else None
-        made.append(replace(finding, fix=fixed[0]) if fixed else finding)
-    return made
+        has_time = finding.fix is None and time.thread_time() < ends_at
+        fixed = fix_of(path, text, finding, findings, check) if has_time else None
+        with_fix.append(replace(finding, fix=fixed[0]) if fixed else finding)
+    return with_fix
 
 
 def fix_of(
@@ -374,7 +382,7 @@ def fix_of(
     check: Check,
     others: Callable[[], dict[str, str]] = dict,
 ) -> tuple[Fix, str] | None:
-    """The best fix for one of a file's findings, and the text with it; None where there is none.
+    """The best fix for one of a file's findings, and the new text; None if there is none.
 
     The fix of a warning is unsafe: the code may be right as it is.
     """

@@ -1,4 +1,4 @@
-"""Runs of the user's program for a repair: each in a process of its own, with repaired source laid over its files."""
+"""Runs the user's program for a repair, each time in a new process, with repaired source instead of its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outplace.repair.facts.bug import Bug
 
 
 class Runs:
-    """Starts the program as often as it takes."""
+    """Runs the program as often as needed."""
 
     def __init__(self, words: Sequence[str], limit: float) -> None:
         self._words, self._limit = list(words), limit
@@ -28,7 +28,7 @@ class Runs:
         self._count = 0
 
     def close(self) -> None:
-        """Clears up."""
+        """Deletes the temporary files."""
         self._folder.cleanup()
 
     def report(self) -> Path:
@@ -36,14 +36,14 @@ class Runs:
         return Path(self._folder.name, "1", "report")
 
     def first(self) -> tuple[Evidence, Path]:
-        """The program as it is; its errors and its report are shown as they come. Its output is kept."""
-        return self._run({}, False, shown=True)
+        """Runs the unchanged program. Its errors and its report are shown; its output is stored."""
+        return self._run({}, False, visible=True)
 
     def again(self, texts: Mapping[str, str], reference: bool = False) -> tuple[Evidence, Path]:
-        """The program with these texts in place of its files; `reference` keeps copies of all that backward needs."""
-        return self._run(texts, reference, shown=False)
+        """Runs the program with these texts instead of its files. `reference`: copy everything that backward needs."""
+        return self._run(texts, reference, visible=False)
 
-    def _run(self, texts: Mapping[str, str], reference: bool, shown: bool) -> tuple[Evidence, Path]:
+    def _run(self, texts: Mapping[str, str], reference: bool, visible: bool) -> tuple[Evidence, Path]:
         self._count += 1
         folder = Path(self._folder.name, str(self._count))
         folder.mkdir()
@@ -63,27 +63,27 @@ class Runs:
                 command,
                 env=environment,
                 stdout=stdout,
-                stdin=None if shown else subprocess.DEVNULL,
-                stderr=None if shown else stderr,
+                stdin=None if visible else subprocess.DEVNULL,
+                stderr=None if visible else stderr,
             )
             try:
-                code = process.wait(None if shown else self._limit)
+                code = process.wait(None if visible else self._limit)
             except subprocess.TimeoutExpired:
                 stopped = True
             finally:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
-        found = _diagnoses(folder / "report")
-        mendable = [diagnosis for diagnosis in found if diagnosis["kind"] != "freed"]
-        evidence = Evidence(code, mendable, stopped=stopped, came_into_freed=mendable != found)
+        diagnoses = _diagnoses(folder / "report")
+        repairable = [diagnosis for diagnosis in diagnoses if diagnosis["kind"] != "freed"]
+        evidence = Evidence(code, repairable, stopped=stopped, came_into_freed=repairable != diagnoses)
         return read(str(folder / "evidence"), evidence), output
 
 
 def _diagnoses(report: Path) -> list[dict[str, Any]]:
     with contextlib.suppress(OSError, ValueError, KeyError):
-        found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["diagnoses"]
-        return found
+        diagnoses: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["diagnoses"]
+        return diagnoses
     return []
 
 
@@ -95,14 +95,14 @@ def bug_of(diagnosis: dict[str, Any]) -> Bug:
         site = _site(saved["site"]) if saved else None
         if site is not None and (site, saved["saved_as"]) not in savers:
             savers.append((site, saved["saved_as"] or ""))
-    made = _site(diagnosis.get("made_at"))
+    made_at = _site(diagnosis.get("made_at"))
     optimizer = _site(diagnosis["optimizer_at"])
     return Bug(
         diagnosis["kind"],
         tuple(dict.fromkeys(writes)),
         tuple(savers),
         diagnosis["tensor"]["name"],
-        made,
+        made_at,
         error=diagnosis["error"],
         cause=diagnosis["cause"] or _cause(diagnosis["saved_by"]),
         optimizer_line=optimizer.line if optimizer is not None else None,
@@ -125,7 +125,7 @@ def _site(data: dict[str, Any] | None) -> Site | None:
 
 
 def essence(diagnosis: dict[str, Any]) -> tuple[Any, ...]:
-    """What makes two diagnoses the same bug, wherever their lines have moved to, and whatever was cloned in them."""
+    """What identifies a bug, without line numbers and without the clones that a repair adds."""
     saved = (diagnosis["saved_by"] or {}).get("site") or {}
     texts = tuple(_as_written(mutation["site"]["text"]) for mutation in diagnosis["mutations"] if mutation["site"])
     return diagnosis["kind"], texts, _as_written(saved.get("text", ""))

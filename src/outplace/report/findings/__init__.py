@@ -1,4 +1,4 @@
-"""What the source analysis has found, in the forms people and tools read: one module a format."""
+"""Reports of findings: one module for each format."""
 
 from __future__ import annotations
 

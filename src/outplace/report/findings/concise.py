@@ -8,7 +8,7 @@ from outplace.report.findings import places, summary
 
 
 def render(result: Result, quiet: bool = False) -> str:
-    """The findings, then the files that could not be analysed, then the count, which `quiet` leaves out."""
+    """The findings, the files that could not be analysed, and the count (not with `quiet`)."""
     lines = [*map(line, result.findings), *map(places.message, result.failures)]
     return "".join(f"{text}\n" for text in [*lines, *([] if quiet else [summary.text(result)])])
 

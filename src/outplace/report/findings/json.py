@@ -1,4 +1,4 @@
-"""`--output-format json`: the list that outside tools rely on. Fields are added, never renamed."""
+"""`--output-format json`: the list for tools. Fields are added, never renamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a finding stands, for people: `src/model.py:12:9`, `train.ipynb:cell 3:2:1`."""
+"""The place of a finding as text: `src/model.py:12:9`, `train.ipynb:cell 3:2:1`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outplace.model import Site
 
 
 def file(name: str) -> str:
-    """The file relative to the working folder where it lies under it, with its cell."""
+    """The file, relative to the working folder if it is inside it, with its cell."""
     path, cell = split_cell(name)
     return under_cwd(path) if cell is None else f"{under_cwd(path)}:cell {cell}"
 

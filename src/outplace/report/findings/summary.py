@@ -1,4 +1,4 @@
-"""The last line of a report: how much was found."""
+"""The last line of a report: the number of findings."""
 
 from __future__ import annotations
 
