@@ -64,3 +64,11 @@ class Frame:
         """The call that it is in, while another function runs."""
         self.at_yield: Callable[[Value], None] | None = None
         """What runs at a `yield`: the block of the `with` statement that a context manager was entered by."""
+
+
+def function_of(frame: Frame, running: list[Frame]) -> Frame:
+    """The function that a comprehension stands in; any other frame is its own."""
+    outer = next((other for other in reversed(running) if other.scope is frame.scope.outer), None)
+    if frame.function is not None or outer is None or outer.name != frame.name:
+        return frame
+    return function_of(outer, running)

@@ -17,7 +17,7 @@ from outplace.knowledge import ops
 from outplace.knowledge.traits import idle_in_evaluation
 from outplace.source import calls, expressions, statements, torch_model
 from outplace.source.facts import Answer, LaterRead, Question, Span, Where, WriteFacts
-from outplace.source.frames import Frame
+from outplace.source.frames import Frame, function_of
 from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
@@ -306,7 +306,7 @@ class Hypothesis(Interpreter):
 
     def _read(self, node: ast.AST, behind: LeftBehind, sure: bool, tensor: Tensor | None = None) -> None:
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        frame, running = _function_of(self.frame, self.frames), self._frames
+        frame, running = function_of(self.frame, self.frames), self._frames
         where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
         line = getattr(node, "lineno", 0)
         of_leaf, view = (tensor.leaf, tensor.view or "") if tensor is not None else (False, "")
@@ -455,14 +455,6 @@ def _copied(tensor: Tensor) -> Tensor:
     made.storage, made.family, made.region, made.parts = Storage(), copy.copy(tensor.family), (), ()
     made.parameter = made.held = False
     return made
-
-
-def _function_of(frame: Frame, running: list[Frame]) -> Frame:
-    """The function that a comprehension stands in; any other frame is its own."""
-    outer = next((other for other in reversed(running) if other.scope is frame.scope.outer), None)
-    if frame.function is not None or outer is None or outer.name != frame.name:
-        return frame
-    return _function_of(outer, running)
 
 
 def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:

@@ -36,9 +36,13 @@ def intent_of(place: Place) -> Intent:
         return "update"
     if isinstance(place.holder, ast.Subscript) or any(in_graph(place, value, place.statement) for value in values):
         return "value"
-    path = place.path
-    if path is None:
+    if place.path is None:
         return "unknown" if _may_be_a_step(place, values) else "update"
+    return _intent_by_name(place, place.path, values)
+
+
+def _intent_by_name(place: Place, path: str, values: list[ast.expr]) -> Intent:
+    """Decides by what the name is, and how it is used."""
     if "." in path or _trained(place, path) or _is_loop_variable(place, path):
         return "update"
     name = getattr(place.code.function(place.statement), "name", "")
@@ -49,9 +53,13 @@ def intent_of(place: Place) -> Intent:
     if name in ("forward", "__call__") and isinstance(place.statement, ast.Return):
         return "value"  # the result of the module counts
     if not binds(place.statement, path) and not used_later(place.code, place.statement, path):
-        read_here = any(read.where == "here" for read in place.facts.reads)  # by another name, or from a list
-        return "unknown" if read_here or _may_be_a_step(place, values) else "update"
+        return "unknown" if _is_read_here(place) or _may_be_a_step(place, values) else "update"
     return "unknown" if name == "__init__" else "value"
+
+
+def _is_read_here(place: Place) -> bool:
+    """Does the same function read it later, by another name or from a list?"""
+    return any(read.where == "here" for read in place.facts.reads)
 
 
 def _is_loop_variable(place: Place, path: str) -> bool:

@@ -35,18 +35,13 @@ def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
 
     It shows the same elements of the same memory: who reads `x` sees the write, as with any view.
     """
-    made = list(bindings(code, statement, name))
-    binding = made[0] if len(made) == 1 else None
-    target = binding.targets[0] if isinstance(binding, ast.Assign) and len(binding.targets) == 1 else None
-    if not isinstance(binding, ast.Assign) or not isinstance(target, ast.Tuple | ast.List):
+    found = _parting(code, statement, name)
+    whole = _parted(found[1]) if found is not None else None
+    if found is None or whole is None:
         return None
-    names = [item.id if isinstance(item, ast.Name) else "" for item in target.elts]
-    if name not in names or "" in names[: names.index(name)] or not code.begins_line(binding):
-        return None
-    call = binding.value if isinstance(binding.value, ast.Call) and is_parting(binding.value) else None
-    whole = _parted(call) if call is not None else None
-    dim = _dimension(call, whole) if call is not None and whole is not None else None
-    if call is None or whole is None or dim is None:
+    binding, call, names = found
+    dim = _dimension(call, whole)
+    if dim is None or "" in names[: names.index(name)] or not code.begins_line(binding):
         return None
     text, edits = code.segment(whole), list[Edit]()
     if not isinstance(whole, ast.Name | ast.Attribute) or text in names:
@@ -60,6 +55,19 @@ def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
         item = f"select({dim}, {place})"
     end = code.offset((binding.end_lineno or binding.lineno) + 1, 0)
     return [*edits, Edit(end, end, f"{code.indent(binding)}{name} = {text}.{item}\n")]
+
+
+def _parting(code: Code, statement: ast.stmt, name: str) -> tuple[ast.Assign, ast.Call, list[str]] | None:
+    """The only assignment of a name, if it unpacks the parts of a tensor; its call, and all its names."""
+    made = list(bindings(code, statement, name))
+    binding = made[0] if len(made) == 1 else None
+    if not isinstance(binding, ast.Assign) or len(binding.targets) != 1:
+        return None
+    target, call = binding.targets[0], binding.value
+    if not isinstance(target, ast.Tuple | ast.List) or not isinstance(call, ast.Call) or not is_parting(call):
+        return None
+    names = [item.id if isinstance(item, ast.Name) else "" for item in target.elts]
+    return (binding, call, names) if name in names else None
 
 
 def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
