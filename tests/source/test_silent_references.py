@@ -116,7 +116,11 @@ def test_an_attack_by_hand_has_no_optimizer():
 
 @pytest.mark.parametrize(("copied", "expected"), [("copy", [("warning", "opt.step()")]), ("deepcopy", [])])
 def test_a_network_that_is_copied(copied, expected):
-    assert found(f"target = copy.{copied}(net)\n{TRAIN}") == expected
+    assert found(f"target = copy.{copied}(net)\n{TRAIN}print(target)\n") == expected
+
+
+def test_a_copy_of_a_network_that_nobody_reads():
+    assert found(f"target = copy.copy(net)\n{TRAIN}") == []
 
 
 @pytest.mark.parametrize(("end", "expected"), [("", [("error", "b.grad = a.grad")]), (".clone()", [])])

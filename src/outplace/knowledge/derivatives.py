@@ -7,6 +7,7 @@ has a remainder. Rounding, signs and copies are mostly meant to be invisible (a 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from outplace.knowledge.names import spellings
 
@@ -19,6 +20,7 @@ _BOUNDING = frozenset(("clamp_", "clamp_min_", "clamp_max_", "clip_", "relu_", "
 _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
 _RATIOS = frozenset(("mul_", "div_"))
+_ADDING = frozenset(("add_",))
 _WRAPPING = frozenset(("remainder_",))
 _OVERWRITING = frozenset(("fill_", "zero_", "masked_fill_", "tril_", "triu_"))
 _PASSED_BY = frozenset(("round_", "sign_", "floor_", "ceil_", "trunc_", "copy_", "heaviside_"))
@@ -32,6 +34,14 @@ def rescales(operation: str) -> bool:
 def changes_again(operation: str) -> bool:
     """Does a second call change the values again? Additions do not count: they may be a counter."""
     return spellings(operation)[0] in _SCALING | _SHIFTING
+
+
+@cache
+def step_of(operation: str) -> str:
+    """How a write makes the new values of the old ones: "scale", "shift" or "add"; empty for all others."""
+    name = spellings(operation)[0]
+    steps = {"scale": _SCALING - {"neg_"}, "shift": _SHIFTING, "add": _ADDING}
+    return next((step for step, operations in steps.items() if name in operations), "")
 
 
 def normalises(operation: str) -> bool:

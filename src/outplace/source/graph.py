@@ -125,6 +125,8 @@ class Write:
     """Does it write a number at named places, `x[:, 0] = 1.0`? (Not at the places that a mask selects.)"""
     detached: bool = False
     """Is it made through a tensor that certainly has no graph? Autograd records nothing."""
+    no_grad: bool = False
+    """Is it made under `no_grad`, outside the forward of a Function?"""
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,6 @@ class Interpreter:
         """All nodes of a run with hypotheses: whatever is computed is taken to be trained through."""
         self._most_steps = most_steps
         self.tape = Tape()
-        self.grad: str = "on"
-        """Grad mode: "on", "off", "inference" or "unknown"."""
         self.frames: list[Frame] = []
         self.steps = 0
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
@@ -129,6 +127,15 @@ class Interpreter:
         """Reports something that is wrong where it stands."""
         facts.setdefault("group", self.tape.group)
         self.tape.hits.append(Hit(kind, None, self.place(node), certain, detail=detail, **facts))
+
+    @property
+    def grad(self) -> str:
+        """Does autograd record: "on", "off", "inference" or "unknown"?"""
+        return self.tape.mode
+
+    @grad.setter
+    def grad(self, mode: str) -> None:
+        self.tape.mode = mode
 
     def hit_silent(self, rule: SilentRule, node: ast.AST, certain: bool) -> None:
         """Reports a silent bug where it stands."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from outplace.knowledge.derivatives import passed_by, rescales
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_SAVED_WRITTEN, MISSING_MARK_DIRTY, TENSOR_KEPT_IN_CTX
 from outplace.knowledge.silent_rules.gradients import SHARED_GRADIENT
-from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED, DETACHED_ALIAS_WRITTEN
-from outplace.knowledge.silent_rules.two_names import STATE_DICT_WRITTEN
+from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED, DETACHED_ALIAS_WRITTEN, NO_GRAD_WRITE_USED
+from outplace.knowledge.silent_rules.two_names import RESCALED_AGAIN, STATE_DICT_WRITTEN
 from outplace.knowledge.traits import has
 from outplace.source.graph import (
     Cut,
@@ -34,6 +34,7 @@ from outplace.source.graph import (
 )
 from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, touches
+from outplace.source.rescaled import again
 
 if TYPE_CHECKING:
     from outplace.source.training_step import Event
@@ -56,6 +57,12 @@ class Tape:
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
     """Writes of a Function's forward to its arguments without `ctx.mark_dirty`: by their time, the node."""
+    mode: str = "on"
+    """Does autograd record: "on", "off", "inference" or "unknown"?"""
+    rounds: list[int] = field(default_factory=lambda: [0])
+    """When the backwards began."""
+    in_function: bool = False
+    """Does the forward of a Function run?"""
     noticed_writes: list[tuple[Storage, Write]] | None = None
     """All writes, while a rule wants to know them."""
 
@@ -85,6 +92,7 @@ class Tape:
         write = Write(
             self.tick(), self.path, place, operation, sure, tracked, step, target, self.group, anchor, part,
             tensor if moved else None, placed, tracked and tensor.requires_grad is False,
+            self.mode == "off" and not self.in_function,
         )  # fmt: skip
         tensor.storage.writes.append(write)
         if self.noticed_writes is not None:
@@ -149,6 +157,11 @@ class Tape:
                 for write in storage.writes:
                     self._check_output(node, write, unrecorded, reached, certain)
         self._check_detached_writes(reached)
+        self._check_no_grad_writes(reached)
+        self.hits += [
+            Hit.silent(RESCALED_AGAIN, write, write.place, False) for write in again(reached, self.rounds, self.path)
+        ]
+        self.rounds.append(self.tick())
         for node in reached:
             if node.backward is not None:
                 node.backward()
@@ -180,6 +193,14 @@ class Tape:
         for write in _detached_writes(reached):
             if write.place not in reported and compatible(write.path, self.path):
                 self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
+
+    def _check_no_grad_writes(self, reached: list[Node]) -> None:
+        """Writes that rescale a node's result under `no_grad`, where PyTorch does not refuse the backward anyway."""
+        reported = {hit.place for hit in self.hits}
+        for node, write in _unsaved_writes(reached):
+            differs = write.no_grad and write.tracked and not write.detached and _has_a_derivative(write)
+            if differs and write.place not in reported and compatible(write.path, node.path, self.path):
+                self.hits.append(Hit.silent(NO_GRAD_WRITE_USED, write, write.place, False))
 
     def _hurt(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> None:
         """A hit: the node needs what it saved, and the write has changed it. Some writes spare what was saved."""
@@ -269,17 +290,22 @@ def _unrecorded(reached: list[Node]) -> set[Place]:
 
 
 def _detached_writes(reached: list[Node]) -> Iterator[Write]:
-    """Writes to a node's result through a detached alias, before it was used, if no node had saved it."""
+    """Writes of a node's result through a detached alias."""
+    return (write for _, write in _unsaved_writes(reached) if write.detached)
+
+
+def _unsaved_writes(reached: list[Node]) -> Iterator[tuple[Node, Write]]:
+    """Writes of a node's result before it was computed with, and after nobody had saved it."""
     for node in reached:
         for storage in node.outputs:
             for write in storage.writes:
-                unseen = write.detached and write.certain and write.time > node.time
+                unseen = (write.detached or write.no_grad) and write.certain and write.time > node.time
                 if not unseen or passed_by(write.operation) or write.operation == "detach_":
                     continue
                 later = any(user.time > write.time and node in user.inputs for user in reached)
                 saves = (save for user in reached for save in user.saves)
                 if later and not any(save.storage is storage and save.time < write.time for save in saves):
-                    yield write
+                    yield node, write
 
 
 def _has_a_derivative(write: Write) -> bool:

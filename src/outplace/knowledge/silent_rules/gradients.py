@@ -59,7 +59,13 @@ GRADIENT_BY_REFERENCE = SilentRule(
     of="silent-other",
     message="this changes a gradient that was kept by reference and is read again later: keep a clone of it",
     check="warning",
-    no_run="Reading a variable leaves no trace in a run.",
+    headline="{tensor} is a gradient by another name, and was changed by {op} before it is read there",
+    why="`{name}` is the gradient itself, not a copy. zero_grad and the next backward change it in place, and a later "
+    "statement computes with `{name}` and with `.grad` as if they were two tensors.",
+    remedy="Keep a copy: `[p.grad.clone() for p in model.parameters()]`; or let the gradients be new ones: "
+    "`zero_grad()`.",
+    holder="a name",
+    detector="gradient_by_reference",
     no_fix="The finding is about the write; which of the names was to hold a snapshot only a person can tell.",
 )
 

@@ -99,7 +99,12 @@ ARRAY_PART_WRITTEN = SilentRule(
     message="this tensor lies in the memory of an array, and this changes the array: the same part is taken from it "
     "again later, changed already: make the tensor of a copy",
     check="warning",
-    no_run="Taking a part of an array leaves no trace in a run.",
+    headline="{tensor} was changed by {op} in each epoch, and the array still has what the epoch before made of it",
+    why="This tensor lies in the memory of an array: `from_numpy` and `as_tensor` make no copy. The write changes the "
+    "array, and when the same part is taken again, what is normalised already is normalised once more.",
+    remedy="Write out of place: `(x - mean) / std`, or make the tensor of a copy: `torch.tensor(array[i:j])`.",
+    holder="an array",
+    detector="rescaled_again",
     fix="Give the tensor memory of its own",
     form="own_parts",
 )

@@ -115,3 +115,19 @@ DETACHED_ALIAS_WRITTEN = SilentRule(
     fix="Write a clone of the detached tensor",
     form="detached_copy",
 )
+
+NO_GRAD_WRITE_USED = SilentRule(
+    "OUT337",
+    "no-grad-write-used",
+    "a result of the graph is rescaled under no_grad and computed with",
+    of="silent-data",
+    message="a result of the graph is rescaled under no_grad, where autograd records nothing: backward goes on as if "
+    "the write had not happened",
+    check="warning",
+    headline="{tensor} was changed by {op} under no_grad, and backward goes on as if it had not been",
+    why="It is a result of the graph, and was written under `no_grad`, where autograd records nothing: what is "
+    "computed from it afterwards takes the changed values, and the gradient goes back as if nothing were written.",
+    remedy="Make a new tensor where gradients are recorded: `z = z / z.norm(dim=1, keepdim=True)`.",
+    detector="no_grad_write_used",
+    no_fix="Whether the gradient was to see the write is not in the program.",
+)

@@ -101,7 +101,12 @@ TENSOR_UNDER_TWO_NAMES = SilentRule(
     message="this very tensor is held elsewhere, too, and read there again as if it were as before: write out of "
     "place, or keep a clone",
     check="warning",
-    no_run=_NO_TRACE,
+    headline="{tensor} was changed by {op}, and its old values are read under another name",
+    why="`{other}` is the very same tensor, or lies in the same memory: no copy was made. Both names are read after "
+    "this write, as if only `{name}` had changed.",
+    remedy="Write out of place: `{name} = {name} - v`; or make a copy first: `{name} = {other}.clone()`.",
+    holder="another name",
+    detector="tensor_under_two_names",
     fix="Write out of place",
     form="out_of_place",
 )
@@ -151,4 +156,39 @@ OPTIMIZER_STATE_BY_REFERENCE = SilentRule(
     detector="optimizer_state_by_reference",
     fix="Keep a deep copy of the state",
     form="kept_state",
+)
+
+RESCALED_AGAIN = SilentRule(
+    "OUT336",
+    "rescaled-again",
+    "data that stays from step to step is normalised in place at each step",
+    of="silent-other",
+    message="this normalises in place what stays for the next call, which normalises it once more: write out of place",
+    check="warning",
+    headline="{tensor} was changed by {op} in each step, and it still has what the step before made of it",
+    why="It stays from step to step, and each step normalises it in place: what the first step made of it is "
+    "normalised again by the second one, and so on. The training sees other values at each step.",
+    remedy="Write out of place: `adj = adj / deg`; or normalise once, before the training.",
+    holder="the next step",
+    detector="rescaled_again",
+    fix="Write out of place",
+    form="out_of_place",
+)
+
+EXPANDED_PART_WRITTEN = SilentRule(
+    "OUT338",
+    "expanded-part-written",
+    "one part of an expanded tensor is written, and all parts change",
+    of="silent-other",
+    message="`expand` makes no copies: all parts along that dimension are one, and this changes all of them: use "
+    "`repeat`, or a clone",
+    check="warning",
+    headline="{tensor} is expanded, and {op} at one place changes all the others",
+    why="`expand` makes no copies: along that dimension all places are one memory. What is written for one of them is "
+    "written for all.",
+    remedy="Give each its own memory: `x.expand(n, -1).clone()`, or `x.repeat(n, 1)`.",
+    holder="the other places",
+    detector="expanded_part_written",
+    fix="Give what is expanded memory of its own",
+    form="own_expanded",
 )

@@ -218,6 +218,7 @@ def at_place(place: Place) -> Located | None:
     return at_statement(place) if isinstance(place, int) else at_instruction(place)
 
 
+@lru_cache(maxsize=16)
 def code_of(filename: str) -> Code | None:
     """The file as `repair` reads it, if it can be read."""
     try:

@@ -114,6 +114,12 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     elif special and storage in special:
         for listener in events.special_write:
             listener(write, tensor)
+    if not tensor.requires_grad:
+        for listener in events.plain_write:
+            listener(write, tensor)
+    elif not (write.grad_enabled or tensor.is_leaf):
+        for listener in events.no_grad_write:
+            listener(write, tensor)
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:

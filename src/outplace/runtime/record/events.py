@@ -47,6 +47,10 @@ class Events:
         """(write, alias): a write through an untracked alias."""
         self.special_write: Listeners = []
         """(write, tensor): a write to a tensor in `tensor_writes.special`."""
+        self.plain_write: Listeners = []
+        """(write, tensor): a write to a tensor that requires no grad."""
+        self.no_grad_write: Listeners = []
+        """(write, source): a write to a node's result, while no grad is recorded."""
         self.data_assigned: Listeners = []
         """(tensor, value, frame, sampled): `tensor.data = value` is about to run."""
         self.state_dict: Listeners = []

@@ -27,11 +27,11 @@ _BACKWARDS, _MOST_WATCHED = 4, 200
 class Watched:
     """The writes to a node's result, and whether an operation used the result afterwards."""
 
-    __slots__ = ("expires", "meant", "used", "writes")
+    __slots__ = ("expires", "meant", "used", "version", "writes")
 
-    def __init__(self, write: Write, meant: bool = False) -> None:
-        self.writes, self.meant = [write], meant
-        """`meant`: the write is not meant to be differentiated."""
+    def __init__(self, write: Write, meant: bool = False, version: int = 0) -> None:
+        self.writes, self.meant, self.version = [write], meant, version
+        """`meant`: the write is not meant to be differentiated. `version`: of the result, before the first write."""
         self.used = -1
         """The number of the last node that used it."""
         self.expires = log.state.backwards + _BACKWARDS
@@ -78,7 +78,7 @@ class ResultWritten(detector.Detector):
             return
         with unobserved():
             before, now = source.detach().clone(), source.detach()
-        self.waiting[number] = watched = Watched(write)
+        self.waiting[number] = watched = Watched(write, version=now._version)
 
         @unserializable_hook  # type: ignore[untyped-decorator]  # so that nobody is warned who saves the tensor
         def compare(grad: Any) -> None:
@@ -104,20 +104,27 @@ class ResultWritten(detector.Detector):
                 return
             changed = bits(before) != bits(now)
             count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
-        if count:
+            compared = total > 0 and not grad.any()
+        if count or compared:
             scan.tell_when_done(partial(self._tell, watched.used_writes(), now, count, total))
 
     def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
-        """Have only these writes changed the result?"""
-        return True
+        """Have only these writes changed the result? Each write that autograd sees adds one to the version."""
+        seen = sum(write.before is not None for write in watched.writes)
+        return self.by_data or now._version == watched.version + seen
 
     def _tell(self, written: list[Write], now: torch.Tensor, count: int, total: int) -> None:
         name = scan.target_of(written[0], by_data=self.by_data)
-        notes = (_counted(count, total),)
-        reporting.tell(self.rule, names.described(now, name), scan.mutations_of(written), notes=notes)
+        tensor, mutations, notes = names.described(now, name), scan.mutations_of(written), (_counted(count, total),)
+        if written[-1].operation == hidden_writes.ARRAY:
+            scan.tell_of_array(tensor, mutations, notes)
+        else:
+            reporting.tell(self.rule, tensor, mutations, notes=notes)
 
 
 def _counted(count: int, total: int) -> str:
+    if not count:
+        return "Its gradient was zero in this backward: the result was compared with its own memory."
     if total == 1:
         return "The element that it changed had a gradient in this backward."
     return f"Of {total} elements that it changed, {count} had a gradient in this backward."

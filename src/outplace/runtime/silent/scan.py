@@ -22,7 +22,7 @@ import torch
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import describe_saved
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
-from outplace.model import Diagnosis, Mutation, SavedTensor
+from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.runtime.errors import dispatch
 from outplace.runtime.errors.remedies import SENT_ADVICE
 from outplace.runtime.locate import graph, names, sites
@@ -286,6 +286,17 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     )
     remedy = SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind]
     reporting.report(diagnosis, remedy, partial(around.of, [hit.node for hit in hits], mutations))
+
+
+def tell_of_array(tensor: Tensor, mutations: tuple[Mutation, ...], notes: tuple[str, ...]) -> None:
+    """Reports that numpy changed a node's result, which no node has saved, before an operation used it."""
+    kind = BY_NAME["silent-alias"]
+    why = (
+        "It is a result of the graph, and an array over its memory was written. What is computed from it afterwards "
+        "takes the changed values, and the gradient goes back as if the write had not happened."
+    )
+    diagnosis = Diagnosis(kind.name, kind.code, reporting.NO_ERROR, tensor, why, mutations=mutations, notes=notes)
+    reporting.report(diagnosis, _REMEDIES[kind.name])
 
 
 goes_on: Callable[[Write], bool] = lambda write: False  # noqa: E731

@@ -33,6 +33,8 @@ class Loaded(NamedTuple):
     taken_from: Any
     """The module that the state came from, if it is still alive."""
     frame: FrameType
+    assign: bool = False
+    """Does the module take over the tensors of the state?"""
 
     def own(self) -> set[int | None]:
         """The storages of the module that loads the state."""
@@ -47,6 +49,7 @@ class _Taken(NamedTuple):
     """A tensor of a `state_dict()` with its version, the time of the call, and the module."""
 
     first: Weak
+    storage: int | None
     version: int
     moment: int
     module: Weak
@@ -84,7 +87,7 @@ class StateDicts:
         if first is not None:
             with unobserved():
                 version = -1 if first.is_inference() else first._version
-            self._taken.append(_Taken(Weak(first), version, _next_number(), Weak(module)))
+            self._taken.append(_Taken(Weak(first), storage_of(first), version, _next_number(), Weak(module)))
 
     def _make_load_state_dict(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -93,22 +96,36 @@ class StateDicts:
                 for listener in events.load_state_dict:
                     listener(module)
                 if hasattr(state_dict, "values"):
-                    self._note_loaded(module, state_dict, _get_frame(1))
+                    assign = bool(kwargs.get("assign", len(args) > 1 and args[1]))
+                    self._note_loaded(module, state_dict, _get_frame(1), assign)
             return original(module, state_dict, *args, **kwargs)
 
         return load_state_dict
 
-    def _note_loaded(self, module: Any, state: Mapping[str, Any], frame: FrameType) -> None:
-        held = {id(value) for value in state.values()}
-        taken = next((entry for entry in reversed(self._taken) if id(entry.first()) in held), None)
+    def _note_loaded(self, module: Any, state: Mapping[str, Any], frame: FrameType, assign: bool) -> None:
+        taken, first = self._taken_as(state)
         if taken is not None:
             # If no node was made in between, the version tells which of the two came first.
-            moved = taken.version >= 0 and has_moved(taken.first(), taken.version)
+            moved = taken.version >= 0 and has_moved(first, taken.version)
             since = taken.moment - 1 if moved else taken.moment
-            loaded = Loaded(module, state, since, taken.module(), frame)
+            loaded = Loaded(module, state, since, taken.module(), frame, assign)
             for listener in events.own_state_loaded:
                 scan.guarded(functools.partial(listener, loaded))
             reporting.raise_if_strict()
+
+    def _taken_as(self, state: Mapping[str, Any]) -> tuple[_Taken | None, torch.Tensor | None]:
+        """The call that this state is from, and one of its tensors. `v.detach().cpu()` is another tensor over it."""
+        held = {id(value) for value in state.values()}
+        for entry in reversed(self._taken):
+            if id(entry.first()) in held:
+                return entry, entry.first()
+        lying = {storage_of(value): value for value in state.values() if isinstance(value, torch.Tensor)}
+        for entry in reversed(self._taken):
+            module = entry.module()
+            if entry.storage in lying and module is not None:
+                own = {storage_of(value) for value in (*module.parameters(), *module.buffers())}
+                return (entry, lying[entry.storage]) if entry.storage in own else (None, None)
+        return None, None
 
 
 def has_moved(tensor: torch.Tensor | None, version: int) -> bool:

@@ -88,7 +88,8 @@ def _copy(
     if not args:
         return None
     if function == "copy":
-        torch_model.note_shallow(args[0])
+        if _is_read(interpreter, node):
+            torch_model.note_shallow(args[0])
         return _shallow_copy(interpreter, args[0])
     return _deep_copy(interpreter, args[0], {})
 
@@ -197,6 +198,18 @@ _RECORDS = (
 
 def _record(name: str) -> Function:
     return lambda interpreter, args, keywords, node: records.make(interpreter, name, args, keywords)
+
+
+def _is_read(interpreter: Interpreter, node: ast.AST) -> bool:
+    """Is the name or attribute that gets the value read anywhere in the file?"""
+    tree = interpreter.place(node).module.tree
+    assigned = (item for item in ast.walk(tree) if isinstance(item, ast.Assign) and item.value is node) if tree else ()
+    target = next((item.targets[0] for item in assigned), None)
+    if tree is None or not isinstance(target, ast.Name | ast.Attribute):
+        return True
+    name = target.id if isinstance(target, ast.Name) else target.attr
+    loads = (item for item in ast.walk(tree) if isinstance(item, type(target)) and isinstance(item.ctx, ast.Load))
+    return any(name == (item.id if isinstance(item, ast.Name) else item.attr) for item in loads)
 
 
 def _shallow_copy(interpreter: Interpreter, value: Value) -> Value:

@@ -52,8 +52,9 @@ def _apply_function(
     mode, interpreter.grad = interpreter.grad, "off" if interpreter.grad == "on" else interpreter.grad
     known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
     begun = interpreter.tape.tick()
+    around, interpreter.tape.in_function = interpreter.tape.in_function, True
     made = _run_forward(interpreter, forward, cls.find("setup_context"), context, args, keywords, node)
-    interpreter.grad = mode
+    interpreter.grad, interpreter.tape.in_function = mode, around
     inputs = [tensor for value in args for tensor in tensors_in(value)]
     grad = False if mode in ("off", "inference") else any_grad(inputs)
     recorded = None

@@ -33,7 +33,8 @@ def make_tensor(
             made.storage = source.storage or made.storage
             made.certain = source.whole  # of a part it is not known which writes reach it
             made.packed = None
-            check_taken_again(interpreter, source, made, node)
+            if "dtype" not in keywords:  # another dtype is a copy
+                check_taken_again(interpreter, source, made, node)
         elif isinstance(source, Tensor):
             return source
     return made

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
+from outplace.knowledge.silent_rules.two_names import EXPANDED_PART_WRITTEN
 from outplace.source import contents
 from outplace.source.graph import Save
 from outplace.source.joins import options
@@ -213,5 +214,7 @@ def _check_item_write(
             interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, detail)
         if values and tensor.repeated:
             _check_expanded(interpreter, tensor, key, node)
+        if tensor.repeated and tensor.repeated - shapes.long_dimensions(key, tensor.shape or ()):
+            interpreter.hit_silent(EXPANDED_PART_WRITTEN, node, False)
     keys = [index for index in tensors_in(key) if advanced and (values or index.dtype == "int")]  # masks fill
     check_overlap(interpreter, tensor, written, _HOW[advanced], [*values, *keys], node)

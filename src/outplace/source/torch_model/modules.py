@@ -353,11 +353,12 @@ def _check_kept(interpreter: Interpreter, kept: Dictionary, own: list[Tensor]) -
     """The kept dict holds the module's own tensors, and they were stepped since: it kept nothing."""
     mine = {id(tensor.storage) for tensor in own}
     for tensor in _tensors_kept(kept):
-        if id(tensor.storage) in mine:
+        if id(tensor.storage) in mine and (tensor.certain or tensor.dtype is None):  # `v.cpu()`; `v.double()` is a copy
             since = kept.since if isinstance(kept, StateDict) else tensor.since
             for write in tensor.storage.writes:
                 if write.time > since and write.step:
-                    interpreter.tape.hits.append(Hit.silent(STATE_DICT_BY_REFERENCE, write, write.place, True))
+                    hit = Hit.silent(STATE_DICT_BY_REFERENCE, write, write.place, tensor.certain)
+                    interpreter.tape.hits.append(hit)
 
 
 def _register_buffer(

@@ -13,7 +13,7 @@ from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import is_leaf
 from outplace.repair.facts.location import Place
-from outplace.repair.forms import backward_first, recorded, silent, step_order
+from outplace.repair.forms import backward_first, expanded, recorded, silent, step_order
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.kinds.saved import saved
 from outplace.repair.plan.out_of_place import rebinding
@@ -25,7 +25,7 @@ Neighbours = tuple[Bug, ...]
 
 def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """Records the write if its result is used; else makes a copy for the backward, or moves the backward first."""
-    if place.bug.rule is not None and place.bug.rule.form:
+    if place.bug.rule is not None and (place.bug.rule.form or place.bug.rule.no_fix):
         yield from by_rule(place, neighbours)
         return
     data = recorded.through_data(place)
@@ -128,6 +128,13 @@ def _kept_copies(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]
 def _own_entries(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
     for edits in silent.own_entries(place.code):
         yield place.candidate(title, "safe", edits)
+
+
+def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+    held = place.holder
+    copied = expanded.copied(place.files, place.code, place.statement, held) if held is not None else None
+    if copied is not None:
+        yield Candidate(title, _unless_run(place), {copied[0]: tuple(copied[1])})
 
 
 def _handed_out(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
@@ -235,6 +242,7 @@ FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
     "out_of_place": _out_of_place,
     "own_argument": _own_argument,
     "own_entries": _own_entries,
+    "own_expanded": _own_expanded,
     "own_gradient": _own_gradient,
     "own_leaf": _own_leaf,
     "own_parts": _own_parts,

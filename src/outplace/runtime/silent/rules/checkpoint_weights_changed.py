@@ -2,7 +2,7 @@
 
 PyTorch checks the arguments of such a block, but not its weights. So an optimizer step between its forward and its
 backward raises nothing. The graph shows which weights a block uses. They are compared with the writes since its last
-node.
+node. A block may also change by itself what it computes with: it does so once more when it runs again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import checkpoint as checkpoints
 
+from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_WEIGHTS_CHANGED
 from outplace.model import Diagnosis, Mutation, SavedTensor
+from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.patches import saved_tensor_hooks, tensor_writes
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
-from outplace.runtime.record import log
+from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.snapshots import copyable, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.operands import frame_of
 
 _MOST = 1_000
 _next_number = torch._C._autograd._get_sequence_nr
@@ -110,6 +113,16 @@ def _report(region: _Region) -> None:
     scan.tell_when_done(partial(reporting.report, diagnosis, rule.remedy))
 
 
+def _look_at_own_write(write: log.Write, tensor: torch.Tensor, frame: FrameType) -> None:
+    """A block that runs again is about to write this tensor. Did it write it the first time, and is it used after?"""
+    earlier = [item for item in log.current().writes if item.storage == write.storage and item.frames == write.frames]
+    standing, path = sites.statement_of(frame), scan.target_of(write)
+    if len(earlier) < 2 or standing is None or path is None or not used_later(*standing, path):
+        return
+    rule, found = CHECKPOINT_WEIGHTS_CHANGED, names.described(tensor, path)
+    scan.tell_when_done(partial(reporting.tell, rule, found, scan.mutations_of([write])))
+
+
 def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
     """The steps and writes that changed a leaf since then."""
     found: dict[Any, Mutation] = {}
@@ -124,8 +137,15 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
     return (*found.values(), *scan.mutations_of(direct))
 
 
+def _reruns(frame: FrameType | None) -> bool:
+    """Does a backward run a block again?"""
+    while frame is not None and frame.f_code is not torch.autograd.graph._engine_run_backward.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 class Detector(detector.Detector):
-    """Compares the weights of blocks with the writes since they ran."""
+    """Compares the weights of blocks with the writes since they ran, and with their own writes when they run again."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[weakref.ref[Any], int]] = []
@@ -145,6 +165,13 @@ class Detector(detector.Detector):
             self.waiting.append((weakref.ref(keeper), _next_number()))
             if len(self.waiting) > _MOST:
                 self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None][-_MOST // 2 :]
+
+    def on_plain_write(self, write: log.Write, tensor: torch.Tensor) -> None:
+        """Does a block that runs again change once more what it computes with: `self.temperature.mul_(0.9)`?"""
+        if self.waiting and step_of(write.operation) and len(write.frames) == 1:
+            frame = frame_of(write)
+            if frame is not None and _reruns(frame) and hidden_writes.worth_a_look(write.frames[0]):
+                scan.guarded(partial(_look_at_own_write, write, tensor, frame))
 
     def wants_to_look(self) -> bool:
         """Has an optimizer stepped since a block ran that will run again?"""

@@ -2,7 +2,11 @@
 
 `target["boxes"] *= scale` in a transform changes the boxes of the dataset itself, so the next epoch scales them once
 more. It is a bug if a line writes the same part of a memory in a later fetch of a `DataLoader`, and the version has
-continued from there. A copy made for each fetch starts again at version 0, and a buffer is refilled before.
+continued from there. A copy made for each fetch starts again at version 0, and a buffer is refilled before. A line that
+puts a number into another part each time (`image[:, y:y + 4] = 0`) leaves less of the sample at each fetch.
+
+A function that collates into one buffer is fine while each batch is used before the next one. If earlier batches are
+still alive (`batches = list(loader)`), they all show the last one.
 """
 
 from __future__ import annotations
@@ -10,22 +14,32 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch.utils.data._utils import fetch as fetching
 
 from outplace.knowledge.derivatives import changes_again
+from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
 from outplace.knowledge.traits import has
 from outplace.model import Tensor
-from outplace.runtime.locate import sites
+from outplace.runtime.locate import names, sites
 from outplace.runtime.patches.table import Patch, replaced
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.marks import items_of
 
 _MOST = 10_000
+
+_BATCHES: Any = "batches"
+_COPY = {"copy": "buffer.clone()"}
 
 Part = tuple[int, Instruction]
 """The start of a write in its memory, and the writing line."""
@@ -34,10 +48,12 @@ Part = tuple[int, Instruction]
 class _Memory:
     """A memory that a fetch has written: its version afterwards, and the fetch in which each part was first scaled."""
 
-    __slots__ = ("renewed_in", "scaled", "version")
+    __slots__ = ("patched", "renewed_in", "scaled", "version")
 
     def __init__(self) -> None:
         self.version, self.renewed_in = 0, -1
+        self.patched: dict[Instruction, tuple[int, Any]] = {}
+        """For each line that puts a number into a part: the fetch in which it did, and the part."""
         self.scaled: dict[Part, int] = {}
 
 
@@ -55,7 +71,9 @@ def _kind_of(write: Write) -> str:
         return "scales" if again else "renews" if renews else ""
     statement = sites.at_instruction(write.frames[-1], write.operation).statement
     if not isinstance(statement, ast.AugAssign):
-        return "renews"
+        slices = [] if write.region is None else [part for part in write.region.key if isinstance(part, slice)]
+        number = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+        return "patches" if number and any(part != slice(None) for part in slices) else "renews"
     return "scales" if isinstance(statement.op, ast.Mult | ast.Div | ast.Sub | ast.Pow) else ""
 
 
@@ -66,8 +84,12 @@ class Detector(detector.Detector):
         self._memories: dict[int, _Memory] = {}
         self._fetches = itertools.count()
         self.waiting: dict[Instruction, Write] = {}
-        """Lines that wrote the same part in an earlier fetch. They are reported when the next backward starts."""
+        """Lines that wrote the same part in an earlier fetch. They are reported when the next backward starts.
+
+        The entry `_BATCHES` says that a batch was filled in place."""
         self._told: set[Instruction] = set()
+        self._batches: deque[tuple[Weak, list[Write]]] = deque(maxlen=8)
+        """The last batches that lie in memory which a fetch has filled, with the writes."""
 
     def patches(self) -> Iterator[Patch]:
         """The patches of torch."""
@@ -81,6 +103,7 @@ class Detector(detector.Detector):
             made = original(fetcher, possibly_batched_index)
             if len(log.current().writes) > before:
                 scan.guarded(lambda: self._note(log.current().writes[before:]))
+                scan.guarded(lambda: self._note_batch(made, log.current().writes[before:]))
             return made
 
         return fetch
@@ -101,6 +124,27 @@ class Detector(detector.Detector):
                 first = memory.scaled.setdefault((write.region.offset if write.region else 0, line), fetch)
                 if first < fetch and line not in self._told:
                     self.waiting.setdefault(line, write)
+            elif how == "patches" and memory.renewed_in != fetch:
+                first, part = memory.patched.setdefault(line, (fetch, write.region))
+                if first < fetch and part != write.region and line not in self._told:
+                    self.waiting.setdefault(line, write)
+
+    def _note_batch(self, made: Any, written: list[Write]) -> None:
+        """Does the batch lie in memory that this fetch has filled?"""
+        for item in (made, *items_of(made)):
+            storage = storage_of(item) if type(item) in PLAIN else None
+            filled = [write for write in written if write.storage == storage and write.frames]
+            if filled:
+                self._batches.append((Weak(item), filled))
+                self.waiting[_BATCHES] = filled[-1]
+
+    def _kept_batch(self) -> tuple[torch.Tensor, list[Write]] | None:
+        """A batch that is still alive, in memory that was filled anew for the next one."""
+        alive = [(batch, filled) for reference, filled in self._batches if (batch := reference()) is not None]
+        for (earlier, _), (later, filled) in itertools.combinations(alive, 2):
+            if earlier is not later and same_piece(earlier, later):
+                return later, filled
+        return None
 
     def _memory_of(self, storage: int, version: int) -> _Memory:
         """What is known of a memory that is about to be written at this version."""
@@ -113,7 +157,12 @@ class Detector(detector.Detector):
         return memory
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
-        """A training uses samples that were scaled more than once."""
+        """A training uses samples that were scaled more than once, or batches of which only the last is left."""
+        if self.waiting.pop(_BATCHES, None) is not None:
+            kept = self._kept_batch()
+            if kept is not None:
+                tensor = names.described(kept[0], scan.target_of(kept[1][-1]))
+                reporting.tell(SAME_VIEW_APPENDED, tensor, scan.mutations_of(kept[1]), _COPY)
         found = [(line, self.waiting.pop(line)) for line in list(self.waiting)]
         self._told.update(line for line, _ in found)
         scaled = [write for _, write in found]

@@ -18,11 +18,13 @@ from outplace.knowledge.silent_rules.lost import DETACHED_ALIAS_WRITTEN
 from outplace.runtime.patches import tensor_writes
 from outplace.runtime.patches.table import Patch, descriptor
 from outplace.runtime.record import hidden_writes
-from outplace.runtime.record.log import Write
-from outplace.runtime.record.untracked_aliases import Weak
+from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.untracked_aliases import Weak, owner_of
 from outplace.runtime.silent import scan
-from outplace.runtime.silent.result_written import ResultWritten, Watched
+from outplace.runtime.silent.result_written import ResultWritten
 
+_next_number = torch._C._autograd._get_sequence_nr
 _mode_active = torch._C._is_torch_function_mode_enabled
 
 
@@ -88,7 +90,12 @@ class Detector(ResultWritten):
         if hidden_writes.worth_a_look(write.frames[-1]):
             scan.guarded(partial(self.wait, write, source))
 
-    def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
-        """Has no other write changed it since? Each write adds one to the version."""
-        first = watched.writes[0].before
-        return first is not None and now._version == first + len(watched.writes)
+    def on_array_written(self, array: Any, place: Instruction) -> None:
+        """An array is about to be written. Does it lie in the memory of an activation?"""
+        owner = owner_of(array)
+        storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
+        reference = None if storage is None else self._sources.get(storage)
+        source = None if reference is None else reference()
+        if storage is not None and source is not None:
+            write = Write(storage, None, _next_number(), hidden_writes.ARRAY, (place,), None, False)
+            scan.guarded(partial(self.wait, write, source))

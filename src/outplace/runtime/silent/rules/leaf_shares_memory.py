@@ -7,6 +7,7 @@ tensors. Only an optimizer's first steps are examined, and only the tensors that
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -19,7 +20,9 @@ from outplace.model import Mutation
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import read_later
 from outplace.runtime.locate import names, sites
+from outplace.runtime.patches.tensor_writes import where_leaf_was_made
 from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting
 from outplace.runtime.silent.optimizers import Known
 
@@ -77,12 +80,26 @@ def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> No
     reporting.tell(LEAF_SHARES_MEMORY, names.described(leaf, name), (step,), {"name": name})
 
 
+def _owner_of(leaf: torch.Tensor, stepped: set[int]) -> str | None:
+    """The name of a parameter of a module that lies in the same memory, and that no optimizer steps."""
+    storage = storage_of(leaf)
+    for module in gc.get_objects():
+        if issubclass(type(module), torch.nn.Module):  # `isinstance` may run code of the object
+            for name, parameter in module._parameters.items():
+                if parameter is None or parameter is leaf or id(parameter) in stepped:
+                    continue
+                if storage_of(parameter) == storage:
+                    return str(name)
+    return None
+
+
 class Detector(detector.Detector):
     """Looks for other names of the tensors that an optimizer steps."""
 
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Does another name reach the same memory, and is it read again?"""
         optimizer, parameters = known.optimizer(), known.parameters()
+        self._look_at_parameters(known, parameters, frame)
         leaves = [parameter for parameter in parameters if type(parameter) in PLAIN and parameter.grad is not None]
         if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
             return  # before reading any names: a frame that is asked for its names keeps their values alive
@@ -91,3 +108,16 @@ class Detector(detector.Detector):
             for leaf, name in _made_of(own, leaves):
                 _tell(optimizer, leaf, name, frames[0])
                 return
+
+    def _look_at_parameters(self, known: Known, parameters: list[Any], frame: FrameType) -> None:
+        """`nn.Parameter(layer.weight.data[:n])`: is it stepped, and the weight that it lies in is not?"""
+        made = [item for item in parameters if type(item) is torch.nn.Parameter and where_leaf_was_made(item)]
+        shared = [item for item in made if item.grad is not None and _is_shared(item)]
+        if shared:
+            stepped = {id(item) for other in self.optimizers for item in other.parameters()}
+            for leaf in shared:
+                name = _owner_of(leaf, stepped)
+                frames = names.own_frames(None, frame)
+                if name is not None and frames:
+                    _tell(known.optimizer(), leaf, name, frames[0])
+                    return

@@ -1,0 +1,91 @@
+"""What the values of a writing statement are made of: of the written tensor alone, or of something else."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from outplace.knowledge.traits import reads_nothing
+from outplace.runtime.errors import freed_names
+from outplace.runtime.locate import sites
+from outplace.runtime.record.log import Write
+from outplace.runtime.record.storages import storage_of
+
+_NUMBERS = (int, float, complex, bool, str, tuple, torch.dtype, torch.device)
+_VIEWS = {"T", "mT", "H", "mH", "data", "real"}
+_HOPS = 4
+
+
+def frame_of(write: Write) -> FrameType | None:
+    """The running frame of the statement that is about to write."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not write.frames[-1][0]:
+        frame = frame.f_back
+    return frame
+
+
+def operands_of(write: Write) -> list[ast.expr]:
+    """The expressions that the writing statement computes the new values with: `m` of `x.sub_(m)` and of `x -= m`."""
+    node = sites.at_instruction(write.frames[-1], write.operation).node
+    if isinstance(node, ast.AugAssign):
+        return [node.value]
+    return [*node.args, *(keyword.value for keyword in node.keywords)] if isinstance(node, ast.Call) else []
+
+
+def only_of_itself(write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
+    """Does the statement compute with nothing but the written tensor and numbers: `adj /= adj.sum(1)`?"""
+    located = sites.statement_of(frame)
+    operands = operands_of(write)
+    if located is None or not operands:
+        return False
+    code, statement = located
+    made: dict[str, list[ast.expr]] = {}
+    for item in ast.walk(code.scope(statement)):
+        if isinstance(item, ast.Assign):
+            for target in item.targets:
+                if isinstance(target, ast.Name):
+                    made.setdefault(target.id, []).append(item.value)
+    storage = storage_of(tensor)
+    return all(_is_own(operand, frame, storage, made, _HOPS) for operand in operands)
+
+
+def _is_own(node: ast.expr, frame: FrameType, storage: int | None, made: dict[str, list[ast.expr]], hops: int) -> bool:
+    for path in _paths(node):
+        if _is_known(path, frame, storage):
+            continue
+        sources = made.get(path.id, []) if isinstance(path, ast.Name) else []
+        if not sources or not hops:
+            return False
+        if not all(_is_own(source, frame, storage, made, hops - 1) for source in sources):
+            return False
+    return True
+
+
+def _is_known(path: ast.expr, frame: FrameType, storage: int | None) -> bool:
+    """Is it a number, a function or a module, or the written memory itself, or an attribute of these?"""
+    value: Any = freed_names.value_of(path, frame)
+    if value is None:
+        if isinstance(path, ast.Attribute):  # `adj.device`, `adj.T`; `adj.grad` is another tensor
+            return (path.attr in _VIEWS or reads_nothing(path.attr)) and _is_known(path.value, frame, storage)
+        return isinstance(path, ast.Name) and hasattr(builtins, path.id)
+    if isinstance(value, torch.Tensor):
+        return storage is not None and storage_of(value) == storage
+    return isinstance(value, (*_NUMBERS, ModuleType, FunctionType))
+
+
+def _paths(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
+    """The names and attributes that an expression reads, each as long as it goes without a call or an index."""
+    if isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and sites.plainness(node) == 0):
+        yield node
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        for part in (node.func.value, *node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _paths(part)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _paths(child)

@@ -1,0 +1,128 @@
+"""A gradient that has another name, and that zero_grad or the next backward changes before it is read there.
+
+`total = [p.grad for p in parameters]` after the first part of a batch, `zero_grad(set_to_none=False)`, then
+`acc += p.grad` for the second part: both names are one tensor, so the sum is twice the last gradient. When a backward
+starts, a gradient that is there already is going to be changed in place. It is a bug if something else holds that very
+tensor, and a later statement computes with it and with `.grad`, as if they were two.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from outplace.knowledge.silent_rules.gradients import GRADIENT_BY_REFERENCE
+from outplace.model import Mutation
+from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.flow import binds, read_later, reads
+from outplace.runtime.locate import names, sites
+from outplace.runtime.record import log
+from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.user_files import fields_of
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.marks import items_of
+
+_BACKWARDS = 12
+"""So many backwards are looked at, then the 16th, 32nd and so on."""
+_ALONE = 2
+"""The references to an object that nothing else holds, while `getrefcount` counts them."""
+
+
+class _Due:
+    """Is the backward that starts to be looked at?"""
+
+    def __init__(self) -> None:
+        self._before = log.state.backwards
+
+    def __len__(self) -> int:
+        nth = log.state.backwards - self._before
+        return int(nth <= _BACKWARDS or nth & (nth - 1) == 0)
+
+
+def _holds(value: Any, gradient: torch.Tensor) -> bool:
+    return value is gradient or any(item is gradient for item in items_of(value))
+
+
+def _mentions_gradient(statement: ast.AST) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in ast.walk(statement))
+
+
+def _is_taken_for_another(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Is the name read after this statement, in one that computes with `.grad` as well?"""
+    if not read_later(code, statement, name):
+        return False
+    users = (node for node in ast.walk(code.scope(statement)) if isinstance(node, _SIMPLE) and reads(node, name))
+    return any(_mentions_gradient(user) for user in users if not binds(user, name))
+
+
+_SIMPLE = ast.Assign | ast.AugAssign | ast.Expr | ast.For | ast.Return
+
+
+def _names_of(gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[str]:
+    """The names of the running functions that hold the gradient and are read later."""
+    for frame in frames:
+        held = [name for name, value in frame.f_locals.items() if _holds(value, gradient)]
+        standing = sites.statement_of(frame) if held else None
+        for name in held if standing is not None else ():
+            if standing is not None and _is_taken_for_another(*standing, name):
+                yield name
+
+
+def _fields_of(parameter: torch.Tensor, gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[str]:
+    """`p.total`, where a statement adds `p.grad` to it."""
+    for field, value in fields_of(parameter).items():
+        if value is gradient and frames:
+            code = sites.code_of(frames[0].f_code.co_filename)
+            for node in code.every(ast.AugAssign) if code is not None else ():
+                target = node.target
+                if isinstance(target, ast.Attribute) and target.attr == field and _mentions_gradient(node.value):
+                    yield ast.unparse(target)
+
+
+def _held_leaves(nodes: Iterable[Any]) -> list[torch.Tensor]:
+    """The leaves of the graph that have a gradient already, which something else holds."""
+    leaves = {}
+    for node in nodes:
+        for below, _ in node.next_functions:
+            leaf: Any = getattr(below, "variable", None)
+            if type(leaf) in PLAIN and type(leaf.grad) in PLAIN and sys.getrefcount(leaf.grad) > _ALONE:
+                leaves[id(leaf)] = leaf
+    return list(leaves.values())
+
+
+class Detector(detector.Detector):
+    """Looks who holds the gradients that a backward is going to change."""
+
+    def __init__(self) -> None:
+        self.waiting = _Due()
+        self._told: set[str] = set()
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """Is one of these gradients read later, as if it were not changed?"""
+        leaves = _held_leaves(nodes)
+        frames = names.own_frames(None, sys._getframe(1)) if leaves else []
+        for leaf in leaves if frames else ():
+            gradient = leaf.grad
+            if gradient is None:
+                continue
+            held = [*_names_of(gradient, frames), *_fields_of(leaf, gradient, frames)]
+            if held and held[0] not in self._told:
+                self._told.add(held[0])
+                self._tell(gradient, held[0], frames[0])
+                return
+
+    def _tell(self, gradient: torch.Tensor, name: str, frame: FrameType) -> None:
+        storage, since = storage_of(gradient), log.current().backwards[-2:-1]
+        written = [write for write in log.current().writes if write.storage == storage and write.frames]
+        zeroed = [
+            write for write in written if "zero_" in write.operation and since and write.moment >= since[0].moment
+        ]
+        here = Mutation("backward", sites.at_instruction((frame.f_code, frame.f_lasti)).site)
+        found = (*scan.mutations_of(zeroed), here)
+        reporting.tell(GRADIENT_BY_REFERENCE, names.described(gradient, name), found, {"name": name})

@@ -1,0 +1,219 @@
+"""Data that stays from step to step, and that each step normalises in place once more.
+
+`inputs = torch.from_numpy(x[i:j])`, `inputs.sub_(mean).div_(std)` changes the array of the caller, and the next epoch
+normalises what is normalised already. `adj += eye`, `adj /= deg` in a forward does the same to a graph.
+
+A round is the time between two backwards. It is a bug if the same lines do the same to the same memory in a later
+round, and the memory still has what the earlier round left there. Contents tell this, because an address is used again.
+A running average is fine: it decays, or adds something new. A write that changes nothing the second time is fine, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils.data._utils import fetch as fetching
+
+from outplace.knowledge.derivatives import step_of
+from outplace.knowledge.names import spellings
+from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
+from outplace.knowledge.silent_rules.two_names import RESCALED_AGAIN
+from outplace.runtime.locate import graph, names
+from outplace.runtime.record import log
+from outplace.runtime.record.log import Instruction, Write
+from outplace.runtime.record.snapshots import PLAIN, copyable, extent, unobserved
+from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.untracked_aliases import is_older
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.operands import frame_of, only_of_itself
+
+_MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
+_LARGEST, _SAMPLE = 1 << 22, 1 << 10
+"""The largest number of elements of a tensor that is looked at, and how many of them are compared."""
+_ENOUGH = 4
+"""A line is left alone after so many memories that it has written rightly again."""
+
+Key = tuple[int, torch.Size]
+"""The address and the shape of a written tensor."""
+
+
+class _Done:
+    """One write of a round, with a sample of the contents before it."""
+
+    __slots__ = ("before", "fetched", "own", "write")
+
+    def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool) -> None:
+        self.write, self.before, self.own, self.fetched = write, before, own, fetched
+        """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it."""
+
+
+class _Memory:
+    """What the last rounds did to a memory."""
+
+    __slots__ = ("after", "alias", "chain", "earlier", "round")
+
+    def __init__(self) -> None:
+        self.round = -1
+        self.alias: torch.Tensor | None = None
+        """Until the round ends."""
+        self.chain: list[_Done] = []
+        self.earlier: tuple[list[_Done], torch.Tensor] | None = None
+        """The writes of the round before, and what they left."""
+        self.after: torch.Tensor | None = None
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Some of the elements, all over the tensor, as a copy."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // _SAMPLE)].clone()
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-7, equal_nan=True))
+
+
+def _is_uniform(values: torch.Tensor) -> bool:
+    return _same(values, values[:1].expand_as(values))
+
+
+class Detector(detector.Detector):
+    """Compares what a round does to a memory with what earlier rounds did."""
+
+    def __init__(self) -> None:
+        self._memories: dict[Key, _Memory] = {}
+        self._of_line: dict[Instruction, int] = {}
+        """How many memories each line has written."""
+        self._right: dict[Instruction, int] = {}
+        """How often each line has written a memory rightly again."""
+        self.waiting: dict[Key, _Memory] = {}
+        """The memories that were written since the last backward."""
+
+    def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
+        """A tensor that requires no grad is about to be written."""
+        if not step_of(write.operation) or not write.frames or type(tensor) not in PLAIN:
+            return
+        line = write.frames[-1]
+        if self._right.get(line, 0) >= _ENOUGH:
+            return
+        try:
+            key = tensor.data_ptr(), tensor.shape
+        except RuntimeError:  # inside a transform of `torch.func`
+            return
+        memory = self._memories.get(key)
+        if memory is None:
+            seen = self._of_line.get(line, 0)
+            if seen >= _MOST_OF_A_LINE or len(self.waiting) >= _MOST_PENDING or len(self._memories) >= _MOST_MEMORIES:
+                return
+            if not copyable(tensor) or not 1 < tensor.numel() <= _LARGEST or _is_data(tensor):
+                return
+            self._of_line[line] = seen + 1
+            memory = self._memories[key] = _Memory()
+        scan.guarded(partial(self._note, key, memory, write, tensor))
+
+    def _note(self, key: Key, memory: _Memory, write: Write, tensor: torch.Tensor) -> None:
+        with unobserved():
+            before = _sample(tensor)
+            if memory.round != log.state.backwards:
+                # Whatever was written without this detector knowing of it is seen here, by the contents.
+                stands = memory.after is not None and memory.after.equal(before)
+                memory.earlier = (memory.chain, memory.after) if stands and memory.after is not None else None
+                memory.round, memory.chain, memory.after = log.state.backwards, [], None
+                memory.alias = tensor.detach()
+                self.waiting[key] = memory
+            frame = frame_of(write) if memory.earlier is not None else None
+            own = frame is not None and only_of_itself(write, tensor, frame)
+            memory.chain.append(_Done(write, before, own, _in_fetch(frame)))
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """The round ends. What did it leave, and is it what another round did already?"""
+        for key in list(self.waiting):
+            memory = self.waiting.pop(key)
+            alias, memory.alias = memory.alias, None
+            if alias is None:
+                continue
+            with unobserved():
+                memory.after = _sample(alias)
+                again = self._again(memory)
+                if again and self._matters(again, alias, nodes):
+                    self._tell(again, alias)
+                elif memory.earlier is not None:
+                    for done in memory.chain:
+                        line = done.write.frames[-1]
+                        self._right[line] = self._right.get(line, 0) + 1
+
+    def _again(self, memory: _Memory) -> list[_Done]:
+        """The writes that did the same as in the round before, if all of them did."""
+        if memory.earlier is None or memory.after is None:
+            return []
+        first, left = memory.earlier
+        here = [done.write.frames[-1] for done in memory.chain]
+        if here != [done.write.frames[-1] for done in first] or _same(memory.chain[0].before, memory.after):
+            return []
+        afters = [*(done.before for done in memory.chain[1:]), memory.after]
+        left_by = [*(done.before for done in first[1:]), left]
+        found = []
+        for done, after, then, left_then in zip(memory.chain, afters, first, left_by, strict=True):
+            if not _explains(done, after.double(), then.before.double(), left_then.double()):
+                return []
+            if not _same(done.before, after):
+                found.append(done)
+        return found
+
+    def _matters(self, again: list[_Done], alias: torch.Tensor, nodes: Iterable[Any]) -> bool:
+        """Does the training use the memory? Of an array that is sure; a tensor must be saved by the graph."""
+        if _is_uniform(again[0].before.double()):  # a time or a counter
+            return False
+        if _of_array(alias):
+            return True
+        nodes = list(nodes)
+        below = (item for node in nodes for item, _ in node.next_functions)
+        leaves = {storage_of(item.variable) for item in below if hasattr(item, "variable")}
+        if storage_of(alias) in leaves:  # this is how a weight is trained
+            return False
+        start, stop = extent(alias)
+        held = (item for node in nodes for _, item in graph.held(node) if copyable(item))
+        spans = (extent(item) for item in held)
+        return not again[0].fetched and any(first < stop and start < last for first, last in spans)
+
+    def _tell(self, again: list[_Done], alias: torch.Tensor) -> None:
+        written = [done.write for done in again]
+        found = names.described(alias, scan.target_of(written[0]))
+        rule = ARRAY_PART_WRITTEN if _of_array(alias) else RESCALED_AGAIN
+        reporting.tell(rule, found, scan.mutations_of(written))
+
+
+def _is_data(tensor: torch.Tensor) -> bool:
+    """Is it a result of `.data`, or a view of one? That is how weights are written."""
+    now = log.state.backwards + 1
+    return is_older(tensor, now) or (tensor._base is not None and is_older(tensor._base, now))
+
+
+def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:
+    """Is this write one that should not happen twice? `then` and `left` are the contents around it the first time."""
+    before, step = done.before.double(), step_of(done.write.operation)
+    if step == "add":
+        return done.own
+    if step == "shift":
+        return done.own or _same(after - before, left - then)
+    known = (before != 0) & (then != 0)
+    ratio, earlier = after[known] / before[known], left[known] / then[known]
+    if not len(ratio) or (_is_uniform(ratio) and spellings(done.write.operation)[0] in ("mul_", "multiply_")):
+        return False  # a decay
+    return done.own or _same(ratio, earlier)
+
+
+def _of_array(tensor: torch.Tensor) -> bool:
+    """Does the tensor lie in memory of another owner, such as an array?"""
+    storage = tensor.untyped_storage()
+    return tensor.device.type == "cpu" and not storage.resizable() and not storage.is_shared()
+
+
+def _in_fetch(frame: FrameType | None) -> bool:
+    """Does a DataLoader call this? Then `dataset_sample_written` looks at it."""
+    while frame is not None and frame.f_code.co_filename != fetching.__file__:
+        frame = frame.f_back
+    return frame is not None

@@ -1,0 +1,151 @@
+"""A tensor is updated in place under one name, and its old values are read under another one.
+
+`advantages = returns`, `advantages -= values`, and the loss takes both. Or a function writes what it was given and
+returns it: `visible = corrupt(patches)`, and the caller reads `visible` and `patches`. Reading a variable leaves no
+trace, but the running functions know what they read later. It is a bug only where both names are used afterwards: a
+name that is only there to write is a handle. A view in another shape is a handle as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from outplace.knowledge.silent_rules.two_names import TENSOR_UNDER_TWO_NAMES
+from outplace.model import Mutation
+from outplace.repair.syntax.code import Code, root_of
+from outplace.repair.syntax.flow import flat, targets_of, used_later
+from outplace.runtime.locate import names, sites
+from outplace.runtime.record import hidden_writes
+from outplace.runtime.record.log import Write
+from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.operands import frame_of
+
+
+def _written_name(write: Write) -> str | None:
+    """The name of the tensor that the statement writes, whole or in part."""
+    target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    root = root_of(target) if target is not None else None
+    return root.id if isinstance(root, ast.Name) else None
+
+
+def _value(frame: FrameType, name: str) -> Any:
+    return frame.f_locals.get(name)
+
+
+def _relatives(code: Code, statement: ast.stmt, name: str) -> list[str]:
+    """The names that the function makes of this one, or this one of: `advantages = returns`."""
+    found = []
+    for node in ast.walk(code.scope(statement)):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            made, root = node.targets[0].id, root_of(node.value)
+            if isinstance(root, ast.Name) and made != root.id and name in (made, root.id):
+                found.append(root.id if made == name else made)
+    return found
+
+
+def _other_name(frame: FrameType, code: Code, statement: ast.stmt, name: str, relatives: list[str]) -> str | None:
+    """Another name of the same function for the same tensor, where both are used later."""
+    tensor = _value(frame, name)
+    if type(tensor) not in PLAIN or not used_later(code, statement, name):
+        return None
+    for other in relatives:
+        value = _value(frame, other)
+        if type(value) not in PLAIN or value.requires_grad:  # `detached_alias_written` looks at the results of graphs
+            continue
+        if same_piece(value, tensor) and used_later(code, statement, other):
+            return other
+    return None
+
+
+def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: str) -> str | None:
+    """The caller's name for what this function writes and returns, where the caller uses the result and it."""
+    standing = sites.statement_of(frames[1]) if len(frames) > 1 else None
+    if standing is None:
+        return None
+    outer, call = standing
+    if function.name.endswith("_") or not isinstance(call, ast.Assign) or not isinstance(call.value, ast.Call):
+        return None
+    tensor, made = _value(frames[0], name), flat(targets_of(call))
+    for argument in call.value.args:
+        value = _value(frames[1], argument.id) if isinstance(argument, ast.Name) else None
+        if isinstance(argument, ast.Name) and type(value) in PLAIN and same_piece(value, tensor):
+            bound = [target.id for target in made if isinstance(target, ast.Name)]
+            if argument.id not in bound and _is_read_below(outer, call, bound) and used_later(outer, call, argument.id):
+                return argument.id
+    return None
+
+
+def _is_read_below(code: Code, statement: ast.stmt, bound: list[str]) -> bool:
+    """Is one of the names that the statement binds read further below?"""
+    loads = (node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Name))
+    return any(node.id in bound and isinstance(node.ctx, ast.Load) and node.lineno > statement.lineno for node in loads)
+
+
+def _returns(function: ast.FunctionDef, name: str) -> bool:
+    """Does the function return this very tensor, alone or beside others?"""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            if any(isinstance(value, ast.Name) and value.id == name for value in values):
+                return True
+    return False
+
+
+def _further_writes(code: Code, statement: ast.stmt, name: str, function: str) -> list[Mutation]:
+    """The next statements of the block, as long as they only write the same tensor."""
+    block, found = code.block(statement), []
+    for later in block[block.index(statement) + 1 :]:
+        if not _writes(later, name):
+            break
+        found.append(Mutation("in place", sites.site_of(code.path, later, function)))
+    return found
+
+
+def _writes(statement: ast.stmt, name: str) -> bool:
+    """`x /= x.std()`, `x.clamp_(0, 1)`."""
+    target: ast.expr | None = statement.target if isinstance(statement, ast.AugAssign) else None
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+        target = call.func.value
+    root = root_of(target) if target is not None else None
+    return isinstance(root, ast.Name) and root.id == name
+
+
+class Detector(detector.Detector):
+    """Looks for other names of a tensor that a statement of the user writes."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[CodeType, str]] = set()
+
+    def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
+        """A tensor that requires no grad is about to be written."""
+        if len(write.frames) == 1 and hidden_writes.worth_a_look(write.frames[0]):
+            frame = frame_of(write)
+            if frame is not None:
+                scan.guarded(partial(self._look, write, tensor, frame))
+                reporting.raise_if_strict()
+
+    def _look(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
+        standing = sites.statement_of(frame)
+        name = _written_name(write)
+        if standing is None or name is None or (frame.f_code, name) in self._told:
+            return
+        code, statement = standing
+        relatives, function = _relatives(code, statement, name), code.function(statement)
+        returned = isinstance(function, ast.FunctionDef) and _returns(function, name)
+        if not relatives and not returned:  # before reading any names: a frame keeps the values alive that it showed
+            return
+        other = _other_name(frame, code, statement, name, relatives)
+        if other is None and returned:
+            other = _name_of_caller(names.own_frames(None, frame), function, name)  # type: ignore[arg-type]
+        if other is not None:
+            self._told.add((frame.f_code, name))
+            written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, frame.f_code.co_name))
+            words = {"name": name, "other": other}
+            reporting.tell(TENSOR_UNDER_TWO_NAMES, names.described(tensor, name), written, words)
