@@ -187,3 +187,13 @@ class Finding:
     """All operations that keep what is written, `saved_by` first: where, and `result` where it is their own result."""
     hypothesis: str = ""
     """What has to hold for it to break, where the code does not say: "x requires grad". Then it is a warning."""
+
+
+def is_refused(bug: Diagnosis | Finding) -> bool:
+    """Does PyTorch refuse the operation itself (OUT1xx)?"""
+    return bug.code.startswith("OUT1")
+
+
+def is_silent(bug: Diagnosis | Finding) -> bool:
+    """Does PyTorch raise no error (OUT3xx)?"""
+    return bug.code.startswith("OUT3")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from outplace.errors import OutplaceError
-from outplace.files.naming import under_cwd
+from outplace.files.naming import signal_name, under_cwd
 from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
 from outplace.repair.drive.runs import Runs
@@ -57,7 +56,9 @@ class Repairing:
                 _say(console, "Nothing to repair.", "green")
             elif outcome.evidence.code < 0:
                 _say(
-                    console, f"Nothing to repair: the program was ended by {_signal(-outcome.evidence.code)}.", "yellow"
+                    console,
+                    f"Nothing to repair: the program was ended by {signal_name(-outcome.evidence.code)}.",
+                    "yellow",
                 )
             if self._json_path is not None:
                 replace_text(Path(self._json_path), self._runs.report().read_text("utf-8"))
@@ -98,13 +99,6 @@ class Repairing:
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # it has no name
-        return f"signal {number}"
 
 
 def _pass_on(output: Path) -> None:

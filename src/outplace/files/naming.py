@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -65,3 +66,11 @@ def where(site: Site) -> str:
     spot = place(site.file, site.line)
     top = site.function in ("", "<module>") or site.function.startswith("<cell line")
     return spot if top else f"{spot} in {site.function}"
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` of 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # it has no name
+        return f"signal {number}"

@@ -53,3 +53,8 @@ def decode_raw(data: bytes) -> tuple[str, str]:
 def with_plain_ends(text: str) -> str:
     """A text with `\\n` at the end of every line."""
     return str(io.IncrementalNewlineDecoder(None, translate=True).decode(text, final=True))
+
+
+def lines(text: str) -> list[str]:
+    """The lines with their line ends. A form feed ends no line, as in editors and unlike `str.splitlines`."""
+    return io.StringIO(text, newline="").readlines() if text else []

@@ -21,7 +21,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from outplace.files import naming
-from outplace.model import Diagnosis
+from outplace.model import Diagnosis, is_silent
 from outplace.report import reporter
 from outplace.report.console import for_stream
 from outplace.report.terminal import as_text, render
@@ -120,7 +120,7 @@ class Extension:
         requested, self._this_cell_only = self._this_cell_only, False
         untold = list(dispatch.untold)
         dispatch.untold.clear()
-        silent = [diagnosis for diagnosis in untold if diagnosis.code.startswith("OUT3")]
+        silent = [diagnosis for diagnosis in untold if is_silent(diagnosis)]
         caught = [diagnosis for diagnosis in untold if diagnosis not in silent]
         self._display("Errors that the cell caught:", caught)
         self._display("No error was raised here, but the gradient is wrong:", silent)

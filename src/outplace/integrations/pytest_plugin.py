@@ -152,7 +152,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _silent(watched: Watch | None) -> list[Diagnosis]:
-    return [diagnosis for diagnosis in watched.diagnoses if diagnosis.code.startswith("OUT3")] if watched else []
+    from outplace.model import is_silent
+
+    return [diagnosis for diagnosis in watched.diagnoses if is_silent(diagnosis)] if watched else []
 
 
 # -- reporting ------------------------------------------------------------------------------------------------------

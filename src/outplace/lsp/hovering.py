@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from outplace.files import reading
 from outplace.knowledge.kinds import BY_CODE, page
 from outplace.lsp import texts
 
@@ -31,7 +32,7 @@ async def hover(server: Server, params: types.HoverParams) -> types.Hover | None
 
 
 def _named(server: Server, uri: str, position: types.Position) -> types.Hover | None:
-    lines = texts.lines(server.text(uri))
+    lines = reading.lines(server.text(uri))
     line = lines[position.line] if position.line < len(lines) else ""
     for match in _CODE.finditer(line):
         start = texts.position(lines, position.line, match.start(), server.codec)

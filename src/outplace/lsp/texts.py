@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import io
 from collections.abc import Sequence
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
+from outplace.files.reading import lines
 from outplace.model import Site
 
 
 def plain(text: str) -> str:
     """The text with `\\n` line ends, for the analysis."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def lines(text: str) -> list[str]:
-    """The lines with their line ends. A form feed ends no line, as in editors and unlike `str.splitlines`."""
-    return io.StringIO(text, newline="").readlines() if text else []
 
 
 def position(text_lines: Sequence[str], line: int, column: int, codec: PositionCodec) -> types.Position:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from outplace.files import naming
 from outplace.knowledge import nodes
-from outplace.model import Diagnosis, Mutation, Site
+from outplace.model import Diagnosis, Mutation, Site, is_refused, is_silent
 from outplace.report import words
 from outplace.report.glyphs import Glyphs
 
@@ -90,9 +90,9 @@ def _change(diagnosis: Diagnosis, change: Mutation, glyphs: Glyphs) -> str:
 def _end(diagnosis: Diagnosis) -> Iterator[Place]:
     if diagnosis.raised_at is None or any(_refused(diagnosis, change) for change in diagnosis.mutations):
         return
-    if diagnosis.code.startswith("OUT1"):
+    if is_refused(diagnosis):
         label = "refused here"
-    elif _silent(diagnosis):
+    elif is_silent(diagnosis):
         label = "used here: backward reads the changed values"
     elif any(_freed_here(diagnosis, change) for change in diagnosis.mutations):
         label = _FREED_HERE
@@ -104,7 +104,7 @@ def _end(diagnosis: Diagnosis) -> Iterator[Place]:
 def _refused(diagnosis: Diagnosis, change: Mutation) -> bool:
     """Whether this operation is the one that PyTorch refused where it stood."""
     raised, site = diagnosis.raised_at, change.site
-    if not diagnosis.code.startswith("OUT1") or site is None:
+    if not is_refused(diagnosis) or site is None:
         return False
     return raised is None or (raised.file, raised.line) == (site.file, site.line)
 
@@ -112,7 +112,3 @@ def _refused(diagnosis: Diagnosis, change: Mutation) -> bool:
 def _freed_here(diagnosis: Diagnosis, change: Mutation) -> bool:
     """Is it the backward that fails, one loop iteration earlier?"""
     return diagnosis.kind == "freed" and change.site is not None and change.site == diagnosis.raised_at
-
-
-def _silent(diagnosis: Diagnosis) -> bool:
-    return diagnosis.code.startswith("OUT3")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from outplace.model import Diagnosis
+from outplace.model import Diagnosis, is_silent
 
 
 def note(diagnoses: Sequence[Diagnosis]) -> str:
@@ -24,7 +24,7 @@ def show(diagnoses: Sequence[Diagnosis], survived: bool) -> None:
     if not survived:
         _print("", diagnoses)
         return
-    silent = [diagnosis for diagnosis in diagnoses if diagnosis.code.startswith("OUT3")]
+    silent = [diagnosis for diagnosis in diagnoses if is_silent(diagnosis)]
     errors = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]  # caught, or raised while it ended
     _print(f"outplace: the program went on after {_errors(len(errors))}:", errors)
     wrong = "gradient" if any(diagnosis.saved_by for diagnosis in silent) else "training"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from outplace.model import Diagnosis, Mutation
+from outplace.model import Diagnosis, Mutation, is_silent
 from outplace.report import words
 from outplace.report.glyphs import Glyphs
 from outplace.report.layout import wrap
@@ -53,7 +53,7 @@ def _step(change: Mutation, glyphs: Glyphs) -> str:
 
 def _wanted(diagnosis: Diagnosis) -> Text:
     saved = diagnosis.saved_by
-    if diagnosis.code.startswith("OUT3"):
+    if is_silent(diagnosis):
         return Text("backward reads the changed values", style=STYLES["raised"])
     old = "its history" if diagnosis.kind == "detached" else "the old values"
     version = f"v{saved.version}" if saved and saved.version is not None else old

@@ -9,7 +9,7 @@ from outplace.files import naming
 from outplace.knowledge import nodes
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.kinds import BY_CODE, BY_NAME
-from outplace.model import Diagnosis, Finding, Mutation, SavedTensor, Tensor
+from outplace.model import Diagnosis, Finding, Mutation, SavedTensor, Tensor, is_silent
 
 _OPERATIONS = {
     "__setitem__": "item assignment",
@@ -105,7 +105,7 @@ def headline(diagnosis: Diagnosis) -> str:
         template = _LEAF_OR_VIEW
     elif diagnosis.kind == "multi-view" and changes and diagnosis.raised_at not in (None, changes[0].site):
         template = _CHANGED_BASE
-    elif diagnosis.code.startswith("OUT3") and saved is None:
+    elif is_silent(diagnosis) and saved is None:
         template = _silent_headline(diagnosis)
     return template.format(
         tensor=tensor(diagnosis.tensor),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 
+from outplace.files.naming import signal_name
 from outplace.reclaim.drive.trials import Trials
 from outplace.reclaim.observe.trial import Trial
 from outplace.reclaim.outcome import Outcome
@@ -136,7 +136,7 @@ def _trouble(trial: Trial) -> str:
     if trial.timed_out:
         return "the program was still in its first steps when its time was up: give it more with --timeout"
     if trial.code < 0:
-        return f"the program was killed ({_signal(-trial.code)}): it has to run before it can run in less memory"
+        return f"the program was killed ({signal_name(-trial.code)}): it has to run before it can run in less memory"
     if trial.code != 0:
         return f"the program failed (exit code {trial.code}): it has to run before it can run in less memory"
     if trial.recording is None:
@@ -146,10 +146,3 @@ def _trouble(trial: Trial) -> str:
     if not trial.recording.backwards:
         return "the program never called backward: there was no training step to look at"
     return ""
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from outplace.knowledge.by_hand import CALLED_AS
 from outplace.knowledge.names import OPERATORS, SYMBOLS
 from outplace.knowledge.traits import inplace_position, method_has
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library, same
 from outplace.repair.syntax.edits import Edit
 
@@ -44,7 +45,7 @@ def in_place(code: Code, node: ast.AST | None, operation: str, position: int | N
 
 def flagged(code: Code, call: ast.Call) -> Edit | None:
     """The edit that adds `inplace=True` to a call; None if the call has the flag or starred arguments."""
-    name = _called(call)
+    name = called_name(call)
     given = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
     position = inplace_position(name)
     if position is None or given or len(call.args) > position:
@@ -63,7 +64,7 @@ def flagged(code: Code, call: ast.Call) -> Edit | None:
 
 
 def _call(code: Code, call: ast.Call, operation: str) -> Form | None:
-    name = _called(call)
+    name = called_name(call)
     if name not in spelled(operation) or any(isinstance(arg, ast.Starred) for arg in call.args):
         return None
     if isinstance(call.func, ast.Attribute) and not is_library(call.func.value):
@@ -101,10 +102,6 @@ def _home(code: Code, function: ast.expr) -> str | None:
                 if (item.asname or item.name) == function.id and item.asname in (None, item.name):
                     return node.module
     return None
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _binary(code: Code, node: ast.BinOp, operation: str, position: int) -> Form | None:

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from outplace.model import Safety
+from outplace.model import Safety, is_silent
 from outplace.repair.drive.evidence import (
     Evidence,
     alike,
@@ -184,7 +184,7 @@ class Repair:
                 path,
                 texts[path],
                 lambda path, text: check_file(path, text, Project()).findings,
-                lambda finding: finding.code.startswith("OUT3"),
+                is_silent,
                 style=self._style,
                 others=rest.copy,
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
-from outplace.model import Finding, Fix
+from outplace.model import Finding, Fix, is_refused, is_silent
 from outplace.repair.facts.bug import Bug, Candidate, of_finding
 from outplace.repair.facts.location import Style, place_at
 from outplace.repair.plan.chooser import propose
@@ -129,10 +129,10 @@ class _Repair:
         """Functions with a silent bug that cannot be fixed. Their errors stay: better than wrong numbers."""
         for _ in range(max(_LEAST_ROUNDS, 2 * len(findings))):  # each round fixes a finding or gives one up
             waiting = self._waiting(findings, given_up, unsound)
-            finding = min(waiting, key=lambda waits: not _silent(waits), default=None)
+            finding = min(waiting, key=lambda waits: not is_silent(waits), default=None)
             if finding is None:
                 break
-            together = None if _silent(finding) else self._repair_together(texts, waiting, findings)
+            together = None if is_silent(finding) else self._repair_together(texts, waiting, findings)
             result = together or self._repair_one(texts, finding, findings, 0)
             if result is None:
                 given_up.add(_key(finding))
@@ -155,7 +155,7 @@ class _Repair:
     ) -> list[Finding]:
         """The findings to fix that can be tried now."""
         waiting = [finding for finding in findings if self._is_to_fix(finding) and finding.site.function not in unsound]
-        if any(not _silent(finding) for finding in waiting):
+        if any(not is_silent(finding) for finding in waiting):
             waiting += [finding for finding in findings if self.is_selected(finding) and _doubtful(finding)]
         refused = {_line(finding) for finding in findings if _is_refused(finding)}
         waiting = [finding for finding in waiting if _essence(finding) not in self._not_to_fix]
@@ -163,7 +163,7 @@ class _Repair:
 
     def _functions_left_wrong(self, finding: Finding, findings: list[Finding]) -> set[str]:
         """The functions that stay wrong because this silent bug cannot be fixed."""
-        if not _silent(finding) or self.unsafe:
+        if not is_silent(finding) or self.unsafe:
             return set()
         affected = [finding, *(findings if finding.severity == "error" else ())]
         return {wrong.site.function for wrong in affected}
@@ -298,13 +298,9 @@ def _doubtful(finding: Finding) -> bool:
     return finding.severity == "warning" and (finding.kind == "silent-data" or views)
 
 
-def _silent(finding: Finding) -> bool:
-    return finding.code.startswith("OUT3")
-
-
 def _is_refused(finding: Finding) -> bool:
     """Does PyTorch certainly refuse the operation itself?"""
-    return finding.code.startswith("OUT1") and finding.severity == "error"
+    return is_refused(finding) and finding.severity == "error"
 
 
 def _line(finding: Finding) -> tuple[str, int]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import contextlib
 import difflib
-import io
 import os
 import stat
 import tempfile
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from outplace.errors import OutplaceError
 from outplace.files import reading
@@ -43,7 +42,7 @@ class Document:
         self.bom = data.startswith(codecs.BOM_UTF8)
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.text = reading.with_plain_ends(raw)
-        self._raw_lines = _lines(raw)
+        self._raw_lines = reading.lines(raw)
         self.newline = "\r\n" if raw.count("\r\n") * 2 > raw.count("\n") else "\n"
         if "\r" in raw.replace("\r\n", ""):
             self.newline = "\r"
@@ -56,7 +55,7 @@ class Document:
 
     def _with_ends(self, text: str) -> str:
         """A new text with the line ends of the old one, which mixes several."""
-        old, new = _lines(self.text), _lines(text)
+        old, new = reading.lines(self.text), reading.lines(text)
         made: list[str] = []
         for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if tag == "equal" and len(self._raw_lines) == len(old):
@@ -64,11 +63,6 @@ class Document:
             else:
                 made += [line.replace("\n", self.newline) for line in new[first:last]]
         return "".join(made)
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their ends, split at line ends only (not at form feeds, as str.splitlines does)."""
-    return io.StringIO(text, newline="").readlines() if text else []
 
 
 def read(path: str) -> Document:
@@ -117,8 +111,6 @@ class Files:
         self._texts = dict(texts or {})
         self._codes: dict[str, Code | None] = {}
         self._may_read = may_read
-        self.found_out: dict[Any, Any] = {}
-        """A cache of answers, by the question."""
         if like is not None:
             self._codes = {
                 path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)

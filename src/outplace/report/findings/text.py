@@ -12,7 +12,7 @@ from rich.text import Text
 from outplace.checking import notebook
 from outplace.checking.outcome import Result
 from outplace.files import reading
-from outplace.model import Finding, Site
+from outplace.model import Finding, Site, is_refused
 from outplace.report.findings import places, summary
 from outplace.report.glyphs import Glyphs, for_encoding
 from outplace.report.layout import indented, wrap
@@ -70,7 +70,7 @@ def _finding(finding: Finding, width: int, glyphs: Glyphs) -> Iterator[Text]:
 
 def _places(finding: Finding) -> Iterator[Place]:
     """The line that writes first: its snippet is the one to click on. Within one snippet lines stand in order."""
-    refused = finding.code.startswith("OUT1") and finding.cause != "read later"
+    refused = is_refused(finding) and finding.cause != "read later"
     yield Place("overwritten", _REFUSED if refused else _WRITES.get(finding.kind, "overwritten here"), finding.site)
     if finding.saved_by:
         yield Place("saved", _SAVED.get(finding.code[:4], "saved here"), finding.saved_by)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from outplace.knowledge import nodes
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.kinds import BY_CODE
-from outplace.model import Diagnosis
+from outplace.model import Diagnosis, is_refused
 from outplace.report import words
 from outplace.report.diff import parse
 from outplace.report.html.highlight import without_comment
-from outplace.report.html.story import is_refused, version
+from outplace.report.html.story import version
 
 _HELPED = {
     "leaf",

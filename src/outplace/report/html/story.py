@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from outplace.knowledge import nodes
-from outplace.model import Diagnosis, GraphNode, Mutation, SavedTensor, Site
+from outplace.model import Diagnosis, GraphNode, Mutation, SavedTensor, Site, is_refused, is_silent
 from outplace.report import words
 
 Role = Literal["node", "leaf", "gap", "made", "saved", "overwritten", "raised"]
@@ -57,16 +57,6 @@ def tell(diagnosis: Diagnosis) -> list[Event]:
         events.append(Event("gap", f"{earlier} earlier writing lines", moment=first - 0.1))
     events += _end(diagnosis)
     return sorted(events, key=lambda event: event.moment)
-
-
-def is_silent(diagnosis: Diagnosis) -> bool:
-    """Does PyTorch say nothing?"""
-    return diagnosis.code.startswith("OUT3")
-
-
-def is_refused(diagnosis: Diagnosis) -> bool:
-    """Does PyTorch refuse the operation where it stands?"""
-    return diagnosis.code.startswith("OUT1")
 
 
 def version(number: int | None) -> str:

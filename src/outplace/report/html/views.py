@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from outplace.files import naming
 from outplace.knowledge.nodes import describe_saved
-from outplace.model import Diagnosis, Fix, Site
+from outplace.model import Diagnosis, Fix, Site, is_silent
 from outplace.report import places, words
 from outplace.report.glyphs import for_encoding
 from outplace.report.html import figure, highlight, memory, sides, story
@@ -111,7 +111,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         boxes=boxes(diagnosis),
         boxes_beside=lanes.height > _height(main) + _HEIGHT_OF_BOXES,
         remedies=tuple(map(_remedy, diagnosis.fixes)),
-        message="" if story.is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
+        message="" if is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
         lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
     )
 

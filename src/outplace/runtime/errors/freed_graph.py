@@ -58,8 +58,8 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
         return [failure.unexplained()]
     below = _newest_freed_below(nodes, freed)
     certain = _surely_before(nodes, freed, keeps_graph=_keeps_graph(frame))
-    since = [backward for backward in earlier if backward.moment > _number(min(freed, key=_number))]
-    for moment in _likely_moments(since, raised, newest=max(map(_number, nodes))):
+    since = [backward for backward in earlier if backward.moment > graph.age_of(min(freed, key=graph.age_of))]
+    for moment in _likely_moments(since, raised, newest=max(map(graph.age_of, nodes))):
         sure = set(_crossings(nodes, below, moment, certain))
         if sure:
             edges = _crossings(nodes, below, moment, set(freed))
@@ -88,12 +88,6 @@ def _likely_moments(since: list[Backward], raised: tuple[log.Instruction, ...], 
     same_call = [backward for backward in since if backward.frames == raised]
     moments = dict.fromkeys(backward.moment for backward in (*same_call[-1:], *reversed(since)))
     return [moment for moment in moments if moment <= newest]
-
-
-def _number(node: Any) -> int:
-    """The node's number. Leaves count as the oldest."""
-    number = graph.number_of(node)
-    return -1 if number is None else number
 
 
 def _earlier(raised: tuple[log.Instruction, ...]) -> list[Backward]:
@@ -127,12 +121,12 @@ def _freed(nodes: list[Any], message: str) -> dict[Any, str]:
 def _newest_freed_below(nodes: list[Any], freed: dict[Any, str]) -> dict[Any, Any]:
     """For each node, the newest freed node among itself and all nodes below it."""
     below: dict[Any, Any] = {}
-    for node in sorted(nodes, key=_number):  # the nodes below a node are older
+    for node in sorted(nodes, key=graph.age_of):  # the nodes below a node are older
         ways = [below[following] for following, _ in node.next_functions if following in below]
         if node in freed:
             below[node] = node
         elif ways:
-            below[node] = max(ways, key=_number)
+            below[node] = max(ways, key=graph.age_of)
     return below
 
 
@@ -140,21 +134,21 @@ def _surely_before(nodes: list[Any], freed: dict[Any, str], keeps_graph: bool) -
     """The nodes that an earlier backward freed, not this one."""
     if keeps_graph:
         return set(freed)
-    oldest = min(freed, key=_number)
-    intact = max((_number(node) for node in nodes if node not in freed and any(graph.held(node))), default=-1)
-    return {oldest, *(node for node in freed if _number(node) < intact)}
+    oldest = min(freed, key=graph.age_of)
+    intact = max((graph.age_of(node) for node in nodes if node not in freed and any(graph.held(node))), default=-1)
+    return {oldest, *(node for node in freed if graph.age_of(node) < intact)}
 
 
 def _crossings(nodes: list[Any], below: dict[Any, Any], moment: int, certain: set[Any]) -> list[tuple[Any, Any]]:
     """The edges from nodes made after a moment to older nodes above freed ones, newest first."""
     found = []
     leads: dict[Any, bool] = {}
-    for node in sorted(nodes, key=_number):
+    for node in sorted(nodes, key=graph.age_of):
         following = [following for following, _ in node.next_functions if following is not None]
         leads[node] = node in certain or any(leads.get(item, False) for item in following)
-        if _number(node) >= moment:
+        if graph.age_of(node) >= moment:
             found += [
-                (node, item) for item in following if leads.get(item) and item in below and _number(item) < moment
+                (node, item) for item in following if leads.get(item) and item in below and graph.age_of(item) < moment
             ]
     return found[::-1]
 
@@ -205,7 +199,7 @@ class _Failure:
 
     def _case(self, members: list[tuple[Crossing, Kept]]) -> _Case:
         crossing, kept = members[0]
-        since = {item.frames: item for item in _earlier(self.raised) if item.moment > _number(crossing.kept)}
+        since = {item.frames: item for item in _earlier(self.raised) if item.moment > graph.age_of(crossing.kept)}
         freed_by = list(since.values())
         if kept.cached:
             story: Story = "cached"
@@ -220,7 +214,7 @@ class _Failure:
         """Did the statement that computed it run again after the first backward that may have freed it?"""
         if kept.computed is None or kept.computed.statement is None:
             return False
-        places = {writers.place_of(node) for node in self.nodes if _number(node) >= moment}
+        places = {writers.place_of(node) for node in self.nodes if graph.age_of(node) >= moment}
         marks = log.current()
         places.update(marks.places[bisect_left(marks.starts, moment) :])
         located = (sites.at_place(place) for place in places)
@@ -241,7 +235,7 @@ class _Failure:
         found = [Crossing(user, kept, below[kept], freed[below[kept]]) for user, kept in edges if kept in below]
         if found and not same:
             return self.crossed(found, [])
-        oldest = min(freed, key=_number)  # of the freed nodes only this one was certainly freed earlier
+        oldest = min(freed, key=graph.age_of)  # of the freed nodes only this one was certainly freed earlier
         tensor = Tensor(freed_names.receiver(self.raised), *freed_names.form(roots[0])) if same else Tensor(None)
         return [self._diagnosis(_Case("same" if same else "shared", tensor, oldest, {oldest: freed[oldest]}, freed_by))]
 
@@ -325,7 +319,7 @@ def _steps_since(node: Any) -> tuple[str | None, str | None]:
     leaves = {id(leaf.variable) for leaf in graph.walk([node]) if hasattr(leaf, "variable")}
     last: str | None = None
     for step in reversed(log.current().steps):
-        if step.moment <= _number(node):
+        if step.moment <= graph.age_of(node):
             break
         if step.frames:
             site = sites.at_instruction(step.frames[-1]).site

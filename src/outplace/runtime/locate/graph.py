@@ -113,6 +113,12 @@ def number_of(node: Any) -> int | None:
 _names: dict[Any, tuple[str, ...]] = {}
 
 
+def age_of(node: Any) -> int:
+    """The node's number. Leaves count as the oldest."""
+    number = number_of(node)
+    return -1 if number is None else number
+
+
 def _saved_names(node: Any) -> tuple[str, ...]:
     """The getters of its saved tensors. They are the same for all nodes of a class."""
     kind = type(node)

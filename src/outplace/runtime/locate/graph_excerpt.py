@@ -41,7 +41,9 @@ class Surroundings:
             return None
         saver, written_by = kept_by[0], list(self._made_by(mutations[-_WRITES:]))
         ways = [_back(self._nearer, node) for node in (*kept_by, *written_by)]
-        ways += [way for node in written_by for way in _way_between(node, lambda one: one is saver, _number(saver))]
+        ways += [
+            way for node in written_by for way in _way_between(node, lambda one: one is saver, graph.age_of(saver))
+        ]
         shown = dict.fromkeys(node for way in ways for node in _ends(way))
         shown.update(dict.fromkeys(following for following, _ in saver.next_functions[:_INPUTS] if following))
         for way in _way_between(saver, _is_leaf):
@@ -56,7 +58,7 @@ class Surroundings:
                 continue
             numbers = range(mutation.moment, mutation.moment + _NODES_OF_A_WRITE)
             made = [node for node in self._nearer if graph.number_of(node) in numbers]
-            for node in sorted(made, key=_number):
+            for node in sorted(made, key=graph.age_of):
                 site = _site(node)
                 if site is not None and (site.file, site.line) == (mutation.site.file, mutation.site.line):
                     yield node
@@ -103,7 +105,7 @@ def _way_between(start: Any, is_end: Callable[[Any], bool], oldest: int = -1) ->
         if is_end(node):
             return [_back(nearer, node)]
         for following, _ in node.next_functions:
-            if following is not None and following not in nearer and _number(following) >= oldest:
+            if following is not None and following not in nearer and graph.age_of(following) >= oldest:
                 nearer[following] = node
                 waiting.append(following)
     return []
@@ -123,11 +125,6 @@ def _is_leaf(node: Any) -> bool:
 
 def _ends(way: list[Any]) -> list[Any]:
     return way if len(way) <= _FIRST + _LAST + 1 else [*way[:_FIRST], *way[-_LAST:]]
-
-
-def _number(node: Any) -> int:
-    number = graph.number_of(node)
-    return -1 if number is None else number
 
 
 def _site(node: Any) -> Site | None:

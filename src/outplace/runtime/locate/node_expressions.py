@@ -9,6 +9,7 @@ from outplace.knowledge import ops
 from outplace.knowledge.nodes import by_node
 from outplace.knowledge.traits import is_factory
 from outplace.model import Site
+from outplace.repair.syntax.calls import called_name
 from outplace.runtime.locate.sites import Located, at_place, narrowed
 from outplace.runtime.record.log import Place
 
@@ -122,15 +123,11 @@ def _makes(expression: ast.expr, names: set[str]) -> bool:
     if isinstance(expression, ast.BinOp | ast.UnaryOp):
         return not names.isdisjoint(_OPERATORS.get(type(expression.op), ()))
     if isinstance(expression, ast.Call):
-        return _called(expression).removesuffix("_") in names
+        return called_name(expression).removesuffix("_") in names
     return isinstance(expression, ast.Subscript) and "__getitem__" in names
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _may_be_module(call: ast.Call) -> bool:
     """Could this call run a module or a helper, unlike `range` or `len`?"""
     given = bool(call.args or call.keywords)
-    return given and _called(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}
+    return given and called_name(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}
