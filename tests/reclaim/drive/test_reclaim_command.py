@@ -52,7 +52,7 @@ def reclaim(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["-c", "print(1)"], 2, "a program that is in a file"),
         (["-m"], 2, "Argument expected"),
         (["nowhere.py"], 2, "no such file: nowhere.py"),
-        (["--no-proof", "--fix", "train.py"], 2, "--no-proof does not go with --fix"),
+        (["--no-proof", "--fix", "train.py"], 2, "--no-proof cannot be used with --fix"),
         (["--steps", "0", "train.py"], 2, "--steps"),
     ],
 )
