@@ -119,10 +119,13 @@ def test_code_that_nobody_trains_through(name: str) -> None:
     assert not check_file("net.py", _source(UNTRAINED[name]), Project()).findings
 
 
-def test_what_stands_outside_of_modules_is_not_judged_by_hypotheses() -> None:
+def test_functions_of_tensors_are_judged_unless_their_names_say_that_nobody_trains_through_them() -> None:
     source = "import torch\n\ndef scaled(x):\n    y = x.exp()\n    y += 1\n    return y\n"
-    assert not check_file("a.py", source, Project()).findings
-    assert check_file("a.py", source.replace("scaled", "scaled_loss"), Project()).findings
+    assert check_file("a.py", source, Project()).findings
+    for path, name in (("optim.py", "scaled"), ("a.py", "load_scaled"), ("a.py", "scaled_")):
+        assert not check_file(path, source.replace("scaled", name), Project()).findings
+    assert check_file("optim.py", source.replace("scaled", "scaled_loss"), Project()).findings
+    assert not check_file("a.py", source.replace("x.exp()", "f(x)"), Project()).findings
 
 
 def test_unknown_layers_keep_their_input_and_return_new_tensors() -> None:

@@ -40,6 +40,8 @@ class Receiver(NamedTuple):
 
 
 Receivers = dict[Class, Receiver]
+Functions = list[tuple[Function, Class | None]]
+"""Functions, and the class of each method."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,10 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     program.on_call = reached.add
     _guarded(lambda: program.run_module(module))
     hits = [*program.tape.hits, *settled(program)]
-    sure, assumed = _Alone(module, project, False), _Alone(module, project, True)
+    sure, assumed = _Alone(module, project, candidates, False), _Alone(module, project, candidates, True)
     functions = functions_of(module)
     trained = Trained(functions)
-    for function, owner in functions:
-        if not _worth_running(candidates, function, owner):
-            continue
+    for function, owner in _worth_running(candidates, functions, trained):
         judged = trained.holds(function, owner) and not _is_for_inference(function)
         if function.node in reached:
             shown = program.tape.went_backward and function.node not in program.lost_in
@@ -162,8 +162,8 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
 class _Alone:
     """Runs single functions of a module, with or without hypotheses about what they are given."""
 
-    def __init__(self, module: Module, project: Project, assumes: bool) -> None:
-        self._module, self._project, self._assumes = module, project, assumes
+    def __init__(self, module: Module, project: Project, candidates: Candidates, assumes: bool) -> None:
+        self._module, self._project, self._candidates, self._assumes = module, project, candidates, assumes
         self._receivers: Receivers = {}
         self._numbers: Numbers = {}
 
@@ -171,7 +171,8 @@ class _Alone:
         """What is wrong with a function, run by itself."""
         alone = Interpreter(self._project, FUNCTION_STEPS, self._numbers, self._assumes)
         alone.frames.append(Frame(self._module, self._module.scope, "<module>"))
-        args = unknown_arguments(alone, function, owner, self._receivers)
+        called = _name(function) != "forward" and self._candidates.is_called(_name(function))
+        args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
         _guarded(lambda: _run_alone(alone, function, args))
         found = [*alone.tape.hits, *settled(alone)]
@@ -187,16 +188,35 @@ def _guarded(run: Callable[[], object]) -> None:
         run()
 
 
-def _worth_running(candidates: Candidates, function: Function, owner: Class | None) -> bool:
+def _worth_running(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
+    """Those that write or train, or run modules that may have been built to write.
+
+    And those that call one of these and that somebody trains through: they may keep what it overwrites.
+    """
+    chosen = {function for function, owner in functions if _may_write(candidates, function, owner)}
+    waiting = [_name(function) for function in chosen if trained.holds(function, function.owner)]
+    for name in waiting:
+        for function, owner in functions if candidates.is_called(name) and not name.startswith("__") else ():
+            calls = function not in chosen and candidates.calls(name, *_lines(function.node))
+            if calls and trained.holds(function, owner):
+                chosen.add(function)
+                waiting.append(_name(function))
+    return [(function, owner) for function, owner in functions if function in chosen]
+
+
+def _may_write(candidates: Candidates, function: Function, owner: Class | None) -> bool:
     """Does it write or train by itself, or run modules that may have been built to write?"""
     if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
         return False  # a custom Function's forward and backward run without grad
-    name = getattr(function.node, "name", "")
     if candidates.writes(*_lines(function.node)):
-        return name != "__init__" or candidates.handles_tensors(*_lines(function.node))
-    if owner is None or not name.startswith("forward"):
+        return _name(function) != "__init__" or candidates.handles_tensors(*_lines(function.node))
+    if owner is None or not _name(function).startswith("forward"):
         return False
     return candidates.builds_writers(*_lines(owner.node))
+
+
+def _name(function: Function) -> str:
+    return getattr(function.node, "name", "")
 
 
 def _lines(node: ast.AST) -> tuple[int, int]:
@@ -204,9 +224,9 @@ def _lines(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
 
 
-def functions_of(module: Module) -> list[tuple[Function, Class | None]]:
+def functions_of(module: Module) -> Functions:
     """The functions and methods that the file's top level has defined."""
-    found: list[tuple[Function, Class | None]] = []
+    found: Functions = []
     for value in list(module.scope.names.values()):
         if isinstance(value, Function) and value.module is module:
             found.append((value, None))
@@ -228,15 +248,19 @@ def _run_alone(interpreter: Interpreter, function: Function, args: list[Value]) 
 
 
 def unknown_arguments(
-    interpreter: Interpreter, function: Function, owner: Class | None, receivers: Receivers
+    interpreter: Interpreter,
+    function: Function,
+    owner: Class | None,
+    receivers: Receivers,
+    called: bool = True,
 ) -> list[Value]:
-    """What a function is given when it is run alone."""
+    """What a function is given when it is run alone; `called` says that its own file calls it."""
     args: list[Value] = []
     if owner is not None and function.kind != "staticmethod":
-        made = _bare if getattr(function.node, "name", "") == "__init__" else partial(_receiver, receivers=receivers)
+        made = _bare if _name(function) == "__init__" else partial(_receiver, receivers=receivers)
         args.append(owner if function.kind == "classmethod" else made(interpreter, owner))
     if interpreter.assumes:
-        return [*args, *hypotheses.arguments(interpreter, function, len(args))]
+        return [*args, *hypotheses.arguments(interpreter, function, len(args), called)]
     given = [*function.node.args.posonlyargs, *function.node.args.args]
     args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
     return args

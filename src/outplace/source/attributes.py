@@ -51,7 +51,7 @@ def attribute(interpreter: Interpreter, holder: Value, name: str, node: ast.AST)
         return found
     found_value = torch_model.attribute(interpreter, holder, name, node)
     if found_value is None and isinstance(holder, Tensor) and hypotheses.is_output(interpreter, holder, name):
-        return hypotheses.part_of(interpreter, holder)
+        return hypotheses.named_part(interpreter, holder, name)
     return found_value if found_value is not None else Bound(name, holder)
 
 

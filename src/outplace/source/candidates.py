@@ -23,7 +23,9 @@ _WRITES = [
         r"inplace=True(?<!\winplace=True)",
         r"out=(?<!\wout=)",
         r"\.(?:data\b|step\(|numpy\(|(?:real|imag)\s*=[^=])",
-        r"_hook\(|load_state_dict|reset_parameters|operator\.i|inference_mode|max_norm",
+        r"_hook\(|operator\.i|inference_mode|max_norm",
+        r"\.load_state_dict\((?<!super\(\)\.load_state_dict\()",
+        r"\.reset_parameters\((?<!self\.reset_parameters\()",
         r"_foreach_\w*_\(",
         r"aten\.\w*_\b",
     )
@@ -47,6 +49,9 @@ _TENSORS = re.compile(
 )
 """Where a constructor has none of these, there is no tensor that it could write."""
 
+_COMPUTED_WEIGHTS = re.compile(r"weight_norm|spectral_norm|parametri[sz]")
+"""Weights that are computed: what is written to them has no effect."""
+
 _NEWLINE = re.compile("\n")
 
 Span = tuple[int, int]
@@ -58,10 +63,12 @@ class Candidates:
     def __init__(self, source: str) -> None:
         self._source = source
         self._flags = _spans(_FLAG_BY_POSITION, source) if "True" in source else []
-        self._writes = sorted(
-            [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
-        )
+        found = [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
+        if not _COMPUTED_WEIGHTS.search(source):  # else `nn.init.zeros_(layer.weight)` may be lost
+            found = [span for span in found if not source.endswith("init", 0, span[0])]
+        self._writes = sorted(found)
         self._lines: list[int] | None = None
+        self._calls: dict[str, list[int]] = {}
 
     def worth_checking(self) -> bool:
         """Can there be anything to find?"""
@@ -77,6 +84,20 @@ class Candidates:
     def builds_writers(self, first: int, last: int) -> bool:
         """Are there modules between these lines that may be built to write?"""
         return self._holds("inplace", first, last) or self._within(self._flags, first, last)
+
+    def calls(self, name: str, first: int, last: int) -> bool:
+        """Is a function of this name called between these lines?"""
+        start, end = self._offset(first), self._offset(last + 1)
+        return any(start <= place < end for place in self._calls_of(name))
+
+    def is_called(self, name: str) -> bool:
+        """Is a function of this name called anywhere?"""
+        return bool(self._calls_of(name))
+
+    def _calls_of(self, name: str) -> list[int]:
+        if name not in self._calls:
+            self._calls[name] = list(_calls(name, self._source))
+        return self._calls[name]
 
     def handles_tensors(self, first: int, last: int) -> bool:
         """Are there tensors between these lines of a constructor, which is given numbers and names?"""
@@ -103,6 +124,16 @@ class Candidates:
 
 def _spans(sign: re.Pattern[str], source: str) -> list[Span]:
     return [found.span() for found in sign.finditer(source)]
+
+
+def _calls(name: str, source: str) -> Iterator[int]:
+    """Where a function of this name is called (`re` is slow where nothing is fixed at the beginning)."""
+    place = source.find(f"{name}(")
+    while name and place >= 0:
+        before = source[max(place - 4, 0) : place]
+        if before != "def " and not (before[-1:].isalnum() or before.endswith("_")):
+            yield place
+        place = source.find(f"{name}(", place + 1)
 
 
 def _items(source: str) -> Iterator[Span]:

@@ -48,7 +48,7 @@ def _subscript(interpreter: Interpreter, node: ast.Subscript) -> Value:
 def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscript) -> Value:
     if isinstance(holder, Tensor):
         if interpreter.assumes and isinstance(key, Const) and isinstance(key.value, str):
-            return hypotheses.part_of(interpreter, holder)
+            return hypotheses.named_part(interpreter, holder, key.value)
         return torch_model.get_item(interpreter, holder, key, node)
     if isinstance(holder, Instance):
         getter = holder.cls.find("__getitem__")
@@ -105,6 +105,8 @@ def _bool_op(interpreter: Interpreter, node: ast.BoolOp) -> Value:
         value = interpreter.eval(part)
         known = interpreter.truth(value)
         decides = known is (not isinstance(node.op, ast.And))
+        if decides and isinstance(value, Const) and isinstance(value.value, bool):
+            return value  # whatever stands before it
         if known is None or decides:
             values.append(value)
         if decides:

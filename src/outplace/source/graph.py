@@ -28,6 +28,9 @@ Group = tuple[tuple[int, int, int], ...]
 """Which of several values a statement was run on: a number for the run, which one, and of how many."""
 
 
+ARGUMENT = "argument"
+"""The operation of a node that stands for what the caller has computed (see `hypotheses`)."""
+
 clock = itertools.count(1)
 """One clock for all runs: a write in a module's `__init__` is earlier than all saves in its methods."""
 
@@ -192,12 +195,12 @@ class Node:
     """One operation that autograd recorded."""
 
     __slots__ = (
-        "assumed", "backward", "block", "inputs", "leaves", "operation", "outputs", "partial", "path", "place",
+        "assumed", "backward", "block", "group", "inputs", "leaves", "operation", "outputs", "partial", "path", "place",
         "refused", "saves", "time",
     )  # fmt: skip
 
-    def __init__(self, operation: str, place: Place, time: int, path: Path) -> None:
-        self.operation, self.place, self.time, self.path = operation, place, time, path
+    def __init__(self, operation: str, place: Place, time: int, path: Path, group: Group = ()) -> None:
+        self.operation, self.place, self.time, self.path, self.group = operation, place, time, path, group
         self.inputs: list[Node] = []
         self.leaves: list[Tensor] = []
         self.saves: list[Save] = []

@@ -20,7 +20,7 @@ _UPDATES = (
 _TRAINS = re.compile(r"^\S*(?:train|fit|main)\w*\(", re.MULTILINE)
 _NO_GRADIENT = re.compile(
     r"(?:^|_)(?:mask|masks|ids?|idx|idxs|index|indices|labels?|targets?|gt|lengths?|lens?|sizes?|shapes?|steps?|timesteps?"
-    r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens)$"
+    r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens|state_dict|metadata|prefix)$"
 )
 _SAVES_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
 _ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
@@ -35,7 +35,13 @@ _AROUND_TRAINING = re.compile(
 )
 _LOSS = re.compile(r"loss|criterion|objective|penalty|regulari[sz]", re.IGNORECASE)
 _DATA_CLASS = re.compile(
-    r"Optimizer|Dataset|DataLoader|Transform|Augment|Metric|Sampler|Scheduler|Callback|Processor|Tracker|Matcher|Crop"
+    r"Optimizer|Dataset|DataLoader|Transform(?!er)|Augment|Metric|Sampler|Scheduler|Callback|Processor|Tracker|Matcher|Crop"
+)
+_DATA_FILE = re.compile(
+    r"optim|transform(?!er)|augment|metric|dataset|datapoint|tv_tensor|draw|visual|plot|\bdata\b|tests?\b|init|explain"
+)
+_NEVER_TRAINED = re.compile(
+    r"generat|predict|inference|post_?process|init|load|quant|evaluate|visuali|plot|export|nms|draw|checkpoint|state_dict"
 )
 _STORING = {
     "__setattr__", "__setitem__", "add", "add_param_group", "append", "appendleft", "enqueue", "extend", "extendleft",
@@ -185,6 +191,30 @@ def handles_data(class_name: str) -> bool:
     If wrong: a bug in a method without a caller is missed.
     """
     return _DATA_CLASS.search(class_name) is not None
+
+
+def is_file_of_data(module: str) -> bool:
+    """Belief: nobody trains through the functions of a file called `optim`, `transforms`, `metrics` or the like.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _DATA_FILE.search(module.lower()) is not None
+
+
+def never_trained(function: str) -> bool:
+    """Belief: nobody trains through a function called `generate`, `load_...`, `export`, `nms` or the like.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _NEVER_TRAINED.search(function.lower()) is not None
+
+
+def is_written_by_name(function: str) -> bool:
+    """Belief: a function whose name ends in `_` writes to its arguments, and its callers know it.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return function.endswith("_") and not function.endswith("__")
 
 
 def may_store(method: str) -> bool:

@@ -5,8 +5,10 @@ an error is what breaks without one. The hypotheses:
 
 - a tensor argument requires grad and is no leaf, unless its name says that it needs no gradient (masks, indices,
   labels);
+- whatever computed it may save its result, if nobody in the file calls the function;
 - an unknown module has parameters, saves its input as most layers do, and returns a new tensor;
 - an unknown function returns new tensors that depend on its arguments;
+- what these return may hold tensors under names: `outputs.logits`;
 - `weight` and `bias` of an unknown module are parameters;
 - a constructor is given the classes, functions and modules that its parameters have as defaults.
 """
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING
 from outplace.knowledge.traits import is_of_tensors
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
-from outplace.source.graph import Hit, Node, Save, Storage
+from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
 from outplace.source.heuristics import (
     asks_for_writes,
     is_activation_name,
@@ -55,7 +57,8 @@ from outplace.source.values import (
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
-ARGUMENT = "argument"
+_KEPT_BEFORE = "kept before"
+"""How an argument is saved that whoever computed it may keep."""
 
 KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nograd-view", "custom-view"}
 """The kinds of bugs that can depend on a hypothesis."""
@@ -64,8 +67,8 @@ KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nog
 # Arguments -----------------------------------------------------------------------------------------------------------
 
 
-def arguments(interpreter: Interpreter, function: Function, skipped: int) -> list[Value]:
-    """The assumed arguments of a function, but for the first ones."""
+def arguments(interpreter: Interpreter, function: Function, skipped: int, called: bool) -> list[Value]:
+    """The assumed arguments of a function, but for the first ones; `called` says that its own file calls it."""
     spec = function.node.args
     places = [*spec.posonlyargs, *spec.args]
     defaults = [None] * (len(places) - len(spec.defaults)) + list(spec.defaults)
@@ -75,10 +78,14 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int) -> lis
     uses.sequences |= function.by_level
     uses.tensors -= function.by_level
     is_forward = getattr(function.node, "name", "").startswith("forward")
-    return [
+    given = [
         _argument(interpreter, place, default, uses, is_forward)
         for place, default in list(zip(places, defaults, strict=True))[skipped:]
     ]
+    for value in given if not called else ():
+        if isinstance(value, Tensor) and value.node is not None:
+            value.node.saves = [Save(value.storage, value.since, _KEPT_BEFORE, True)]
+    return given
 
 
 def _argument(
@@ -90,28 +97,31 @@ def _argument(
     if asks_for_writes(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
-        return _not_a_tensor(interpreter, name, ast.unparse(argument.annotation))
+        return _not_a_tensor(interpreter, argument, ast.unparse(argument.annotation))
     numbers = default is not None and not _is_none(default)
     if says is None and (numbers or _is_other(argument.annotation)):
         return Unknown()
     if says is None and name in uses.sequences and name not in uses.tensors:
-        return Items([], "list", rest=_tensor(interpreter, name, True))
+        return Items([], "list", rest=_tensor(interpreter, argument, True))
     known = says is True or name in uses.tensors or (is_forward and default is None)
-    return _tensor(interpreter, name, known)
+    return _tensor(interpreter, argument, known)
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _not_a_tensor(interpreter: Interpreter, name: str, annotation: str) -> Value:
+def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str) -> Value:
     """An argument that is annotated as something else: tensors in a list, or numbers."""
-    if "Tensor" in annotation and not _MAPPING.search(annotation):
-        return Items([], "list", rest=_tensor(interpreter, name, True))
+    if "Tensor" in annotation and _MAPPING.match(annotation):
+        return _tensor(interpreter, argument, False)  # its items are tensors (see `named_part`)
+    if "Tensor" in annotation and not _NO_LIST.search(annotation):
+        return Items([], "list", rest=_tensor(interpreter, argument, True))
     return Plain() if _NUMBERS.fullmatch(annotation) else Unknown()
 
 
-_MAPPING = re.compile("(?i)dict|mapping|callable")
+_MAPPING = re.compile("(?i)(?:optional.|ordered)?(?:dict|mapping)")
+_NO_LIST = re.compile("(?i)dict|mapping|callable")
 _NUMBERS = re.compile(r"(?:int|float|bool|str|[Tt]uple|[Ll]ist|Optional|None|[\[\]|,. ])+")
 
 
@@ -120,13 +130,13 @@ def _is_other(annotation: ast.expr | None) -> bool:
     return isinstance(annotation, (ast.Name, ast.Attribute)) and not ast.unparse(annotation).endswith(("Any", "T"))
 
 
-def _tensor(interpreter: Interpreter, name: str, known: bool) -> Tensor:
+def _tensor(interpreter: Interpreter, argument: ast.arg, known: bool) -> Tensor:
     made = Tensor(Storage(), None, known=known)
     made.since = interpreter.tape.tick()
-    if not takes_no_gradient(name):
+    if not takes_no_gradient(argument.arg):
         made.requires_grad, made.family.grad = True, True
-        made.node = Node(ARGUMENT, interpreter.place(ast.Pass()), made.since, ())
-        made.node.assumed = f"{name} requires grad"
+        made.node = Node(ARGUMENT, interpreter.place(argument), made.since, ())
+        made.node.assumed = f"{argument.arg} requires grad"
     return made
 
 
@@ -166,9 +176,12 @@ def constructor_arguments(init: Function) -> list[Value]:
     spec = init.node.args
     count = len(spec.posonlyargs) + len(spec.args) - 1
     given: list[Value] = [Unknown() for _ in range(count)]
-    for place, default in enumerate(reversed(init.defaults)):
-        if place < count and isinstance(default, (Class, Function, Torch, Layer, Instance, Partial, Outside)):
-            given[count - 1 - place] = default
+    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][1:]
+    given = [Const(False) if asks_for_writes(name) else value for name, value in zip(names, given, strict=True)]
+    for place, default in zip(range(count - 1, -1, -1), reversed(init.defaults), strict=False):
+        asked_for = isinstance(default, Const) and asks_for_writes(names[place])
+        if asked_for or isinstance(default, (Class, Function, Torch, Layer, Instance, Partial, Outside)):
+            given[place] = default
     return given
 
 
@@ -271,21 +284,46 @@ def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:
     return made
 
 
+def named_part(interpreter: Interpreter, whole: Tensor, name: str) -> Tensor:
+    """`batch["image"]`, `outputs.last_hidden_state`: one of the tensors in it, the same whenever it is asked for."""
+    key = (id(whole), name)
+    if key not in interpreter.parts:
+        made = part_of(interpreter, whole)
+        if whole.node is not None and whole.node.operation == ARGUMENT:
+            made.node = Node(ARGUMENT, whole.node.place, made.since, ())
+            made.node.assumed = whole.node.assumed
+            made.node.saves = [Save(made.storage, made.since, _KEPT_BEFORE, True)] if whole.node.saves else []
+        interpreter.parts[key] = whole, made
+    return interpreter.parts[key][1]
+
+
 # What is told --------------------------------------------------------------------------------------------------------
 
 
 def only_assumed(hits: list[Hit], sure: list[Hit]) -> list[Hit]:
     """The hits that need a hypothesis, as warnings that name it."""
     known = {(hit.kind, id(hit.place.node)) for hit in sure}
-    return [
-        replace(hit, certain=False, hypothesis=_hypothesis(hit))
-        for hit in hits
-        if hit.kind in KINDS and (hit.kind, id(hit.place.node)) not in known
-    ]
+    found = [hit for hit in hits if hit.kind in KINDS and (hit.kind, id(hit.place.node)) not in known]
+    found = [hit for hit in found if not (_is_of_caller(hit) and _is_asked_for(hit))]
+    found.sort(key=_is_of_caller)  # a reason that can be seen goes before one that cannot
+    return [replace(hit, certain=False, hypothesis=_hypothesis(hit)) for hit in found]
+
+
+def _is_of_caller(hit: Hit) -> bool:
+    """Is it only known to break if the caller's own computation keeps what it hands in?"""
+    return hit.save is not None and hit.save.saved_as == _KEPT_BEFORE
+
+
+def _is_asked_for(hit: Hit) -> bool:
+    """An activation that works in place, at the beginning of a block, is known by who builds the block."""
+    assert hit.write is not None
+    return not (hit.write.operation.endswith(("_", "=")) or hit.write.operation.startswith("item assignment"))
 
 
 def _hypothesis(hit: Hit) -> str:
     """The nearest hypothesis that the node depends on."""
+    if _is_of_caller(hit) and hit.node is not None:
+        return f"what computed {hit.node.place.node.arg} keeps its result for backward, as ReLU does"  # type: ignore[attr-defined]
     waiting, seen = [hit.node] if hit.node is not None else [], set[int]()
     for node in waiting:
         if node.assumed and (node is hit.node or node.operation == ARGUMENT):

@@ -59,6 +59,8 @@ class Interpreter:
         self.assumes = assumes
         self.recorded: list[Node] = []
         """All nodes of a run with hypotheses: whatever is computed is taken to be trained through."""
+        self.parts: dict[tuple[int, str], tuple[Value, Tensor]] = {}
+        """Of what is not known: the tensors that were found in it, by the holder and the name or key."""
         self._most_steps = most_steps
         self.tape = Tape()
         self.frames: list[Frame] = []
@@ -96,7 +98,7 @@ class Interpreter:
 
     def record(self, operation: str, node: ast.AST) -> Node:
         """A node that autograd makes here."""
-        made = Node(operation, self.place(node), self.tape.tick(), self.tape.path)
+        made = Node(operation, self.place(node), self.tape.tick(), self.tape.path, self.tape.group)
         if self.assumes:
             self.recorded.append(made)
         return made
@@ -203,6 +205,20 @@ class Interpreter:
         finally:
             self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = kept
             self.tape.group = group
+
+    def lend(self, run: Callable[[], object]) -> None:
+        """Runs something with a third of the steps that are left; what takes longer is given up, and this goes on."""
+        most = self._most_steps
+        kept = list(self.frames), self.grad, self.tape.path, self._changes, self._loops, self.tape.group
+        self._most_steps = self.steps + max((most - self.steps) // 3, 0)
+        try:
+            run()
+        except OutOfSteps:
+            self.frames, self.grad, self.tape.path, self._changes, self._loops, self.tape.group = kept
+            if self.steps > most:
+                raise
+        finally:
+            self._most_steps = most
 
     def block(self, statements: list[ast.stmt]) -> int:
         """Runs statements in order until one leaves the block."""

@@ -81,6 +81,18 @@ def _any_of(found: list[Value]) -> Value:
     return Unknown(of.union(*(value.of for value in found if isinstance(value, Unknown))))
 
 
+def _some_of(found: list[Value], leading: list[Path], vague: set[int]) -> Value:
+    """Of too many values the first tensors, each with its path, and something unknown for all the others.
+
+    Those in `vague` lie on two ways that exclude each other: no path tells which.
+    """
+    clear = [(value, leading[place]) for place, value in enumerate(found) if place not in vague]
+    kept = [(value, path) for value, path in clear if isinstance(value, Tensor)][: _MOST_OPTIONS - 1]
+    if len(kept) < 2:
+        return _any_of(found)
+    return Choice((*(value for value, _ in kept), _any_of(found)), (*(path for _, path in kept), ()))
+
+
 def any_item(holder: Items) -> Value:
     """An item that stands for all of them."""
     return join([*holder.items, *([holder.rest] if holder.rest is not None else [])])
@@ -95,6 +107,7 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
     """One of these, each with the path that leads to it."""
     found: list[Value] = []
     leading: list[Path] = []
+    vague = set[int]()
     if len(values) == 1:
         return values[0]
     if len(values) == 2 and not _MANY.intersection(map(type, values)):  # as below, for most of what is joined
@@ -115,10 +128,13 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
                 found.append(option)
                 leading.append(path)
             else:
+                vague |= set() if compatible(leading[place], path) else {place}
                 leading[place] = tuple([arm for arm in leading[place] if arm in path])
                 if option is not found[place] and isinstance(option, _NOBODY):
                     found[place] = _nobody(found[place], option)
-    if not 1 < len(found) <= _MOST_OPTIONS or StateDict in map(type, found):
+    if len(found) > _MOST_OPTIONS and StateDict not in map(type, found):
+        return _some_of(found, leading, vague)
+    if len(found) == 1 or StateDict in map(type, found):
         return join(values)
     return Choice(tuple(found), tuple(leading))
 

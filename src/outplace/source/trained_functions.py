@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 
+from outplace.knowledge.traits import method_has
+from outplace.source.annotations import says_tensor
 from outplace.source.frameworks import framework_behind
-from outplace.source.heuristics import handles_data, is_loss_name, is_outside_training
-from outplace.source.project import Module
+from outplace.source.heuristics import (
+    handles_data,
+    is_file_of_data,
+    is_loss_name,
+    is_outside_training,
+    is_written_by_name,
+    never_trained,
+)
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
 
@@ -17,20 +26,19 @@ class Trained:
 
     def __init__(self, functions: list[tuple[Function, Class | None]]) -> None:
         self._functions = functions
-        self._asking: dict[str, bool] = {}
 
     def holds(self, function: Function, owner: Class | None) -> bool:
         """Is it part of a module's forward or of a loss, by its name or by who calls it?"""
+        name = _name(function)
+        if is_written_by_name(name):
+            return False
         if owner is not None:
             return self._is_method(function, owner)
-        name = _name(function)
-        return is_loss_name(name) or (name in self._called and not self._asks(function.module))
-
-    def _asks(self, module: Module) -> bool:
-        """A file that asks whether grad is on decides by itself which of its functions may write."""
-        if module.path not in self._asking:
-            self._asking[module.path] = any(map(_asks_for_grad, ast.walk(module.tree)))
-        return self._asking[module.path]
+        if is_loss_name(name):
+            return True
+        if _ASKS.search(function.module.source):
+            return False
+        return name in self._called or _is_for_others(function)
 
     @cached_property
     def _called(self) -> set[str]:
@@ -38,13 +46,13 @@ class Trained:
         called = set[str]()
         for function, owner in self._functions:
             if owner is not None and self._is_method(function, owner):
-                called |= _names_called(function.node)
+                called |= _names_used(function)
         waiting = set(called)
         alone = {_name(function): function for function, owner in self._functions if owner is None}
         while waiting:
             found = alone.pop(waiting.pop(), None)
             if found is not None:
-                waiting |= _names_called(found.node)
+                waiting |= _names_used(found)
                 called |= waiting
         return called
 
@@ -55,7 +63,7 @@ class Trained:
             return True
         if is_loss_name(name) or is_loss_name(owner.name):
             return True
-        if is_outside_training(name) or handles_data(owner.name):
+        if is_outside_training(name) or handles_data(owner.name) or _ASKS.search(_text(function)):
             return False
         base = owner.torch_base()
         if base is not None:
@@ -63,16 +71,40 @@ class Trained:
         return has_unknown_base(owner) and owner.find("forward") is not None
 
 
-def _asks_for_grad(node: ast.AST) -> bool:
-    """`torch.is_grad_enabled()`, or a reading of `x.requires_grad`."""
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        return node.attr in ("requires_grad", "is_grad_enabled")
-    return isinstance(node, ast.Name) and node.id == "is_grad_enabled"
+_ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")
+"""A file or method that asks whether grad is on decides by itself which of its functions may write."""
+
+
+def _is_for_others(function: Function) -> bool:
+    """Is it a function of tensors that other files may train through?"""
+    module = function.module
+    if never_trained(_name(function)) or is_file_of_data(module.name) or "Optimizer" in module.source:
+        return False
+    given = [*function.node.args.posonlyargs, *function.node.args.args]
+    return any(says_tensor(argument.annotation) for argument in given) or _is_given_tensors(function.node, given)
+
+
+def _is_given_tensors(function: ast.AST, given: list[ast.arg]) -> bool:
+    """Does it ask one of its arguments for what only tensors have?"""
+    names = {argument.arg for argument in given if argument.annotation is None}
+    asked = (
+        part for part in ast.walk(function) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name)
+    )
+    return any(part.value.id in names and method_has(part.attr, "only_of_tensors") for part in asked)  # type: ignore[attr-defined]
 
 
 def _name(function: Function) -> str:
     return getattr(function.node, "name", "")
 
 
-def _names_called(node: ast.AST) -> set[str]:
-    return {part.func.id for part in ast.walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
+def _names_used(function: Function) -> set[str]:
+    """The names that it calls, or hands on to be called: `self.attend(q, k, default=eager_attention)`."""
+    return set(_WORD.findall(_text(function)))
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _text(function: Function) -> str:
+    node = function.node
+    return "\n".join(function.module.lines[node.lineno - 1 : node.end_lineno])

@@ -50,12 +50,13 @@ _NO_TENSORS = {
 MODELLED = {"einops", "numpy", "tqdm", "pandas", "matplotlib", "scipy", "sklearn", "cv2", "PIL"}
 """Libraries whose files are not read, even where they lie beside the project: what their functions do is known."""
 
-_NUMBERS = {f"{library}.{name}": Const(getattr(math, name)) for library in ("math", "numpy") for name in ("pi", "e")}
+_CONSTANTS = {f"{library}.{name}": Const(getattr(math, name)) for library in ("math", "numpy") for name in ("pi", "e")}
+_CONSTANTS["typing.TYPE_CHECKING"] = Const(False)  # as in a run: what is imported only for types is not read
 
 
 def outside(name: str) -> Value:
     """Something of another library, by its full name."""
-    return _NUMBERS.get(name) or Outside(name)
+    return _CONSTANTS.get(name) or Outside(name)
 
 
 def call_outside(

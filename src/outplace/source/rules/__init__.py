@@ -9,7 +9,7 @@ from importlib import import_module
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Finding, Site
-from outplace.source.graph import Hit, Place
+from outplace.source.graph import ARGUMENT, Hit, Place
 from outplace.source.rules.silent import silent_rule
 
 _MODULES: dict[str, Callable[[Hit], str]] = {}
@@ -19,7 +19,7 @@ def finding_for(hit: Hit, alike: Sequence[Hit] = ()) -> Finding:
     """Turns a hit into a finding, by the rule of its kind. `alike` are all hits of this write."""
     kind = silent_rule(hit) or BY_NAME[hit.kind]
     severity = "error" if hit.certain else "warning"
-    saved_by = site_of(hit.node.place) if hit.node is not None else None
+    saved_by = site_of(hit.node.place) if hit.node is not None and hit.node.operation != ARGUMENT else None
     site, message = site_of(hit.place), _message(hit) + (f" (if {hit.hypothesis})" if hit.hypothesis else "")
     order = hit.order.order() if hit.order is not None else None
     return Finding(

@@ -21,6 +21,8 @@ def _function_def(interpreter: Interpreter, node: ast.FunctionDef | ast.AsyncFun
     for decorator in reversed(node.decorator_list):
         value = _decorated(interpreter, function, value, interpreter.eval(decorator), decorator)
     interpreter.frame.scope.set(node.name, value)
+    if value is not function:
+        interpreter.frame.scope.set(f"{node.name}.undecorated", function)  # a name that no program can look up
     return Stop.RAN
 
 

@@ -12,7 +12,7 @@ from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import computed_weight, read_parameter
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
-from outplace.source.values import UNKNOWN, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
+from outplace.source.values import UNKNOWN, Choice, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -150,16 +150,26 @@ def run_dropout(
     interpreter: Interpreter, name: str, given: Value, rate: Value, training: bool | None, node: ast.AST, label: str
 ) -> Value:
     """Dropout does nothing in evaluation or with p = 0, and then it writes nothing either."""
+    if isinstance(given, Choice):
+        return interpreter.each(given, lambda one: run_dropout(interpreter, name, one, rate, training, node, label))
     if training is False or (isinstance(rate, Const) and rate.value == 0) or not isinstance(given, Tensor):
         return given
     op = find_op(name)
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
-        return run_op(interpreter, name, [given], {}, node, label=label)
+        made = run_op(interpreter, name, [given], {}, node, label=label)
+        does_nothing = interpreter.assumes and not isinstance(rate, Const) and _is_kept(given)
+        return Choice((made, given)) if does_nothing else made
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
     perhaps.certain, perhaps.view_sure, perhaps.anchor = False, False, object()
     perhaps.since, perhaps.view, perhaps.shape = given.since, given.view, given.shape
     run_op(interpreter, name, [perhaps], {}, node, label=label)
     return given
+
+
+def _is_kept(tensor: Tensor) -> bool:
+    """Does the operation that made it keep its result?"""
+    node = node_of(tensor)
+    return node is not None and any(save.storage is tensor.storage for save in node.saves)
 
 
 def _assumed_tensor(interpreter: Interpreter) -> Tensor:

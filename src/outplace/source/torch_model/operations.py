@@ -81,7 +81,8 @@ def _check_outdated(interpreter: Interpreter, view: Tensor) -> None:
     kind = {"multi": "multi-view", "nograd": "nograd-view"}.get(view.view or "")
     write = view.family.node
     if kind is not None and write is not None and view.family.grad and compatible(write.path, interpreter.tape.path):
-        interpreter.tape.hits.append(Hit(kind, None, write.place, view.certain and view.known and view.family.sure))
+        sure = view.certain and view.known and view.family.sure
+        interpreter.tape.hits.append(Hit(kind, None, write.place, sure, group=write.group))
 
 
 _LEFT_BEHIND = {"multi": "multi-view", "custom": "custom-view"}
