@@ -68,9 +68,7 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 def _memory_of_its_own(place: Place, safety: Safety) -> Iterator[Candidate]:
     """Copies the expanded tensor where it is expanded."""
-    holder = place.holder
-    copied = expanded.copied(place.files, place.code, place.statement, holder) if holder is not None else None
-    copied = expanded.parameter(place.files) if copied is None else copied
+    copied = expanded.parameter(place.files)
     if copied is not None:
         yield Candidate("Give what is expanded memory of its own", safety, {copied[0]: tuple(copied[1])})
 
