@@ -2,10 +2,11 @@
 
     python benchmarks/fuzz_fix.py [--count 5000] [--minutes 5] [--seed 0] [--json FILE]
 
-Each program (views, aliases, masks, loops, functions, containers; some legal, some not) is repaired from its source. A
-repaired program's loss must be that of the original, and its gradients those of numerical differentiation of the
-original's forward: central differences in float64, computed without autograd. A legal program must come out as it was,
-and a second repair must change nothing. Whatever is harmed is printed with its number, and the exit code is 1.
+Each program (views, aliases, masks, loops, functions, containers; some legal, some not) is repaired from its source,
+and once more as a tree of modules in two files, with its state on `self`. A repaired program's loss must be that of the
+original, and its gradients those of numerical differentiation of the original's forward: central differences in
+float64, computed without autograd. A legal program must come out as it was, and a second repair must change nothing.
+Whatever is harmed is printed with its number, and the exit code is 1.
 
 The programs and the judge are those of `tests/repair`.
 """
@@ -25,7 +26,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "repair"))
 
 from differences import verdict
-from programs import program
+from in_files import joined, repaired_files
+from programs import modules, program
 
 from outplace.model import Finding
 from outplace.repair.drive.from_source import repair
@@ -47,11 +49,11 @@ def main() -> int:
     for number in range(options.seed, options.seed + options.count):
         if time.perf_counter() - start > 60 * options.minutes:
             break
-        answer = _judged(program(number))
-        counts[answer.split(":")[0]] += 1
-        if answer.startswith("HARMED"):
-            harmed[number] = answer
-            print(f"program {number}: {answer}", flush=True)
+        for answer in (_judged(program(number)), _judged_in_files(modules(number))):
+            counts[answer.split(":")[0]] += 1
+            if answer.startswith("HARMED"):
+                harmed[number] = answer
+                print(f"program {number}: {answer}", flush=True)
     print(f"{counts.total()} programs in {time.perf_counter() - start:.0f} s, {len(harmed)} harmed")
     for answer, count in counts.most_common():
         print(f"  {count:6} {_MEANING[answer]}")
@@ -67,6 +69,7 @@ _MEANING = {
     "partly": "repaired in part: another error is left",
     "refused": "repaired where PyTorch refuses the original's very forward: nothing to compare with",
     "unmeasured": "repaired; values too large, or hidden from autograd, for a comparison",
+    "undivided": "cannot be divided into modules",
     "HARMED": "HARMED",
 }
 
@@ -77,6 +80,16 @@ def _judged(source: str) -> str:
         compile(fixed, "program.py", "exec")
         answer = verdict(source, fixed)
         return "HARMED: a second repair changes it again" if _fixed(fixed) != fixed else answer
+    except Exception as error:
+        return f"HARMED: {error!r}"
+
+
+def _judged_in_files(texts: tuple[str, str] | None) -> str:
+    """The same for a program in two files, judged as one text."""
+    if texts is None:
+        return "undivided"
+    try:
+        return verdict(joined(*texts), joined(*repaired_files(*texts)))
     except Exception as error:
         return f"HARMED: {error!r}"
 

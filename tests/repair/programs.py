@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 _HEAD = """import torch
 import torch.nn.functional as F
@@ -153,22 +154,77 @@ class _Writer:
 
 def program(seed: int) -> str:
     """A program by its number; `loss` is what it computes, `leaves` what it is differentiated by."""
+    statements, total, choose = _statements(seed)
+    whole = "\n".join(line for statement in statements for line in statement)
+    if choose.random() < 0.5:
+        main = f"def f(x, w):\n{_indented(whole)}\n    return {total}\n\n\nloss = f(x, w)\n"
+    else:
+        main = f"{whole}\nloss = {total}\n"
+    return _HEAD + "\n\n" + "\n\n".join([*_functions(whole), main]) + "loss.backward()\n"
+
+
+def modules(seed: int) -> tuple[str, str] | None:
+    """The same program as a tree of modules in two files, with its state on `self`; None if it cannot be divided.
+
+    The second file imports all of the first, which is called `stem`.
+    """
+    statements, total, choose = _statements(seed)
+    places = [place for place in range(1, len(statements)) if _carried(statements, place, total) is not None]
+    if not places:
+        return None
+    place = choose.choice(places)
+    names = _carried(statements, place, total) or []
+    first, second = (
+        "\n".join(line for statement in part for line in statement) for part in (statements[:place], statements[place:])
+    )
+    kept = "\n".join([first, *(f"self.{name} = {name}" for name in names)])
+    taken = "\n".join([*(f"{name} = self.stem.{name}" for name in names), second, f"return {total}"])
+    head, leaves = _HEAD.split("x = ", 1)
+    stem = f"class Stem(torch.nn.Module):\n    def forward(self, x, w):\n{_indented(_indented(kept))}\n"
+    net = (
+        "class Net(torch.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.stem = Stem()\n\n"
+        f"    def forward(self, x, w):\n        self.stem(x, w)\n{_indented(_indented(taken))}\n"
+    )
+    functions = _functions(f"{first}\n{second}")
+    main = [f"import torch\nfrom stem import *\n\nx = {leaves}", net, "loss = Net()(x, w)\nloss.backward()\n"]
+    return head + "\n\n".join([*functions, stem]), "\n\n".join(main)
+
+
+_NAME = re.compile(r"\b(?:[rpq]?h\d+|kept|box|d)\b")
+
+
+def _carried(statements: list[list[str]], place: int, total: str) -> list[str] | None:
+    """The names that the second part needs of the first; None if the first does not surely bind all of them."""
+    first = [line for statement in statements[:place] for line in statement]
+    rest = "\n".join([*(line for statement in statements[place:] for line in statement), total])
+    bound = {
+        name for line in first if " = " in line and line[:1] != " " for name in _NAME.findall(line.split(" = ")[0])
+    }
+    here = {name for line in first for name in _NAME.findall(line)}
+    wanted = sorted(set(_NAME.findall(rest)) & here)
+    return wanted if set(wanted) <= bound else None
+
+
+def _statements(seed: int) -> tuple[list[list[str]], str, random.Random]:
+    """The statements, each with its lines, and what is computed of them."""
     writer = _Writer(seed)
-    body = ["h0 = x * w"]
+    body = [["h0 = x * w"]]
     for _ in range(writer.choose.randint(3, 9)):
-        body += writer.statement(False)
+        body.append(writer.statement(False))
     choose, names = writer.choose, writer.names
     roots = choose.sample(names, min(len(names), choose.randint(1, 3)))
     total = " + ".join(f"({name} * {name}).sum()" if choose.random() < 0.5 else f"{name}.sum()" for name in roots)
     starts = {"kept": "kept = []", "box": "box = Box()\nbox.h = x * 2", "d": 'd = {"k": w * 2}'}
     for name in sorted(writer.uses):
-        body[:0] = starts[name].split("\n")
+        body[:0] = [starts[name].split("\n")]
         total += {"kept": " + sum(one.sum() for one in kept)", "box": " + box.h.sum()", "d": ' + d["k"].sum()'}[name]
-    whole = "\n".join(body)
-    functions = [text for text in _FUNCTIONS if text[4 : text.index("(")] + "(" in whole]
-    if choose.random() < 0.5:
-        inside = "\n".join(f"    {line}" for line in whole.split("\n"))
-        main = f"def f(x, w):\n{inside}\n    return {total}\n\n\nloss = f(x, w)\n"
-    else:
-        main = f"{whole}\nloss = {total}\n"
-    return _HEAD + "\n\n" + "\n\n".join([*functions, main]) + "loss.backward()\n"
+    return body, total, choose
+
+
+def _functions(whole: str) -> list[str]:
+    return [text for text in _FUNCTIONS if text[4 : text.index("(")] + "(" in whole]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))

@@ -59,7 +59,7 @@ class LaterRead:
     where: Where = "elsewhere"
     """In the function that writes, in one that has called it, or in another one."""
     of_leaf: bool = False
-    """Is the tensor that is read a leaf, not a view of it?"""
+    """Is the tensor that is read a leaf that requires grad, not a view of it?"""
     leaf_written: bool = False
     """Was it a leaf that the statement wrote?"""
     view: str = ""

@@ -309,7 +309,8 @@ class Hypothesis(Interpreter):
         frame, running = function_of(self.frame, self.frames), self._frames
         where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
         line = getattr(node, "lineno", 0)
-        of_leaf, view = (tensor.leaf, tensor.view or "") if tensor is not None else (False, "")
+        of_leaf = tensor is not None and tensor.leaf and tensor.family.leaf is not None
+        view = tensor.view or "" if tensor is not None else ""
         what = (of_leaf, behind.tensor.leaf, view)
         self.reads[LaterRead(frame.module.path, line, frame.name, text[:80], sure, where, *what)] = None
 

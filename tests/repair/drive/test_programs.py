@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 from differences import Forward, close, run, verdict
-from programs import program
+from in_files import joined, repaired_files
+from programs import modules, program
 
 from conftest import repaired
 
@@ -18,6 +19,15 @@ COUNT, AT_ONCE = 2_400, 100
 def test_programs(start):
     for seed in range(start, start + AT_ONCE):
         check(seed)
+
+
+@pytest.mark.parametrize("start", range(0, COUNT // 8, AT_ONCE))
+def test_modules_in_two_files(start):
+    for seed in range(start, start + AT_ONCE):
+        texts = modules(seed)
+        if texts is not None:
+            answer = verdict(joined(*texts), joined(*repaired_files(*texts)))
+            assert not answer.startswith("HARMED"), f"program {seed}: {answer}"
 
 
 def check(seed: int) -> None:

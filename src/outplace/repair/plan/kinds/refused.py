@@ -56,6 +56,8 @@ def refused(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         # Such a write changes everything that shares the memory, and only its backward is refused. A copy has other
         # values.
         yield replace(candidate, safety="unsafe") if runs_forward else candidate
+    if place.bug.kind == "nograd-view" and _is_of_a_leaf(place):
+        return  # to write a leaf outside of the graph, or to compute with what is written? Only the author knows
     if place.bug.kind == "nograd-view":
         yield from _view_made_with_grad(place)
     for candidate in own_memory(place):
@@ -124,12 +126,20 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
     stepped = no_grad.decorated_step(code, place.statement)
     if stepped is not None:
         yield place.candidate("Step under `no_grad`", "safe", stepped)
+    if _is_of_a_leaf(place):
+        return
     for made in bindings(code, place.statement, place.path) if place.path else ():
         block = code.parents.get(made) if made is not None else None
         if isinstance(made, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
             edits = no_grad.moved_out(code, block, made)
             if edits is not None:
                 yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
+
+
+def _is_of_a_leaf(place: Place) -> bool:
+    """Is the written memory that of a leaf, which somebody reads later?"""
+    facts = place.facts
+    return facts.leaf == facts.requires_grad == "yes" or any(read.of_leaf for read in facts.reads)
 
 
 def _view_made_with_grad(place: Place) -> Iterator[Candidate]:
