@@ -85,6 +85,28 @@ def _fields_of(parameter: torch.Tensor, gradient: torch.Tensor, frames: list[Fra
                     yield ast.unparse(target)
 
 
+def _attributes_of(gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[str]:
+    """`self.previous`, which a method reads before it gives it the next gradients."""
+    owners = {id(value): value for frame in frames for value in frame.f_locals.values()}
+    for owner in owners.values():
+        held = [name for name, value in fields_of(owner).items() if _holds(value, gradient)]
+        for name in held if not isinstance(owner, torch.Tensor | torch.nn.Module | type(sys)) else ():
+            kind = sys.modules.get(type(owner).__module__)
+            code = sites.code_of(getattr(kind, "__file__", None) or frames[0].f_code.co_filename)
+            if code is not None and any(_reads_last(function, name) for function in code.functions):
+                yield name
+
+
+def _reads_last(function: ast.AST, name: str) -> bool:
+    """Does the function read the attribute, then take gradients, and give it the next value?"""
+    named = [node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.attr == name]
+    stored = [node.lineno for node in named if isinstance(node.ctx, ast.Store)]
+    # A test for None reads nothing: `if self.previous is not None`.
+    tested = {id(test.left) for test in ast.walk(function) if isinstance(test, ast.Compare)}
+    read = [node.lineno for node in named if isinstance(node.ctx, ast.Load) and id(node) not in tested]
+    return bool(stored and read) and min(read) < max(stored) and _mentions_gradient(function)
+
+
 def _held_leaves(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves of the graph that have a gradient already, which something else holds."""
     leaves = {}
@@ -112,6 +134,7 @@ class Detector(detector.Detector):
             if gradient is None:
                 continue
             held = [*_names_of(gradient, frames), *_fields_of(leaf, gradient, frames)]
+            held = held or list(_attributes_of(gradient, frames))
             if held and held[0] not in self._told:
                 self._told.add(held[0])
                 self._tell(gradient, held[0], frames[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -40,8 +41,22 @@ class Detector(detector.Detector):
             _compare(source, target, frame)
 
     def on_data_assigned(self, tensor: Any, value: Any, frame: FrameType, sampled: bool) -> None:
-        """`p.data = value`, where the value is a result of `.data` from before the last backward."""
-        if untracked_aliases.is_older(value, log.state.backwards) and type(tensor) in PLAIN:
+        """`p.data = value`, where the value is a result of `.data` from before the last backward, or made of one."""
+        if type(tensor) not in PLAIN:
+            return
+        if untracked_aliases.is_older(value, log.state.backwards):
+            _compare(value, tensor, frame)
+        elif sampled:
+            scan.guarded(partial(_look_at_operands, tensor, frame))
+
+
+def _look_at_operands(tensor: torch.Tensor, frame: FrameType) -> None:
+    """`p.data = w + 0.5 * (p.data - w)`, where w is what was kept of p: both are the same."""
+    statement = sites.at_instruction((frame.f_code, frame.f_lasti)).statement
+    read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} if statement is not None else ()
+    for name in read if isinstance(statement, ast.Assign) else ():
+        value = frame.f_locals.get(name)
+        if untracked_aliases.is_older(value, log.state.backwards):
             _compare(value, tensor, frame)
 
 

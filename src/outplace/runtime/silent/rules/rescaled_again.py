@@ -6,10 +6,14 @@ normalises what is normalised already. `adj += eye`, `adj /= deg` in a forward d
 A round is the time between two backwards. It is a bug if the same lines do the same to the same memory in a later
 round, and the memory still has what the earlier round left there. Contents tell this, because an address is used again.
 A running average is fine: it decays, or adds something new. A write that changes nothing the second time is fine, too.
+
+A batch that is a part of the data (`for ids in data.split(8)`, `ids[mask] = 0`) and has a name of its own is no state:
+whatever takes from it or cuts holes into it in a later round as well, is a bug.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from functools import partial
 from types import FrameType
@@ -22,7 +26,7 @@ from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
 from outplace.knowledge.silent_rules.two_names import RESCALED_AGAIN
-from outplace.runtime.locate import graph, names
+from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, unobserved
@@ -44,11 +48,11 @@ Key = tuple[int, torch.Size]
 class _Done:
     """One write of a round, with a sample of the contents before it."""
 
-    __slots__ = ("before", "fetched", "own", "write")
+    __slots__ = ("before", "fetched", "own", "part", "write")
 
-    def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool) -> None:
-        self.write, self.before, self.own, self.fetched = write, before, own, fetched
-        """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it."""
+    def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool, part: bool) -> None:
+        self.write, self.before, self.own, self.fetched, self.part = write, before, own, fetched, part
+        """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it. `part`: of other memory."""
 
 
 class _Memory:
@@ -94,7 +98,7 @@ class Detector(detector.Detector):
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
-        if not step_of(write.operation) or not write.frames or type(tensor) not in PLAIN:
+        if not (step_of(write.operation) or _cuts(write)) or not write.frames or type(tensor) not in PLAIN:
             return
         line = write.frames[-1]
         if self._right.get(line, 0) >= _ENOUGH:
@@ -126,7 +130,7 @@ class Detector(detector.Detector):
                 self.waiting[key] = memory
             frame = frame_of(write) if memory.earlier is not None else None
             own = frame is not None and only_of_itself(write, tensor, frame)
-            memory.chain.append(_Done(write, before, own, _in_fetch(frame)))
+            memory.chain.append(_Done(write, before, own, _in_fetch(frame), _is_part(tensor)))
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """The round ends. What did it leave, and is it what another round did already?"""
@@ -147,11 +151,13 @@ class Detector(detector.Detector):
 
     def _again(self, memory: _Memory) -> list[_Done]:
         """The writes that did the same as in the round before, if all of them did."""
-        if memory.earlier is None or memory.after is None:
+        if memory.earlier is None or memory.after is None or _same(memory.chain[0].before, memory.after):
             return []
+        if all(map(_takes_from_batch, memory.chain)):
+            return memory.chain
         first, left = memory.earlier
         here = [done.write.frames[-1] for done in memory.chain]
-        if here != [done.write.frames[-1] for done in first] or _same(memory.chain[0].before, memory.after):
+        if here != [done.write.frames[-1] for done in first]:
             return []
         afters = [*(done.before for done in memory.chain[1:]), memory.after]
         left_by = [*(done.before for done in first[1:]), left]
@@ -186,6 +192,30 @@ class Detector(detector.Detector):
         reporting.tell(rule, found, scan.mutations_of(written))
 
 
+def _cuts(write: Write) -> bool:
+    """Does it put something where a mask or a list of indices says?"""
+    return (write.operation == "__setitem__" and write.region is None) or write.operation == "masked_fill_"
+
+
+def _is_part(tensor: torch.Tensor) -> bool:
+    """Is it a number of elements out of many?"""
+    own = tensor.numel() * tensor.element_size()
+    return tensor.dtype is not torch.bool and own < tensor.untyped_storage().nbytes()
+
+
+def _takes_from_batch(done: _Done) -> bool:
+    """Does the write take something from a part of the data that has a name of its own, or cut holes into it?"""
+    located = sites.at_instruction(done.write.frames[-1], done.write.operation)
+    target = sites.target_node(located, done.write.operation)
+    if not done.part or not isinstance(target, ast.Name):
+        return False
+    if _cuts(done.write):
+        node = located.node
+        value = node.value if isinstance(node, ast.Assign) else node.args[-1] if isinstance(node, ast.Call) else None
+        return isinstance(value, ast.Constant)
+    return step_of(done.write.operation) == "shift"
+
+
 def _is_data(tensor: torch.Tensor) -> bool:
     """Is it a result of `.data`, or a view of one? That is how weights are written."""
     now = log.state.backwards + 1
@@ -195,6 +225,8 @@ def _is_data(tensor: torch.Tensor) -> bool:
 def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:
     """Is this write one that should not happen twice? `then` and `left` are the contents around it the first time."""
     before, step = done.before.double(), step_of(done.write.operation)
+    if not step:
+        return False
     if step == "add":
         return done.own
     if step == "shift":

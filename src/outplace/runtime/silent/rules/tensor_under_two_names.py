@@ -24,7 +24,7 @@ from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.operands import frame_of
+from outplace.runtime.silent.operands import frame_of, operands_of
 
 
 def _written_name(write: Write) -> str | None:
@@ -61,6 +61,23 @@ def _other_name(frame: FrameType, code: Code, statement: ast.stmt, name: str, re
         if same_piece(value, tensor) and used_later(code, statement, other):
             return other
     return None
+
+
+def _operand_over(write: Write, tensor: torch.Tensor, frame: FrameType) -> str | None:
+    """Another name for the written memory, in what the statement computes with: `shadow[k].mul_(d).add_(v)`."""
+    for operand in operands_of(write) if write.operation != "copy_" else ():
+        for name in _plain_names(operand):
+            value = _value(frame, name)
+            if type(value) in PLAIN and value is not tensor and same_piece(value, tensor):
+                return name
+    return None
+
+
+def _plain_names(node: ast.expr) -> list[str]:
+    """The names of an expression that has no calls: what a call makes is new."""
+    if isinstance(node, ast.BinOp):
+        return _plain_names(node.left) + _plain_names(node.right)
+    return [node.id] if isinstance(node, ast.Name) else []
 
 
 def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: str) -> str | None:
@@ -134,9 +151,15 @@ class Detector(detector.Detector):
     def _look(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
         standing = sites.statement_of(frame)
         name = _written_name(write)
-        if standing is None or name is None or (frame.f_code, name) in self._told:
+        if standing is None or (frame.f_code, name) in self._told:
             return
         code, statement = standing
+        other = _operand_over(write, tensor, frame)
+        if other is not None:
+            self._report(write, tensor, name or scan.target_of(write) or "", other, code, statement, frame)
+            return
+        if name is None:
+            return
         relatives, function = _relatives(code, statement, name), code.function(statement)
         returned = isinstance(function, ast.FunctionDef) and _returns(function, name)
         if not relatives and not returned:  # before reading any names: a frame keeps the values alive that it showed
@@ -145,7 +168,19 @@ class Detector(detector.Detector):
         if other is None and returned:
             other = _name_of_caller(names.own_frames(None, frame), function, name)  # type: ignore[arg-type]
         if other is not None:
-            self._told.add((frame.f_code, name))
-            written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, frame.f_code.co_name))
-            words = {"name": name, "other": other}
-            reporting.tell(TENSOR_UNDER_TWO_NAMES, names.described(tensor, name), written, words)
+            self._report(write, tensor, name, other, code, statement, frame)
+
+    def _report(
+        self,
+        write: Write,
+        tensor: torch.Tensor,
+        name: str,
+        other: str,
+        code: Code,
+        statement: ast.stmt,
+        frame: FrameType,
+    ) -> None:
+        self._told.add((frame.f_code, name))
+        written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, frame.f_code.co_name))
+        words = {"name": name, "other": other}
+        reporting.tell(TENSOR_UNDER_TWO_NAMES, names.described(tensor, name), written, words)
