@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.lists import NUMPY_BUFFER_REUSED
@@ -13,10 +14,11 @@ from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.intent import is_leaf
 from outplace.repair.facts.location import Place
-from outplace.repair.forms import backward_first, expanded, recorded, silent, step_order
+from outplace.repair.forms import backward_first, recorded, silent, step_order
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.kinds.saved import saved
 from outplace.repair.plan.out_of_place import rebinding
+from outplace.repair.plan.own_memory import own_memory
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import used_later
 
@@ -131,10 +133,8 @@ def _own_entries(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]
 
 
 def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    held = place.holder
-    copied = expanded.copied(place.files, place.code, place.statement, held) if held is not None else None
-    if copied is not None:
-        yield Candidate(title, _unless_run(place), {copied[0]: tuple(copied[1])})
+    for candidate in own_memory(place):
+        yield replace(candidate, title=title, safety=_unless_run(place))
 
 
 def _handed_out(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:

@@ -112,8 +112,9 @@ class Detector(detector.Detector):
             seen = self._of_line.get(line, 0)
             if seen >= _MOST_OF_A_LINE or len(self.waiting) >= _MOST_PENDING or len(self._memories) >= _MOST_MEMORIES:
                 return
-            if not copyable(tensor) or not 1 < tensor.numel() <= _LARGEST or _is_data(tensor):
-                return
+            with unobserved():
+                if not copyable(tensor) or not 1 < tensor.numel() <= _LARGEST or _is_data(tensor):
+                    return
             self._of_line[line] = seen + 1
             memory = self._memories[key] = _Memory()
         scan.guarded(partial(self._note, key, memory, write, tensor))
