@@ -17,8 +17,9 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """The identity of the tensor's storage; None if it has none."""
+    """The identity of the tensor's storage; None if it has none. No mode or subclass of the user sees the question."""
     try:
-        return int(unwrapped(tensor).untyped_storage()._cdata)
+        with torch._C.DisableTorchFunction():
+            return int(unwrapped(tensor).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
         return None

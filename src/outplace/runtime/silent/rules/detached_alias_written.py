@@ -93,8 +93,7 @@ class Detector(ResultWritten):
     def on_array_written(self, array: Any, place: Instruction) -> None:
         """An array is about to be written. Does it lie in the memory of an activation?"""
         owner = owner_of(array)
-        with torch._C.DisableTorchFunction():  # no mode of the user may see this
-            storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
+        storage = storage_of(owner) if isinstance(owner, torch.Tensor) else None
         reference = None if storage is None else self._sources.get(storage)
         source = None if reference is None else reference()
         if storage is not None and source is not None:
