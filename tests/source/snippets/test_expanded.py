@@ -43,7 +43,7 @@ SNIPPETS = {
 
         def shifted(rows, n):
             z = rows.expand(n, -1)
-            z[0] += 1
+            z[0] += 1  # warning: saved
     """,
     "expanded memory, converted and loaded": """
         pose = torch.eye(4).expand(3, 4, 4).to(torch.rand(3))
