@@ -253,5 +253,5 @@ def test_a_run_shows_that_each_step_takes_what_it_took(tmp_path, critic, actor):
         command = [sys.executable, *how, f"{name}.py"]
         known.append(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300))
     assert known[0].stdout == known[1].stdout != ""
-    assert "each step takes those of the original program" in " ".join(known[1].stderr.split())
+    assert "each step uses those of the original program" in " ".join(known[1].stderr.split())
     assert math.isfinite(float(known[0].stdout.split()[1]))
