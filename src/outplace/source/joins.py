@@ -105,9 +105,6 @@ def with_paths(value: Value) -> list[tuple[Value, Path]]:
 
 def join_arms(values: list[Value], paths: list[Path]) -> Value:
     """One of these, each with the path that leads to it."""
-    found: list[Value] = []
-    leading: list[Path] = []
-    vague = set[int]()
     if len(values) == 1:
         return values[0]
     if len(values) == 2 and not _MANY.intersection(map(type, values)):  # as below, for most of what is joined
@@ -116,6 +113,17 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
             return one
         if type(one) is not type(other) or not _same(one, other):
             return Choice((one, other), (paths[0], paths[1]))
+    found, leading, vague = _collected(values, paths)
+    if len(found) == 1 or StateDict in map(type, found):
+        return join(values)
+    return Choice(tuple(found), tuple(leading)) if len(found) <= _MOST_OPTIONS else _some_of(found, leading, vague)
+
+
+def _collected(values: list[Value], paths: list[Path]) -> tuple[list[Value], list[Path], set[int]]:
+    """The different values, the path to each, and which of them lie on two paths that exclude each other."""
+    found: list[Value] = []
+    leading: list[Path] = []
+    vague = set[int]()
     for value, outer in zip(values, paths, strict=True):
         for option, inner in with_paths(value):
             path = outer
@@ -127,16 +135,12 @@ def join_arms(values: list[Value], paths: list[Path]) -> Value:
             if place is None:
                 found.append(option)
                 leading.append(path)
-            else:
-                vague |= set() if compatible(leading[place], path) else {place}
-                leading[place] = tuple([arm for arm in leading[place] if arm in path])
-                if option is not found[place] and isinstance(option, _NOBODY):
-                    found[place] = _nobody(found[place], option)
-    if len(found) > _MOST_OPTIONS and StateDict not in map(type, found):
-        return _some_of(found, leading, vague)
-    if len(found) == 1 or StateDict in map(type, found):
-        return join(values)
-    return Choice(tuple(found), tuple(leading))
+                continue
+            vague |= set() if compatible(leading[place], path) else {place}
+            leading[place] = tuple([arm for arm in leading[place] if arm in path])
+            if option is not found[place] and isinstance(option, _NOBODY):
+                found[place] = _nobody(found[place], option)
+    return found, leading, vague
 
 
 _MANY = {Choice, StateDict}
