@@ -121,3 +121,20 @@ LEFT = {
 def test_a_right_program_stays_as_it_is(fixed, body):
     source = BEGINNING + body + END
     assert fixed(source) == source
+
+
+PARTS = {
+    "a half": "a, b = h.chunk(2, dim=1)\nb.mul_(2)\nloss = (h * h).sum() + a.sum()\n",
+    "both halves": "a, b = torch.split(h, 2, 1)\na += 1\nb *= 3\nloss = (h * h).sum() + (a * b).sum()\n",
+    "a column": "a, b, c, d = h.unbind(1)\nc[0] = 0.25\nloss = (h * h).sum() + (a * b * c * d).sum()\n",
+    "of what has no name": "g = [h]\na, b = g[0].T.split([1, 3])\nb.sub_(1)\nloss = (h * h).sum() + a.sum()\n",
+    "of a name that is bound anew": "g = h\nh, b = h.chunk(2, 1)\nb += x[:, :2]\nloss = (g * g).sum() + h.sum()\n",
+}
+
+
+@pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in PARTS.items()])
+def test_parts_that_are_seen_through_the_whole(fixed, body):
+    source = BEGINNING + "h = x * w\n" + body + END
+    text = fixed(source)
+    assert "narrow(" in text or "select(" in text
+    assert verdict(source, text) == "mended"

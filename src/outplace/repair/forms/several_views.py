@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from outplace.repair.facts.aliases import facts_of_value, is_parting, sole_reader
 from outplace.repair.syntax.calls import called_name
@@ -33,41 +34,60 @@ def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
 def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
     """`a, b = x.chunk(2, 1)`: takes `b = x.narrow(1, a.size(1), b.size(1))` behind it. That view may be written.
 
-    It shows the same elements of the same memory: who reads `x` sees the write, as with any view.
+    It shows the same elements of the same memory: who reads `x` sees the write, as with any view. All parts that are
+    read later are taken so: PyTorch refuses to read the others once `x` is written.
     """
-    found = _parting(code, statement, name)
-    whole = _parted(found[1]) if found is not None else None
-    if found is None or whole is None:
-        return None
-    binding, call, names = found
-    dim = _dimension(call, whole)
-    if dim is None or "" in names[: names.index(name)] or not code.begins_line(binding):
-        return None
-    text, edits = code.segment(whole), list[Edit]()
-    if not isinstance(whole, ast.Name | ast.Attribute) or text in names:
-        text = fresh(code, binding, "whole")
-        before = code.before(binding, f"{text} = {code.segment(whole)}")
-        edits = [before, code.replaced(whole, text)] if before is not None else []
-    place = names.index(name)
-    start = " + ".join(f"{other}.size({dim})" for other in names[:place]) or "0"
-    item = f"narrow({dim}, {start}, {name}.size({dim}))"
-    if called_name(call) == "unbind":
-        item = f"select({dim}, {place})"
-    end = code.offset((binding.end_lineno or binding.lineno) + 1, 0)
-    return [*edits, Edit(end, end, f"{code.indent(binding)}{name} = {text}.{item}\n")]
-
-
-def _parting(code: Code, statement: ast.stmt, name: str) -> tuple[ast.Assign, ast.Call, list[str]] | None:
-    """The only assignment of a name, if it unpacks the parts of a tensor; its call, and all its names."""
     made = list(bindings(code, statement, name))
     binding = made[0] if len(made) == 1 else None
-    if not isinstance(binding, ast.Assign) or len(binding.targets) != 1:
+    parting = _parting(binding) if isinstance(binding, ast.Assign) and code.begins_line(binding) else None
+    if not isinstance(binding, ast.Assign) or parting is None or name not in parting.names:
         return None
-    target, call = binding.targets[0], binding.value
-    if not isinstance(target, ast.Tuple | ast.List) or not isinstance(call, ast.Call) or not is_parting(call):
+    text, names, edits = code.segment(parting.whole), parting.names, list[Edit]()
+    if not isinstance(parting.whole, ast.Name | ast.Attribute) or text in names:
+        text = fresh(code, binding, "whole")
+        before = code.before(binding, f"{text} = {code.segment(parting.whole)}")
+        edits = [before, code.replaced(parting.whole, text)] if before is not None else []
+    end = code.offset((binding.end_lineno or binding.lineno) + 1, 0)
+    ranges = [(part, _range(parting, names[:place], part)) for place, part in enumerate(names)]
+    needed = [(part, item) for part, item in ranges if reads(code.scope(binding), part)]
+    lines = "".join(f"{code.indent(binding)}{part} = {text}.{item}\n" for part, item in needed)
+    return [*edits, Edit(end, end, lines)]
+
+
+class _Parting(NamedTuple):
+    """`a, b = x.chunk(2, 1)`: the function, `x`, the dimension, and the names of the parts."""
+
+    function: str
+    whole: ast.expr
+    dim: str
+    names: list[str]
+
+
+def _parting(binding: ast.Assign) -> _Parting | None:
+    """The call whose parts an assignment binds to plain names."""
+    names = _unpacked(binding)
+    call = binding.value if isinstance(binding.value, ast.Call) and is_parting(binding.value) else None
+    whole = _parted(call) if call is not None else None
+    dim = _dimension(call, whole) if call is not None and whole is not None else None
+    if call is None or whole is None or dim is None or "" in names:
         return None
-    names = [item.id if isinstance(item, ast.Name) else "" for item in target.elts]
-    return (binding, call, names) if name in names else None
+    return _Parting(called_name(call), whole, dim, names)
+
+
+def _unpacked(binding: ast.Assign) -> list[str]:
+    """`a` and `b` of `a, b = ...`; empty for what is no name."""
+    target = binding.targets[0] if len(binding.targets) == 1 else None
+    items = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    return [item.id if isinstance(item, ast.Name) else "" for item in items]
+
+
+def _range(parting: _Parting, before: list[str], name: str) -> str:
+    """The view that shows the same as the part of this name, behind the parts `before` it."""
+    dim = parting.dim
+    if parting.function == "unbind":
+        return f"select({dim}, {len(before)})"
+    start = " + ".join(f"{other}.size({dim})" for other in before) or "0"
+    return f"narrow({dim}, {start}, {name}.size({dim}))"
 
 
 def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
