@@ -77,8 +77,8 @@ class Tensor(Value):
     __slots__ = (
         "aliased", "anchor", "assigned", "certain", "dtype", "expanded", "family", "fills_list", "grad", "gradient",
         "has_grad", "held", "inference", "is_none", "known", "leaf", "node", "packed", "parameter", "parts", "read",
-        "region", "repeated", "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape", "since",
-        "storage", "untracked", "view", "view_sure",
+        "region", "repeated", "repeats", "replaced", "requires_grad", "sequence", "shallow", "shape",
+        "shared_default", "since", "storage", "untracked", "view", "view_sure",
     )  # fmt: skip
 
     def __init__(
@@ -147,6 +147,8 @@ class Tensor(Value):
         """Of a gradient: when it was read from its leaf."""
         self.shallow = False
         """Does it belong to two modules, because one was made by `copy.copy`?"""
+        self.shared_default = False
+        """Is it the default of an argument, which all calls get?"""
         self.assigned: Place | None = None
         """Where it was assigned to `grad` of another tensor."""
         self.aliased: Tensor | None = None

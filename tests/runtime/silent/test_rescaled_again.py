@@ -150,6 +150,63 @@ def test_labels_that_each_epoch_shifts():
     assert [one.code for one in watched.diagnoses] == ["OUT336"]
 
 
+def epochs(work) -> tuple[list[float], list[str]]:
+    """Two epochs of two batches that are parts of the data. What is left of the data, and what was told."""
+    data, w = torch.arange(1.0, 9.0).view(4, 2), torch.ones(2, 1, requires_grad=True)
+    with outplace.watch() as watched:
+        for _ in range(2):
+            for batch in data.split(2):
+                (work(batch) @ w).sum().backward()
+    return data.flatten().tolist(), [one.code for one in watched.diagnoses]
+
+
+def masked(batch):
+    batch[torch.rand(2, 2) < 0.5] = 0
+    return batch
+
+
+def minus_baseline(batch):
+    batch -= torch.rand(2)
+    return batch
+
+
+def masked_clone(batch):
+    batch = batch.clone()
+    batch[torch.rand(2, 2) < 0.5] = 0
+    return batch
+
+
+def averaged(batch):
+    batch.mul_(0.9).add_(torch.rand(2))
+    return batch
+
+
+@pytest.mark.parametrize("work", [masked, minus_baseline])
+def test_a_batch_that_is_a_part_of_the_data(work):
+    torch.manual_seed(0)
+    left, codes = epochs(work)
+    assert left != torch.arange(1.0, 9.0).tolist() and codes == ["OUT336"]
+
+
+def test_a_batch_of_its_own():
+    left, codes = epochs(masked_clone)
+    assert left == torch.arange(1.0, 9.0).tolist() and codes == []
+
+
+def test_a_part_of_a_memory_that_is_averaged():
+    assert epochs(averaged)[1] == []
+
+
+def test_smoothing_the_labels_of_an_array():
+    labels, w = np.eye(2, dtype=np.float32), torch.ones(2, 1, requires_grad=True)
+    with outplace.watch() as watched:
+        for _ in range(3):
+            smooth = torch.from_numpy(labels)
+            smooth.mul_(0.9).add_(0.05)
+            (smooth @ w).sum().backward()
+    assert labels[0, 0] < 0.9 and [one.code for one in watched.diagnoses] == ["OUT313"]
+
+
 def test_a_weight_that_is_trained_by_hand_is_no_data():
     w = torch.tensor([[1.0], [2.0]], requires_grad=True)
     with outplace.watch() as watched:

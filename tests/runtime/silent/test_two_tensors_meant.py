@@ -98,6 +98,67 @@ def test_one_tensor_is_enough(run):
     assert codes(run) == []
 
 
+def averages_itself():
+    net = nn.Linear(2, 2)
+    shadow = net.state_dict()
+    with torch.no_grad():
+        for key, value in net.state_dict().items():
+            shadow[key].mul_(0.9).add_(value, alpha=0.1)
+
+
+def averages_a_copy():
+    net = nn.Linear(2, 2)
+    shadow = copy.deepcopy(net.state_dict())
+    with torch.no_grad():
+        for key, value in net.state_dict().items():
+            shadow[key].mul_(0.9).add_(value, alpha=0.1)
+
+
+def test_an_average_of_a_tensor_with_itself():
+    assert codes(averages_itself) == ["OUT320"] and codes(averages_a_copy) == []
+
+
+def interpolate(real, fake):
+    mixed = real
+    mixed.data.lerp_(fake, 0.5)
+    return mixed.sum()
+
+
+def interpolate_a_copy(real, fake):
+    mixed = real.clone()
+    mixed.data.lerp_(fake, 0.5)
+    return mixed.sum()
+
+
+@pytest.mark.parametrize(("mix", "found"), [(interpolate, ["OUT320"]), (interpolate_a_copy, [])])
+def test_an_argument_that_the_caller_uses_again(mix, found):
+    def run():
+        real, fake = torch.zeros(2), torch.ones(2)
+        total = mix(real, fake)
+        return total + real.sum()
+
+    assert codes(run) == found
+    assert (run().item() == 1.0) == (not found)
+
+
+class Counter:
+    def count(self, x, state=torch.zeros(1)):  # noqa: B008
+        state += x
+        return state.item()
+
+    def count_anew(self, x, state=None):
+        state = torch.zeros(1) if state is None else state
+        state += x
+        return state.item()
+
+
+def test_the_default_of_an_argument():
+    counter = Counter()
+    assert counter.count(1.0) != counter.count(1.0)
+    assert codes(lambda: counter.count(1.0)) == ["OUT339"]
+    assert codes(lambda: counter.count(1.0, torch.zeros(1))) == codes(lambda: counter.count_anew(1.0)) == []
+
+
 # -- gradients ------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +179,33 @@ def test_gradients_summed_over_a_virtual_step():
     assert summed(False, True) == summed(True, False) == [5.0, 5.0] != summed(False, False)
     assert codes(lambda: summed(False, False)) == ["OUT307"]
     assert codes(lambda: summed(True, False)) == codes(lambda: summed(False, True)) == []
+
+
+class Monitor:
+    def __init__(self, clone):
+        self.clone, self.previous, self.same = clone, None, []
+
+    def look(self, w):
+        current = w.grad.clone() if self.clone else w.grad
+        if self.previous is not None:
+            self.same.append(bool((current == self.previous).all()))
+        self.previous = current
+
+
+@pytest.mark.parametrize("clone", [False, True])
+def test_a_gradient_that_an_attribute_keeps(clone):
+    monitor = Monitor(clone)
+
+    def run():
+        w = torch.zeros(2, requires_grad=True)
+        for factor in (1.0, 2.0, 3.0):
+            if w.grad is not None:
+                w.grad.zero_()
+            (factor * w).sum().backward()
+            monitor.look(w)
+
+    assert codes(run) == ([] if clone else ["OUT307"])
+    assert monitor.same == [not clone] * 2
 
 
 def test_a_handle_of_the_present_gradient():

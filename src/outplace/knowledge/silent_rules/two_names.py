@@ -192,3 +192,20 @@ EXPANDED_PART_WRITTEN = SilentRule(
     fix="Give what is expanded memory of its own",
     form="own_expanded",
 )
+
+DEFAULT_ARGUMENT_WRITTEN = SilentRule(
+    "OUT339",
+    "default-argument-written",
+    "a tensor that is the default of an argument is written, and the next call finds it changed",
+    of="silent-other",
+    message="this tensor is the default of an argument: it is made once, all calls get it, and this changes it for "
+    "all: use None as the default, and make the tensor in the function",
+    check="warning",
+    headline="{tensor} is the default of an argument, and {op} changes it for all later calls",
+    why="Python makes the default of an argument once, when the function is defined. All calls without this argument "
+    "get that very tensor, and find in it what the calls before have left.",
+    remedy="Use None as the default, and make the tensor in the function: `if state is None: state = torch.zeros(n)`.",
+    holder="the next call",
+    detector="default_argument_written",
+    no_fix="Where the tensor is to be made, and of what size, is for a person to say.",
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import torch_model
 from outplace.source.frames import Frame, Stop
-from outplace.source.values import Bound, Class, Function, GradMode, Outside, Scope, Torch, Value
+from outplace.source.values import Bound, Class, Function, GradMode, Outside, Scope, Tensor, Torch, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -31,11 +31,18 @@ def make_function(interpreter: Interpreter, node: Any, name: str) -> Function:
     outer = interpreter.frame.name
     full = name if outer == "<module>" else f"{outer}.{name}"
     function = Function(node, interpreter.frame.module, interpreter.frame.scope, full)
-    function.defaults = [interpreter.eval(default) for default in node.args.defaults]
+    function.defaults = [_shared(interpreter.eval(default)) for default in node.args.defaults]
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if default is not None:
-            function.keyword_defaults[argument.arg] = interpreter.eval(default)
+            function.keyword_defaults[argument.arg] = _shared(interpreter.eval(default))
     return function
+
+
+def _shared(default: Value) -> Value:
+    """The default of an argument. All calls get this very value."""
+    if isinstance(default, Tensor):
+        default.shared_default = True
+    return default
 
 
 def _decorated(interpreter: Interpreter, function: Function, value: Value, decorator: Value, node: ast.expr) -> Value:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.knowledge import ops
+from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.silent_rules.gradients import GRADIENT_BY_REFERENCE
 from outplace.knowledge.silent_rules.lists import (
     SAME_BUFFER_APPENDED,
@@ -14,6 +15,7 @@ from outplace.knowledge.silent_rules.lists import (
     SAME_VIEW_APPENDED,
 )
 from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
+from outplace.knowledge.silent_rules.two_names import DEFAULT_ARGUMENT_WRITTEN
 from outplace.knowledge.traits import has, only_reshapes
 from outplace.source.graph import Hit, Node, Storage, Write, compatible
 from outplace.source.overlaps import Region, overlap, touches
@@ -83,6 +85,8 @@ def check_write(
     if target.gradient is not None:
         rule, shared = target.gradient
         interpreter.hit_silent(rule, node, sure and shared)
+    if target.shared_default and step_of(operation):
+        interpreter.hit_silent(DEFAULT_ARGUMENT_WRITTEN, node, False)
     if target.fills_list:
         interpreter.hit_silent(SAME_TENSOR_REPEATED, node, sure)
     if target.inference and interpreter.grad != "inference":

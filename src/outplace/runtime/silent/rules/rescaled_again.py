@@ -142,7 +142,7 @@ class Detector(detector.Detector):
                 continue
             with unobserved():
                 memory.after = _sample(alias)
-                again = self._again(memory)
+                again = self._again(memory, _of_array(alias))
                 if again and self._matters(again, alias, nodes):
                     self._tell(again, alias)
                 elif memory.earlier is not None:
@@ -150,8 +150,8 @@ class Detector(detector.Detector):
                         line = done.write.frames[-1]
                         self._right[line] = self._right.get(line, 0) + 1
 
-    def _again(self, memory: _Memory) -> list[_Done]:
-        """The writes that did the same as in the round before, if all of them did."""
+    def _again(self, memory: _Memory, array: bool) -> list[_Done]:
+        """The writes that did the same as in the round before, if all did. `array`: it is memory of an array."""
         if memory.earlier is None or memory.after is None or _same(memory.chain[0].before, memory.after):
             return []
         if all(map(_takes_from_batch, memory.chain)):
@@ -164,7 +164,8 @@ class Detector(detector.Detector):
         left_by = [*(done.before for done in first[1:]), left]
         found = []
         for done, after, then, left_then in zip(memory.chain, afters, first, left_by, strict=True):
-            if not _explains(done, after.double(), then.before.double(), left_then.double()):
+            around = (after.double(), then.before.double(), left_then.double())
+            if not (_is_same_again(done, *around) if array else _explains(done, *around)):
                 return []
             if not _same(done.before, after):
                 found.append(done)
@@ -221,6 +222,15 @@ def _is_data(tensor: torch.Tensor) -> bool:
     """Is it a result of `.data`, or a view of one? That is how weights are written."""
     now = log.state.backwards + 1
     return is_older(tensor, now) or (tensor._base is not None and is_older(tensor._base, now))
+
+
+def _is_same_again(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:
+    """Is what happens to an array what happened to it the first time? (What is kept in an array is data.)"""
+    before = done.before.double()
+    if step_of(done.write.operation) in ("add", "shift"):
+        return done.own or _same(after - before, left - then)
+    known = (before != 0) & (then != 0)
+    return done.own or _same(after[known] / before[known], left[known] / then[known])
 
 
 def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:

@@ -50,7 +50,14 @@ def _over(value: Any) -> Any:
 
 
 def _tell(found: _Found) -> None:
-    if found.written:
+    first = found.first()
+    # `history.append([p.data for p in parameters])`: an optimizer writes the memory.
+    steps = (
+        () if found.written or not isinstance(first, torch.Tensor) else scan.steps_on({storage_of(first)}, found.since)
+    )
+    if steps:
+        reporting.tell(SAME_BUFFER_APPENDED, found.tensor, steps)
+    elif found.written:
         tensor = replace(found.tensor, name=scan.target_of(found.written[-1]))
         reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written))
 

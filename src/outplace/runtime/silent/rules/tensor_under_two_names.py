@@ -30,6 +30,8 @@ from outplace.runtime.silent.operands import frame_of, operands_of
 def _written_name(write: Write) -> str | None:
     """The name of the tensor that the statement writes, whole or in part."""
     target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+    while isinstance(target, ast.Attribute) and target.attr == "data":
+        target = target.value
     root = root_of(target) if target is not None else None
     return root.id if isinstance(root, ast.Name) else None
 
@@ -95,6 +97,32 @@ def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: st
             bound = [target.id for target in made if isinstance(target, ast.Name)]
             if argument.id not in bound and _is_read_below(outer, call, bound) and used_later(outer, call, argument.id):
                 return argument.id
+    return None
+
+
+def _name_of_argument(
+    frames: list[FrameType], code: Code, statement: ast.stmt, name: str, relatives: list[str]
+) -> str | None:
+    """The caller's name for an argument that this function gave a name of its own and works with: `interp = real`."""
+    inner, tensor = frames[0], _value(frames[0], name)
+    arguments = inner.f_code.co_varnames[: inner.f_code.co_argcount]
+    given = [_value(inner, item) for item in relatives if item in arguments]
+    shared = [
+        value for value in given if type(value) in PLAIN and not value.requires_grad and same_piece(value, tensor)
+    ]
+    standing = sites.statement_of(frames[1]) if shared and len(frames) > 1 else None
+    if standing is None or not used_later(code, statement, name):
+        return None
+    outer, call = standing
+    for argument in (item for item in ast.walk(call) if isinstance(item, ast.Call)):
+        for node in argument.args:
+            value = _value(frames[1], node.id) if isinstance(node, ast.Name) else None
+            if (
+                isinstance(node, ast.Name)
+                and any(value is item for item in shared)
+                and used_later(outer, call, node.id)
+            ):
+                return node.id
     return None
 
 
@@ -165,6 +193,8 @@ class Detector(detector.Detector):
         if not relatives and not returned:  # before reading any names: a frame keeps the values alive that it showed
             return
         other = _other_name(frame, code, statement, name, relatives)
+        if other is None and relatives:
+            other = _name_of_argument(names.own_frames(None, frame), code, statement, name, relatives)
         if other is None and returned:
             other = _name_of_caller(names.own_frames(None, frame), function, name)  # type: ignore[arg-type]
         if other is not None:
