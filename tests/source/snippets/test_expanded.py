@@ -15,7 +15,7 @@ SNIPPETS = {
         for i in range(n):
             x[:, i, :] = torch.ones(5, n)  # error: expanded
         x[..., 1] = torch.ones(5, n)  # error: expanded
-        x[0, :, 1] = torch.ones(n)
+        x[0, :, 1] = torch.ones(n)  # warning: silent-other
         x[:, 0] = 1.0
         y = torch.zeros(1, n).expand(1, n)
         y[:, 0] = torch.ones(1)
@@ -29,8 +29,8 @@ SNIPPETS = {
         a, b, c = ((w * 2).unsqueeze(1).expand(-1, 4, -1) for _ in range(3))
         with torch.no_grad():
             a[:, :2] = torch.zeros(3, 2, 5)  # error: expanded
-            b[:, :1] = torch.zeros(3, 1, 5)
-            c[:, 3] = torch.zeros(3, 5)
+            b[:, :1] = torch.zeros(3, 1, 5)  # warning: silent-other
+            c[:, 3] = torch.zeros(3, 5)  # warning: silent-other
     """,
     "one row of expanded memory": """
         w = torch.randn(3, requires_grad=True)
