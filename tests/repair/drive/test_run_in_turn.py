@@ -37,4 +37,4 @@ def test_data_of_a_rollout_is_for_a_person_to_cut_off(tmp_path):
     assert text == (PROGRAMS / name).read_text()
     assert code == 1
     assert "the step in line 37 of one round comes before the backward in line 36 of the next" in said
-    assert "`old`, `values`, `advantages`; whether to detach" in said
+    assert "`old`, `values`, `advantages`; choose: detach" in said
