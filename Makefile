@@ -14,7 +14,7 @@ run: $(STAMP)
 	  test $$status -eq 1 || { echo "expected the example to fail with exit code 1, got $$status"; exit 1; }
 
 test: $(STAMP) lint chromium sarif
-	$(BIN)/python -m pytest -n 2 -rs
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

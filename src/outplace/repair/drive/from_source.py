@@ -86,6 +86,8 @@ class _Repair:
         """Findings that could not be repaired alone."""
         self._not_to_fix: set[tuple[str, str]] = set()
         """Findings that must not be fixed, because others of the same tensor cannot be."""
+        self._made_for: _Pairs = []
+        """The edits of the last `_run`, each with the finding that it was made for."""
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -100,7 +102,11 @@ class _Repair:
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed. Of one tensor either all writes are fixed, or none."""
         result = self._run(text)
-        while result.done and (half := self._partly_repaired(text, result)):
+        while half := self._partly_repaired(text, result):
+            edits = [candidate for finding, candidate in result.done if _essence(finding) in half]
+            half |= {_essence(finding) for finding, candidate in self._made_for if candidate in edits}
+            if half <= self._not_to_fix:
+                return Repaired(text, (), tuple(filter(self.is_selected, self.check({self.path: text}))))
             self._not_to_fix |= half
             self._tried_alone.clear()
             result = self._run(text)
@@ -110,7 +116,7 @@ class _Repair:
         """Findings that were fixed although another write to the same memory is left: the program fails as before."""
         left = {_essence(finding) for finding in result.left if self._is_to_fix(finding)} - self._not_to_fix
         done = {_essence(finding) for finding, _ in result.done}
-        if not left:
+        if not left or not done:
             return set()
         files, memory = self._with({self.path: text}), dict[tuple[str, str], frozenset[Span]]()
         for finding in self.check({self.path: text}):
@@ -122,6 +128,7 @@ class _Repair:
 
     def _run(self, text: str) -> Repaired:
         repaired: _Pairs = []
+        self._made_for = []
         texts = {self.path: text}
         findings = self.check(texts)
         given_up: set[tuple[str, str]] = set()
@@ -140,6 +147,7 @@ class _Repair:
                 unsound |= self._functions_left_wrong(finding, findings)
                 continue
             new, after, pairs = result
+            self._made_for += pairs
             fixed_counts = Counter(map(_essence, findings)) - Counter(map(_essence, after))
             repaired += [
                 (before, _done_about(before, pairs)) for before in findings if _count_off(fixed_counts, before)
