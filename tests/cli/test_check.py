@@ -55,6 +55,31 @@ def concise(*args, code=1, **more):
     return check(*args, "--output-format", "concise", "--quiet", code=code, **more).stdout.splitlines()
 
 
+def test_a_file_that_takes_too_long_is_noted_in_every_format(monkeypatch):
+    """The exit code is that of what was found."""
+    write("clean.py", CLEAN + "y = w.detach() + 1\n" * 500)
+    monkeypatch.setattr("outplace.source.project.MOST_SECONDS", -1.0)
+    said = "takes too long to analyse; the rest of the file was left out"
+    shown = check("clean.py", "--no-cache", "-j1", code=0)
+    assert shown.stderr == f"outplace: clean.py: {said}\n"
+    assert shown.stdout == "1 file not checked to the end.\n"
+    (note,) = json.loads(check("clean.py", "--no-cache", "-j1", "--output-format", "json", code=0).stdout)
+    assert (note["file"], note["severity"], note["message"]) == ("clean.py", "note", said)
+    log = json.loads(check("clean.py", "--no-cache", "-j1", "--output-format", "sarif", code=0).stdout)
+    (note,) = log["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert (note["level"], note["message"]["text"]) == ("note", f"clean.py: {said}")
+    assert log["runs"][0]["results"] == []
+
+
+def test_a_note_survives_the_cache(monkeypatch):
+    write("clean.py", CLEAN + "y = w.detach() + 1\n" * 500)
+    monkeypatch.setattr("outplace.source.project.MOST_SECONDS", -1.0)
+    first = check("clean.py", "-j1", "--output-format", "json", code=0).stdout
+    monkeypatch.setattr("outplace.source.project.MOST_SECONDS", 5.0)
+    assert check("clean.py", "-j1", "--output-format", "json", code=0).stdout == first
+    assert len(json.loads(first)) == 1
+
+
 def test_text_shows_both_places():
     write("model.py")
     out = check(code=1).stdout

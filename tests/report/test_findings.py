@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from outplace.checking.outcome import Failure, Result
+from outplace.checking.outcome import Failure, Note, Result
 from outplace.knowledge.kinds import KINDS
 from outplace.model import Finding, Fix, Site
 from outplace.report.findings import render, statistics, summary
@@ -67,8 +67,12 @@ def leaf():
     return Finding("leaf", "OUT101", "error", site("lib.py", 1, 0, 13, "def scale(y):"), "w is a leaf")
 
 
-def result(*findings, failures=()):
-    return Result(list(findings), list(failures))
+def result(*findings, failures=(), left_out=()):
+    return Result(list(findings), list(failures), list(left_out))
+
+
+def cut():
+    return Note(os.path.abspath("lib.py"), "takes too long", None, True)
 
 
 def broken(line=3):
@@ -157,6 +161,18 @@ def test_json_has_the_fields_of_the_contract_and_no_failures():
     assert third["saved_by"] is None
 
 
+def test_json_notes_a_file_that_was_not_checked_to_its_end():
+    finding, note = json.loads(render(result(leaf(), left_out=[cut()]), "json"))
+    assert list(note) == list(finding)  # a tool that reads the fields of a finding does not fail
+    assert (note["kind"], note["severity"], note["code"], note["file"]) == ("note", "note", "", "lib.py")
+    assert (note["line"], note["message"], note["fix"]) == (1, "takes too long", None)
+
+
+def test_the_last_line_does_not_say_that_all_is_well_where_not_all_was_checked():
+    assert summary.text(result(left_out=[cut()])) == "1 file not checked to the end."
+    assert summary.text(result(leaf(), left_out=[cut()])) == "Found 1 error in 1 file. 1 file not checked to the end."
+
+
 def test_files_elsewhere_keep_their_whole_path():
     elsewhere = replace(leaf(), site=replace(leaf().site, file="/else/where.py"))
     assert json.loads(render(result(elsewhere), "json"))[0]["file"] == "/else/where.py"
@@ -175,6 +191,7 @@ def test_github_escapes_what_would_end_a_command():
     assert "line=8,endLine=10::" in lines[2]  # GitHub takes no columns across lines
     assert lines[3] == "::error title=outplace,file=bad.py,line=3::bad.py:3: SyntaxError: invalid syntax"
     assert len(lines) == 4
+    assert render(result(left_out=[cut()]), "github") == "::notice title=outplace,file=lib.py::lib.py: takes too long\n"
 
 
 def test_statistics():
@@ -256,6 +273,16 @@ class TestSarif:
         assert prints(assigned()) == prints(moved)
         assert len(set(prints(assigned(), assigned(), across(), leaf()))) == 4
         assert all(isinstance(name, str) for name in prints(leaf()))
+
+    def test_files_that_were_not_checked_to_their_end(self):
+        log = json.loads(render(result(across(), failures=[broken()], left_out=[cut()]), "sarif"))
+        (invocation,) = log["runs"][0]["invocations"]
+        failure, note = invocation["toolExecutionNotifications"]
+        assert invocation["executionSuccessful"] is True
+        assert (failure["level"], note["level"]) == ("error", "note")
+        assert note["message"]["text"] == "lib.py: takes too long"
+        assert note["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "lib.py"
+        assert len(log["runs"][0]["results"]) == 1
 
     def test_files_that_could_not_be_analysed(self):
         ours = Failure(os.path.abspath("bad.py"), "internal error", internal=True)

@@ -68,7 +68,7 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
     )
     if checked.ran_out:
-        notes = (*notes, Note(path, "takes too long to analyse; the rest of the file was left out"))
+        notes = (*notes, Note(path, "takes too long to analyse; the rest of the file was left out", None, True))
     findings = noqa.unsuppressed(findings, comments)
     if fixes and not checked.ran_out:
         findings = _with_fixes(path, source, findings, project)

@@ -22,11 +22,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark about a file. It does not change the result."""
+    """A remark about a file. It does not change the result.
+
+    `left_out`: the file, or the rest of it, was not checked.
+    """
 
     file: str
     message: str
     line: int | None = None
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,3 +50,5 @@ class Result:
 
     findings: list[Finding] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    left_out: list[Note] = field(default_factory=list)
+    """The files that were not checked to their end."""

@@ -94,7 +94,7 @@ def _cached_or_work(path: str, cache: Cache | None) -> Work | Outcome | None:
         size = os.stat(path).st_size
         note = reading.too_large(path, size)
         if note is not None:
-            return Outcome(path, notes=(Note(path, note),))
+            return Outcome(path, notes=(Note(path, note, None, True),))
         with open(path, "rb") as stream:
             data = stream.read()
     except OSError as error:

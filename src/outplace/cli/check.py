@@ -119,7 +119,8 @@ class _Check:
         outcomes = self._outcomes()
         findings = self.settings.keep(finding for outcome in outcomes for finding in outcome.findings)
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
-        for note in (note for outcome in outcomes for note in outcome.notes):
+        notes = [note for outcome in outcomes for note in outcome.notes]
+        for note in notes:
             self._say(_message(note))
         if self.options.write_baseline:
             self._write_baseline(self.options.write_baseline, Result(findings, failures))
@@ -127,7 +128,7 @@ class _Check:
         if baseline is not None:
             findings = baseline.unknown(findings)
             self._say_stale(baseline.stale(self.files, self.settings.codes))
-        result = Result(findings, failures)
+        result = Result(findings, failures, [note for note in notes if note.left_out])
         self._report(result)
         if any(failure.internal for failure in failures):
             return 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outplace.checking.notebook import split_cell
-from outplace.checking.outcome import Failure, Result
+from outplace.checking.outcome import Failure, Note, Result
 from outplace.files.naming import under_cwd
 from outplace.model import Finding
 from outplace.report.findings import concise, places
 
 
 def render(result: Result) -> str:
-    """One workflow command a finding, and one for each file that could not be analysed."""
+    """One workflow command a finding, and one for each file that could not be analysed, or not to its end."""
     return "".join(f"{line}\n" for line in _lines(result))
 
 
@@ -21,6 +21,8 @@ def _lines(result: Result) -> Iterator[str]:
         yield _command(finding.severity, _where(finding), f"outplace ({finding.code})", concise.line(finding))
     for failure in result.failures:
         yield _command("error", _whereabouts(failure), "outplace", places.message(failure))
+    for note in result.left_out:
+        yield _command("notice", _whereabouts(note), "outplace", places.message(note))
 
 
 def _where(finding: Finding) -> dict[str, object]:
@@ -34,10 +36,10 @@ def _where(finding: Finding) -> dict[str, object]:
     return spot
 
 
-def _whereabouts(failure: Failure) -> dict[str, object]:
-    path, cell = split_cell(failure.file)
+def _whereabouts(about: Failure | Note) -> dict[str, object]:
+    path, cell = split_cell(about.file)
     spot: dict[str, object] = {"file": under_cwd(path)}
-    return spot if cell is not None or failure.line is None else spot | {"line": failure.line}
+    return spot if cell is not None or about.line is None else spot | {"line": about.line}
 
 
 def _command(level: str, where: dict[str, object], title: str, message: str) -> str:

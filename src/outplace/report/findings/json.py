@@ -6,15 +6,16 @@ import json
 from typing import Any
 
 from outplace.checking.notebook import split_cell
-from outplace.checking.outcome import Result
+from outplace.checking.outcome import Note, Result
 from outplace.files.naming import under_cwd
 from outplace.model import Finding, Site
 from outplace.report.words import rule_name
 
 
 def render(result: Result) -> str:
-    """One object for each writing line."""
-    return json.dumps([plain(finding) for finding in result.findings], indent=2) + "\n"
+    """One object for each writing line, and one for each file that was not checked to its end."""
+    entries = [*map(plain, result.findings), *map(_left_out, result.left_out)]
+    return json.dumps(entries, indent=2) + "\n"
 
 
 def plain(finding: Finding) -> dict[str, Any]:
@@ -34,6 +35,14 @@ def plain(finding: Finding) -> dict[str, Any]:
         "saved_by": _site(finding.saved_by) if finding.saved_by else None,
         "fix": {"title": fix.title, "safety": fix.safety} if fix else None,
     }
+
+
+def _left_out(note: Note) -> dict[str, Any]:
+    """A note with the fields of a finding, for tools that read these of every object."""
+    line = note.line or 1
+    site = Site(note.file, line, line, 0, 0, "", "")
+    finding = Finding("note", "", "warning", site, note.message)
+    return {**plain(finding), "severity": "note"}
 
 
 def _site(site: Site) -> dict[str, Any]:

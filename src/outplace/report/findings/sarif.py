@@ -11,7 +11,7 @@ from urllib.parse import quote
 from outplace.checking import fingerprint
 from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
-from outplace.checking.outcome import Failure, Result
+from outplace.checking.outcome import Failure, Note, Result
 from outplace.knowledge.kind import Kind
 from outplace.knowledge.kinds import KINDS, page
 from outplace.model import Finding, Site
@@ -47,7 +47,10 @@ def _run(result: Result) -> dict[str, Any]:
         "invocations": [
             {
                 "executionSuccessful": not any(failure.internal for failure in result.failures),
-                "toolExecutionNotifications": [_notification(failure) for failure in result.failures],
+                "toolExecutionNotifications": [
+                    *(_notification(failure, "error") for failure in result.failures),
+                    *(_notification(note, "note") for note in result.left_out),
+                ],
             }
         ],
         "results": [_result(finding, name) for finding, name in zip(result.findings, names, strict=True)],
@@ -116,14 +119,14 @@ def _region(site: Site) -> dict[str, Any]:
     return region | ({"snippet": {"text": site.text}} if site.text else {})
 
 
-def _notification(failure: Failure) -> dict[str, Any]:
-    path, cell = split_cell(failure.file)
+def _notification(about: Failure | Note, level: str) -> dict[str, Any]:
+    path, cell = split_cell(about.file)
     place: dict[str, Any] = {"artifactLocation": _artifact(path)}
-    if failure.line is not None and cell is None:
-        place["region"] = {"startLine": failure.line}
+    if about.line is not None and cell is None:
+        place["region"] = {"startLine": about.line}
     return {
-        "level": "error",
-        "message": {"text": places.message(failure)},
+        "level": level,
+        "message": {"text": places.message(about)},
         "locations": [{"physicalLocation": place}],
     }
 

@@ -14,7 +14,8 @@ def text(result: Result) -> str:
     files = len({split_cell(finding.site.file)[0] for finding in result.findings})
     found = f"Found {' and '.join(parts)} in {_count(files, 'file')}." if parts else ""
     failed = f"{_count(len(result.failures), 'file')} could not be checked." if result.failures else ""
-    return " ".join(filter(None, (found, failed))) or "All checks passed!"
+    left = f"{_count(len(result.left_out), 'file')} not checked to the end." if result.left_out else ""
+    return " ".join(filter(None, (found, failed, left))) or "All checks passed!"
 
 
 def _count(number: int, noun: str) -> str:

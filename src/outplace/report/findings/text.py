@@ -49,7 +49,7 @@ def _report(result: Result, width: int, glyphs: Glyphs, quiet: bool) -> Iterator
 
 
 def _end(result: Result) -> Iterator[Text]:
-    clean = not result.findings and not result.failures
+    clean = not (result.findings or result.failures or result.left_out)
     yield Text(summary.text(result), style="green" if clean else "bold")
     codes = sorted({finding.code for finding in result.findings})
     if codes:
