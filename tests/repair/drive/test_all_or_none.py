@@ -42,3 +42,23 @@ def test_without_it_all_are_fixed():
 def test_the_program_fails_as_it_was_written():
     with pytest.raises(RuntimeError, match=r"don't support automatic differentiation"):
         exec(compile(WRITES.replace("    for row in h:\n        row.mul_(2)\n", ""), "program.py", "exec"), {})
+
+
+UNCOVERED = """import torch
+
+w = torch.rand(3, 4).requires_grad_()
+h = w * w
+h[0] = 0.5
+g = torch.sqrt(h * h + 1)
+torch.exp(h, out=h)
+h.add_(1)
+(h.sum() + g.sum()).backward()
+"""
+"""Once `out=` is gone, `exp` saves its result, and the next line overwrites it."""
+
+
+def test_what_a_repair_uncovers_is_fixed_with_it():
+    result = repaired(UNCOVERED)
+    exec(compile(result.text, "program.py", "exec"), {})
+    assert not result.left
+    assert repaired(result.text).text == result.text

@@ -114,7 +114,7 @@ class _Repair:
 
     def _partly_repaired(self, text: str, result: Repaired) -> set[tuple[str, str]]:
         """Findings that were fixed although another write to the same memory is left: the program fails as before."""
-        left = {_essence(finding) for finding in result.left if self._is_to_fix(finding)} - self._not_to_fix
+        left = {_essence(finding) for finding in result.left if self._is_to_fix(finding)}
         done = {_essence(finding) for finding, _ in result.done}
         if not left or not done:
             return set()
@@ -243,7 +243,7 @@ class _Repair:
             after = self.check(new)
             if _fewer(before, after) and _is_gone(finding, before, after):
                 return new, after, [(finding, candidate)]
-            moved = [other for other in after if _same_write(finding, other)]
+            moved = [other for other in after if _same_write(finding, other)] or _uncovered(finding, before, after)
             if candidate.safety == "safe" and moved and len(after) == len(before):
                 partly.append((new, after, candidate, moved[0]))
         for new, after, candidate, rest in partly if depth < _DEEPEST else ():
@@ -327,6 +327,14 @@ def _same_write(finding: Finding, other: Finding) -> bool:
     if _essence(other) != _essence(finding) or not other.saved_by or not finding.saved_by:
         return False
     return other.saved_by.text != finding.saved_by.text
+
+
+def _uncovered(finding: Finding, before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
+    """The later writes that PyTorch meets now that it does not refuse this one."""
+    if not _is_refused(finding) or not _is_gone(finding, before, after):
+        return []
+    known = set(map(_essence, before))
+    return [other for other in after if _essence(other) not in known]
 
 
 def _essence(finding: Finding) -> tuple[str, str]:
