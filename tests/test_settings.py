@@ -45,6 +45,7 @@ def test_unset_variables_have_their_defaults(monkeypatch):
     ("variable", "text", "good"),
     [
         (settings.STRICT, "maybe", "1, true, yes, on (on) or 0, false, no, off (off)"),
+        (settings.COLOR, "sometimes", "auto, always, never"),
         (settings.STEPS, "-1", "a whole number above zero"),
         (settings.STEPS, "0", "a whole number above zero"),
     ],

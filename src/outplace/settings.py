@@ -101,7 +101,23 @@ class PathName(Variable[str]):
         return text
 
 
+class Choice(Variable[str]):
+    """A variable that holds one of several words. The first one is its default."""
+
+    def __init__(self, name: str, words: tuple[str, ...], purpose: str) -> None:
+        super().__init__(name, words[0], purpose)
+        self._words, self.expected = words, ", ".join(words)
+
+    def parse(self, text: str) -> str | None:
+        """What the text stands for."""
+        word = text.strip().lower() or self.default
+        return word if word in self._words else None
+
+
+COLORS = ("auto", "always", "never")
+
 # What users set
+COLOR = Choice("OUTPLACE_COLOR", COLORS, "use colours; auto: only in a terminal")
 ENABLED = Flag("OUTPLACE", "attach to this process and its child processes")
 GUARD = Flag("OUTPLACE_GUARD", "look at what every saved tensor holds")
 STRICT = Flag("OUTPLACE_STRICT", "raise an error where a gradient is silently wrong")

@@ -82,7 +82,10 @@ def test_every_key(tmp_path):
         ('select = "OUT2"', ["select must be a list of strings, not 'OUT2'"]),
         ("ignore = [1]", ["ignore must be a list of strings, not [1]"]),
         ('ignore = ["savd"]', ["ignore: no rule is called 'savd'; did you mean saved?"]),
-        ('output-format = "xml"', ["output-format must be one of text, concise, json, sarif, github, not 'xml'"]),
+        (
+            'output-format = "xml"',
+            ["output-format must be one of text, concise, json, junit, sarif, github, gitlab"],
+        ),
         ("output-format = []", ["output-format must be one of text, concise"]),
         ('severity = "info"', ["severity must be one of warning, error, not 'info'"]),
         ('respect-gitignore = "yes"', ["respect-gitignore must be true or false, not 'yes'"]),

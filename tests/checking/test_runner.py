@@ -229,7 +229,7 @@ class TestCache:
         package = os.path.dirname(os.path.dirname(file_check.__file__))
         rest = (f"{package}/cli/", f"{package}/report/")
         loaded = {path for path in done.stdout.splitlines() if not path.startswith(rest)}
-        assert loaded - set(own_files()) == {f"{package}/errors.py", f"{package}/version.py"}
+        assert loaded - set(own_files()) == {f"{package}/{name}.py" for name in ("errors", "settings", "version")}
         assert f"{package}/repair/drive/from_source.py" in loaded
 
     @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"3", b"\xff\x00", b'{"era": 1}', b"[" * 100_000])

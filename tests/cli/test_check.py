@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from outplace.checking.config import FORMATS
 from outplace.cli.main import cli
 
 BUG = """\
@@ -294,13 +295,16 @@ def test_a_broken_notebook_is_one_message():
     assert concise()[1].startswith("bad.ipynb:cell 2:2: SyntaxError: ")
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json", "sarif", "github"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_syntax_error_is_one_message_and_the_rest_is_checked(form):
     write("bad.py", SYNTAX)
     write("good.py")
     result = check("--output-format", form, code=1)
-    assert result.output.count("bad.py:2: SyntaxError: ") == 1 + (form == "sarif")  # there in the log itself too
-    assert ("SyntaxError" in result.stderr) == (form in ("json", "sarif"))
+    for_machines = form in ("json", "junit", "sarif", "gitlab")  # people see it on stderr
+    assert (result.output.count("bad.py:2: SyntaxError: "), "SyntaxError" in result.stderr) == (
+        1 + (for_machines and form != "json"),
+        for_machines,
+    )
     assert "OUT201" in result.stdout
     os.remove("good.py")
     check("--output-format", form, code=1)
@@ -409,7 +413,7 @@ def run(*args, **more):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json", "sarif", "github"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_torch_is_not_needed(form):
     write("model.py")
     result = run("--output-format", form, "--no-cache")
@@ -417,7 +421,7 @@ def test_torch_is_not_needed(form):
     assert "OUT201" in result.stdout
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json", "sarif", "github"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_names_that_no_encoding_has(form, folder):
     odd = os.path.join(os.fsencode(folder), b"\xff \xc3\xbc\n.py")
     with open(odd, "w") as stream:

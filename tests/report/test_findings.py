@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -203,6 +204,68 @@ def test_statistics():
     ]
     assert [entry["count"] for entry in json.loads(statistics(counted, "json"))] == [2, 1, 1]
     assert statistics(result(), "text") == ""
+
+
+def junit(*findings, **more):
+    return ElementTree.fromstring(render(result(*findings, **more), "junit").encode())
+
+
+class TestJunit:
+    def test_a_finding_is_a_failed_test(self):
+        root = junit(assigned(), across(), leaf())
+        assert (root.tag, root.get("tests"), root.get("failures"), root.get("errors")) == ("testsuites", "3", "3", "0")
+        assert sum(int(suite.get("failures")) for suite in root) == len(root.findall("*/testcase")) == 3
+        case = root.find("testsuite/testcase")
+        assert (case.get("classname"), case.get("line")) == ("src dir/model.py", "8")
+        failure = case.find("failure")
+        assert (failure.get("type"), failure.get("message")) == ("error", assigned().message)
+        assert failure.text.startswith("src dir/model.py:8:9: OUT201 [error] ")
+
+    def test_a_file_that_could_not_be_checked_is_an_error(self):
+        root = junit(failures=[Failure(os.path.abspath("bad.py"), "SyntaxError: <x> & 'y'", 3)])
+        assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("1", "0", "1")
+        assert root.find("testsuite/testcase/error").text == "bad.py:3: SyntaxError: <x> & 'y'"
+        root = junit(left_out=[cut()])
+        assert (root.get("skipped"), root.find("testsuite/testcase/skipped").text) == ("1", "lib.py: takes too long")
+
+    def test_nothing_found_is_a_test_that_passes(self):
+        (case,) = junit().findall("testsuite/testcase")
+        assert list(case) == []
+
+    def test_any_name_makes_valid_xml(self):
+        odd = site('a"<&>\x01\n\udcff.py', 1, 0, 1, "x")
+        (case,) = junit(assigned(site=odd)).findall("testsuite/testcase")
+        assert case.get("classname") == 'a"<&>\\x01\n\\xdcff.py'
+
+
+class TestGitlab:
+    def issues(self, *findings, **more):
+        return json.loads(render(result(*findings, **more), "gitlab"))
+
+    def test_an_issue_has_what_gitlab_asks_for(self):
+        """https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format"""
+        issues = self.issues(
+            assigned(), across(), leaf(), failures=[Failure(os.path.abspath("bad.py"), "SyntaxError: no", 3)]
+        )
+        for issue in issues:
+            assert {"description", "check_name", "fingerprint", "location", "severity"} <= issue.keys()
+            assert issue["severity"] in ("info", "minor", "major", "critical", "blocker")
+            assert issue["location"]["lines"]["begin"] >= 1
+            assert not issue["location"]["path"].startswith(("/", "./"))
+        assert len({issue["fingerprint"] for issue in issues}) == 4
+        assert [issue["severity"] for issue in issues] == ["major", "minor", "major", "critical"]
+        assert issues[0]["location"] == {"path": "src dir/model.py", "lines": {"begin": 8, "end": 10}}
+
+    def test_the_fingerprint_knows_no_line(self):
+        moved = assigned(site=replace(assigned().site, line=80, end_line=82))
+        assert self.issues(assigned())[0]["fingerprint"] == self.issues(moved)[0]["fingerprint"]
+
+    def test_a_file_that_was_not_checked_to_its_end(self):
+        (issue,) = self.issues(left_out=[cut()])
+        assert (issue["severity"], issue["description"]) == ("info", "lib.py: takes too long")
+
+    def test_nothing_found(self):
+        assert self.issues() == []
 
 
 class TestSarif:

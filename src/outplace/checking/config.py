@@ -11,7 +11,7 @@ from typing import Any
 from outplace.checking import rules, toml
 from outplace.errors import OutplaceError
 
-FORMATS = ("text", "concise", "json", "sarif", "github")
+FORMATS = ("text", "concise", "json", "junit", "sarif", "github", "gitlab")
 SEVERITIES = ("warning", "error")
 
 
@@ -33,6 +33,8 @@ class Config:
     assume_grad: bool = True
     baseline: str | None = None
     cache_dir: str | None = None
+    file: str | None = field(default=None, compare=False)
+    """The file that these values come from."""
 
 
 def find(start: str) -> Config:
@@ -107,7 +109,7 @@ def _read(table: dict[str, Any], path: str, root: str) -> Config:
             hint = f"did you mean {near[0]}? " if near else ""
             raise OutplaceError(f"{where} is not a key of [tool.outplace]; {hint}The keys are {', '.join(_KEYS)}")
         values[key.replace("-", "_")] = reader(where, value)
-    return Config(root, **values)
+    return Config(root, file=os.path.abspath(path), **values)
 
 
 def _strings(where: str, value: Any) -> list[str]:

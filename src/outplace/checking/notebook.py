@@ -12,6 +12,7 @@ from typing import Any
 
 from outplace.files.reading import Unreadable
 from outplace.model import Finding, Site
+from outplace.repair.syntax.patch import both_names
 
 SUFFIX = ".ipynb"
 
@@ -73,7 +74,10 @@ class Notebook:
                     cells.setdefault(cell, []).extend([head, *lines])
                     grown[cell] = grown.get(cell, 0) + added - removed
         names = {cell: cell_name(path, cell) for cell in cells}
-        all_lines = [line for cell, name in names.items() for line in (f"--- a/{name}", f"+++ b/{name}", *cells[cell])]
+        headers = {cell: both_names(name) for cell, name in names.items()}
+        all_lines = [
+            line for cell, (old, new) in headers.items() for line in (f"--- {old}", f"+++ {new}", *cells[cell])
+        ]
         return "".join(f"{line}\n" for line in all_lines)
 
     def _pieces(self, line: int, hunk: list[str]) -> list[tuple[int, int, list[str]]]:

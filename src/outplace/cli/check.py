@@ -4,95 +4,100 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from outplace.checking import config as configs
-from outplace.checking.config import FORMATS, SEVERITIES, common_folder
+from outplace.checking.config import FORMATS
 from outplace.checking.outcome import Outcome, Result
-from outplace.checking.settings import Overrides, resolve
-from outplace.cli.options import STDIN, flat, many, require_consistent
+from outplace.checking.settings import resolve
+from outplace.cli.options import SourceOptions, source_options
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
 
 if TYPE_CHECKING:
     from outplace.checking.baseline import Baseline
+    from outplace.checking.discovery import Found
     from outplace.checking.outcome import Failure, Note
+    from outplace.model import Finding
+
+STATISTICS = ("text", "concise", "json")
+"""The formats that `--statistics` can have."""
 
 
 @dataclass(frozen=True)
-class _Options:
+class _Options(SourceOptions):
     """The options of the command line."""
 
-    paths: tuple[str, ...]
-    select: tuple[str, ...]
-    extend_select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    severity: str | None
-    assume_grad: bool | None
-    exclude: tuple[str, ...]
-    extend_exclude: tuple[str, ...]
-    respect_gitignore: bool | None
-    force_exclude: bool
-    stdin_filename: str | None
+    add_noqa: bool
+    watch: bool
+    show_settings: bool
     output_format: str | None
     output_file: str | None
     statistics: bool
     baseline: str | None
     write_baseline: str | None
-    config: str | None
-    isolated: bool
     no_cache: bool
     cache_dir: str | None
     jobs: int | None
     exit_zero: bool
-    quiet: bool
+
+
+_ALONE = ("diff", "add_noqa", "watch", "show_settings", "write_baseline")
+"""Options that decide what the command does. Only one of them can be used."""
 
 
 @click.command(short_help="Find in-place bugs in source code.")
-@click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@many("--select", "RULES", "The rules to check: codes, beginnings of codes (OUT2) or names. Default: all.")
-@many("--extend-select", "RULES", "Rules to check in addition to the selected ones.")
-@many("--ignore", "RULES", "Do not check these rules.")
-@click.option("--severity", type=click.Choice(SEVERITIES), help="The lowest severity to show. `error` hides warnings.")
-@click.option(
-    "--assume-grad/--no-assume-grad",
-    default=None,
-    help="Warn of what breaks if a function's arguments require grad. Default: on.",
-)
-@many("--exclude", "PATTERNS", "Files and folders to skip, in addition to the defaults. Patterns as in .gitignore.")
-@many("--extend-exclude", "PATTERNS", "The same as --exclude.")
-@click.option(
-    "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip files that git ignores. Default: on."
-)
-@click.option("--force-exclude", is_flag=True, help="Skip excluded files even if you name them.")
-@click.option("--stdin-filename", metavar="FILE", help="The file name to assume for stdin (path -).")
+@click.option("--fix", is_flag=True, help="Apply safe fixes first, as `outplace fix` does, and show what remains.")
+@source_options
+@click.option("--add-noqa", is_flag=True, help="Add a `# noqa: CODE` comment to each line with a finding. Exit 0.")
+@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
+@click.option("--show-settings", is_flag=True, help="Print the settings that would be used, and check nothing.")
 @click.option("--output-format", type=click.Choice(FORMATS), help="The output format. Default: text.")
-@click.option("-o", "--output-file", metavar="FILE", help="Write the findings to FILE instead of stdout.")
+@click.option(
+    "-o", "--output-file", type=click.Path(), metavar="FILE", help="Write the findings to FILE instead of stdout."
+)
 @click.option("--statistics", is_flag=True, help="Print only the number of findings for each rule.")
-@click.option("--baseline", metavar="FILE", help="Hide the findings listed in FILE.")
-@click.option("--write-baseline", metavar="FILE", help="Write all findings to FILE for --baseline. Exit 0.")
-@click.option("--config", metavar="FILE", help="Use this configuration file instead of the nearest pyproject.toml.")
-@click.option("--isolated", is_flag=True, help="Ignore all configuration files.")
+@click.option("--baseline", type=click.Path(), metavar="FILE", help="Hide the findings listed in FILE.")
+@click.option(
+    "--write-baseline", type=click.Path(), metavar="FILE", help="Write all findings to FILE for --baseline. Exit 0."
+)
 @click.option("-n", "--no-cache", is_flag=True, help="Do not read or write the cache.")
-@click.option("--cache-dir", metavar="FOLDER", help="The cache folder. Default: .outplace_cache.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="The cache folder. Default: .outplace_cache.",
+)
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes. Default: one per core."
 )
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit 0 even with findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the findings.")
 @click.pass_context
-def check(ctx: click.Context, /, **options: Any) -> None:
+def check(ctx: click.Context, /, **values: Any) -> None:
     """Find in-place bugs in source code, before anything runs.
 
     PATHS are files, folders, globs, or - for stdin. The default is the current folder. The code is not imported and
     not run. torch need not be installed.
 
-    Exit codes: 0 nothing found, 1 findings or files that could not be analysed, 2 could not run.
+    Exit codes: 0 nothing found, 1 findings or files that could not be analysed (with --fix: what remains; with --diff:
+    something would change), 2 could not run.
     """
-    ctx.exit(_Check(_Options(**options)).run())
+    options = _Options(**values)
+    given = [f"--{name.replace('_', '-')}" for name in _ALONE if values[name]]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} cannot be used together.", ctx)
+    if options.watch:
+        from outplace.cli import watching
+
+        if options.stdin:
+            raise click.UsageError("--watch needs files: stdin does not change.", ctx)
+        ctx.exit(watching.watch(lambda: _Check(options)))
+    ctx.exit(_Check(options).run())
 
 
 class _Check:
@@ -101,41 +106,100 @@ class _Check:
     def __init__(self, options: _Options) -> None:
         self.options = options
         self.paths = options.paths or (".",)
-        self.stdin = STDIN in self.paths
-        require_consistent(self.paths, options.stdin_filename, options.config, options.isolated, "check")
-        self.start = common_folder([options.stdin_filename or "."] if self.stdin else self.paths)
-        self.config = configs.choose([self.start], options.config, options.isolated)
-        self.settings = resolve(self.config, _overrides(options))
+        self.config = options.configuration("check")
+        more = {name: getattr(options, name) for name in ("cache_dir", "no_cache", "baseline")}
+        self.overrides = options.overrides(**more)
+        self.settings = resolve(self.config, self.overrides)
         self.format = options.output_format or self.config.output_format
-        if options.statistics and self.format in ("sarif", "github"):
+        if options.statistics and self.format not in STATISTICS:
             raise OutplaceError(f"--statistics has no {self.format} form; use the format text, concise or json")
         self.files: set[str] = set()
+        self.dependencies: set[str] = set()
+        self.stdin: bytes | None = None
+        """What `--fix` has made of stdin."""
         self._said: set[str] = set()
 
     def run(self) -> int:
+        """Does what the options ask, and returns the exit code."""
+        if self.options.show_settings:
+            from outplace.cli.settings_text import text
+
+            _echo(text(self.config, self.overrides, self.settings, self.format), sys.stdout)
+            return 0
+        if self.options.diff:
+            from outplace.cli.fixing import Fixing
+
+            code = Fixing(self.options, self.config, stdout_is_taken=True).run()
+            return 0 if self.options.exit_zero and code == 1 else code
+        return self.check()
+
+    def check(self) -> int:
         """Checks, reports, and returns the exit code."""
         baseline = self._baseline()
         self._warn_of_ruff()
-        outcomes = self._outcomes()
+        unwritten = self._fix() if self.options.fix else []
+        result = self._result(self._outcomes(), baseline)
+        unwritten += self._deliver(result)
+        for problem in unwritten:
+            self._say(problem, always=True)
+        if unwritten or any(failure.internal for failure in result.failures):
+            return 2
+        passes = self.options.exit_zero or self.options.write_baseline or self.options.add_noqa
+        return 1 if (result.findings or result.failures) and not passes else 0
+
+    def _result(self, outcomes: list[Outcome], baseline: Baseline | None) -> Result:
+        self.dependencies = {path for outcome in outcomes for path in outcome.dependencies}
         findings = self.settings.keep(finding for outcome in outcomes for finding in outcome.findings)
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
         notes = [note for outcome in outcomes for note in outcome.notes]
-        for note in notes:
-            self._say(_message(note))
-        if self.options.write_baseline:
-            self._write_baseline(self.options.write_baseline, Result(findings, failures))
-            return 2 if any(failure.internal for failure in failures) else 0
+        self._say_all(notes)
         if baseline is not None:
             findings = baseline.unknown(findings)
             self._say_stale(baseline.stale(self.files, self.settings.codes))
-        result = Result(findings, failures, [note for note in notes if note.left_out])
-        self._report(result)
-        if any(failure.internal for failure in failures):
-            return 2
-        return 1 if (findings or failures) and not self.options.exit_zero else 0
+        return Result(findings, failures, [note for note in notes if note.left_out])
+
+    def _deliver(self, result: Result) -> list[str]:
+        """Reports the result or writes what the options ask for. Returns what could not be written."""
+        if self.options.write_baseline:
+            self._write_baseline(self.options.write_baseline, result)
+        elif self.options.add_noqa:
+            return self._add_noqa(result)
+        else:
+            self._report(result)
+        return []
+
+    def _fix(self) -> list[str]:
+        """Applies fixes, and returns what could not be written."""
+        from outplace.cli.fixing import Fixing
+
+        fixing = Fixing(self.options, self.config, stdout_is_taken=True)
+        fixing.apply()
+        self.stdin = fixing.stdin if self.options.stdin else None
+        if fixing.fixed:
+            self._say(f"{fixing.fixed} fixed")
+        return fixing.unwritten
+
+    def _add_noqa(self, result: Result) -> list[str]:
+        """Adds comments for all findings, and says how many. Returns what could not be written."""
+        from outplace.checking import add_noqa
+        from outplace.checking.notebook import split_cell
+        from outplace.repair.syntax.files import Unwritable
+
+        by_file: dict[str, list[Finding]] = {}
+        for finding in result.findings:
+            by_file.setdefault(split_cell(finding.site.file)[0], []).append(finding)
+        self._say_all(result.failures, always=True)
+        count, unwritten = 0, []
+        for file, findings in by_file.items():
+            try:
+                count += add_noqa.add(file, findings)
+            except Unwritable as error:
+                unwritten.append(f"{under_cwd(file)}: {error}")
+        self._say(f"added {count} noqa {'comment' if count == 1 else 'comments'}")
+        return unwritten
 
     def _outcomes(self) -> list[Outcome]:
-        return self._from_stdin() if self.stdin else self._from_files()
+        return self._from_stdin() if self.options.stdin else self._from_files()
 
     def _from_stdin(self) -> list[Outcome]:
         from outplace.checking import file_check
@@ -144,7 +208,7 @@ class _Check:
 
         name = self.options.stdin_filename
         path = os.path.abspath(name) if name else "<stdin>"
-        data = sys.stdin.buffer.read()
+        data = sys.stdin.buffer.read() if self.stdin is None else self.stdin
         if reading.TORCH not in data:
             return []
         if self.format == "text":
@@ -154,11 +218,10 @@ class _Check:
         return [file_check.check_data(path, data, Project(self.settings.roots))]
 
     def _from_files(self) -> list[Outcome]:
-        from outplace.checking import discovery, progress, runner
+        from outplace.checking import progress, runner
         from outplace.checking.cache import Cache
 
-        root, excluded = self.settings.root, self.settings.excluded
-        discovered = discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
+        discovered = self._discovered()
         self.files = set(discovered.files)
         for note in discovered.notes:
             self._say(note)
@@ -167,6 +230,16 @@ class _Check:
         with progress.bar(self.options.quiet) as tell:
             outcomes = runner.check(discovered.files, roots, cache, self.options.jobs, tell)
         return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in discovered.failures)]
+
+    def watched(self) -> list[str]:
+        """The files that a new check would depend on."""
+        return [*self._discovered().files, *self.dependencies, *filter(None, [self.config.file])]
+
+    def _discovered(self) -> Found:
+        from outplace.checking import discovery
+
+        root, excluded = self.settings.root, self.settings.excluded
+        return discovery.files_for(self.paths, root, excluded, self.options.force_exclude)
 
     def _baseline(self) -> Baseline | None:
         if self.settings.baseline is None or self.options.write_baseline:
@@ -179,8 +252,7 @@ class _Check:
         from outplace.checking import baseline
 
         count = baseline.write(path, result.findings)
-        for failure in result.failures:
-            self._say(_message(failure), always=True)
+        self._say_all(result.failures, always=True)
         self._say(f"wrote {count} {'finding' if count == 1 else 'findings'} to {path}")
 
     def _say_stale(self, stale: int) -> None:
@@ -191,7 +263,7 @@ class _Check:
     def _warn_of_ruff(self) -> None:
         from outplace.checking import ruff_conflict
 
-        text = None if self.options.isolated else ruff_conflict.warning(self.start)
+        text = None if self.options.isolated else ruff_conflict.warning(self.options.start)
         if text:
             self._say(text)
 
@@ -200,19 +272,22 @@ class _Check:
             self._write(self.options.output_file, result)
         else:
             self._print(result)
-        # The other formats contain the failures.
-        if self.options.statistics or self.format in ("json", "sarif"):
-            for failure in result.failures:
-                self._say(_message(failure), always=True)
+        # The other formats contain the failures, for people to read.
+        if self.options.statistics or self.format in ("json", "junit", "sarif", "gitlab"):
+            self._say_all(result.failures, always=True)
 
     def _print(self, result: Result) -> None:
         if self.format == "text" and not self.options.statistics:
             from outplace.report.console import for_stream
             from outplace.report.findings import text
 
-            text.render(result, for_stream(), self.options.quiet)
+            text.render(result, for_stream(self._stream()), self.options.quiet)
         else:
-            _echo(self._plain(result), sys.stdout)
+            _echo(self._plain(result), self._stream())
+
+    def _stream(self) -> TextIO:
+        """Where the findings go. With --fix, stdout is for the fixed source of stdin."""
+        return sys.stdout if self.stdin is None else sys.stderr
 
     def _write(self, path: str, result: Result) -> None:
         from outplace.files.writing import reason, replace_text
@@ -228,6 +303,10 @@ class _Check:
         if self.options.statistics:
             return findings.statistics(result, self.format)
         return findings.render(result, self.format, self.options.quiet)
+
+    def _say_all(self, remarks: Iterable[Failure | Note], always: bool = False) -> None:
+        for remark in remarks:
+            self._say(_message(remark), always)
 
     def _say(self, text: str, always: bool = False) -> None:
         """Prints a remark once, on stderr: stdout is for the findings."""
@@ -249,19 +328,3 @@ def _message(about: Failure | Note) -> str:
     from outplace.report.findings.places import message
 
     return message(about)
-
-
-def _overrides(options: _Options) -> Overrides:
-    return Overrides(
-        folder=os.getcwd(),
-        select=flat(options.select),
-        extend_select=flat(options.extend_select),
-        ignore=flat(options.ignore),
-        exclude=flat((*options.exclude, *options.extend_exclude)),
-        respect_gitignore=options.respect_gitignore,
-        severity=options.severity,
-        assume_grad=options.assume_grad,
-        cache_dir=options.cache_dir,
-        no_cache=options.no_cache,
-        baseline=options.baseline,
-    )

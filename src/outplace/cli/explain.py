@@ -15,6 +15,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from outplace.checking import rules
+from outplace.cli.color import color
 from outplace.errors import OutplaceError
 from outplace.knowledge import errors, kinds, nodes
 from outplace.report.console import for_stream
@@ -35,6 +36,7 @@ _THEME = Theme(
 
 @click.command()
 @click.argument("subject", nargs=-1, metavar='[CODE | KIND | "ERROR MESSAGE"]')
+@color
 def explain(subject: tuple[str, ...]) -> None:
     """Explain a rule (OUT201, saved) or an error message.
 
@@ -92,9 +94,9 @@ class _Page(Markdown):
 
 
 def _print_page(page: str) -> None:
-    """Prints a page: rendered in a terminal, as Markdown in a pipe."""
+    """Prints a page: rendered in a terminal or with colours, as Markdown in a pipe."""
     console = for_stream()
-    if console.is_terminal:
+    if console.is_terminal or console.color_system:
         with console.use_theme(_THEME):
             console.print(_Page(page, code_theme="ansi_dark"), width=min(console.width, 100))
     else:

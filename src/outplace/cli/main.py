@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import importlib
 import sys
@@ -15,6 +16,7 @@ from outplace.version import __version__
 
 _COMMANDS = {
     "check": "Find in-place bugs in source code, before anything runs.",
+    "completion": "Print the shell code that completes commands and options.",
     "explain": "Explain a rule, a kind of bug, or an error message.",
     "fix": "Rewrite in-place bugs in source code.",
     "lsp": "Serve an editor: findings, explanations and fixes while you type.",
@@ -51,6 +53,10 @@ class _Commands(click.Group):
         for suffix, command in ((".py", "run"), (".ipynb", "check")):
             if args and args[0].endswith(suffix):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean: outplace {command} {args[0]}")
+        if args and args[0] not in (*_COMMANDS, *_HIDDEN) and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f" Did you mean: outplace {near[0]}" if near else f" The commands are {', '.join(_COMMANDS)}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from outplace.cli.color import color
 from outplace.errors import OutplaceError
 from outplace.knowledge import ops
 from outplace.knowledge.examples import Example, examples
@@ -35,6 +36,7 @@ _SHARED = {
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.argument("name", nargs=-1, required=True)
+@color
 def op(name: tuple[str, ...], as_json: bool) -> None:
     """Show what an operation saves for its backward, and what may be overwritten after it.
 

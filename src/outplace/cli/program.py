@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import click
+from click.shell_completion import CompletionItem
 
 from outplace.errors import OutplaceError
 
@@ -20,12 +21,18 @@ class ProgramCommand(click.Command):
         }  # fmt: skip
         own_args, ctx.obj = _split(args, valued)
         rest = super().parse_args(ctx, own_args)
-        if ctx.obj and ctx.obj[0].endswith(".ipynb"):
+        if ctx.obj and ctx.obj[0].endswith(".ipynb") and not ctx.resilient_parsing:
             raise OutplaceError(
                 f"{ctx.obj[0]} is a notebook: run %load_ext outplace in it, then the cell that fails; "
                 f"or check its source: outplace check {ctx.obj[0]}"
             )
         return rest
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes our options before the program, and file names from there on."""
+        if incomplete.startswith("-") and not ctx.obj:
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(incomplete, type="file")]
 
 
 def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:

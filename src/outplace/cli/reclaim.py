@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from outplace.cli.color import color
 from outplace.cli.program import ProgramCommand, check_writable
 from outplace.errors import OutplaceError
 
@@ -29,8 +30,10 @@ from outplace.errors import OutplaceError
 @click.option(
     "--recompute", is_flag=True, help="Also recompute blocks in backward instead of storing their activations."
 )
-@click.option("--json", "json_path", metavar="FILE", help="Write the results to FILE as JSON.")
-@click.option("--html", "html_path", metavar="FILE", help="Write the results to FILE as an HTML page.")
+@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Write the results to FILE as JSON.")
+@click.option(
+    "--html", "html_path", type=click.Path(), metavar="FILE", help="Write the results to FILE as an HTML page."
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -39,6 +42,7 @@ from outplace.errors import OutplaceError
     metavar="SECONDS",
     help="Time limit for each run.",
 )
+@color
 @click.pass_context
 def reclaim(
     ctx: click.Context,

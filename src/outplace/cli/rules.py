@@ -7,6 +7,7 @@ import json
 import click
 from rich.text import Text
 
+from outplace.cli.color import color
 from outplace.knowledge.kind import Kind
 from outplace.knowledge.kinds import KINDS
 from outplace.report.console import for_stream
@@ -27,6 +28,7 @@ def raised(kind: Kind) -> tuple[str, str]:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the rules as a JSON list.")
+@color
 def rules(as_json: bool) -> None:
     """List all rules: code, name, when PyTorch raises it, and what it is about."""
     if as_json:

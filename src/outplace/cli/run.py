@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from outplace import settings
+from outplace.cli.color import color
 from outplace.cli.program import ProgramCommand, check_writable
 from outplace.errors import OutplaceError
 from outplace.repair.facts.location import STYLES, Style
@@ -19,8 +20,10 @@ from outplace.repair.facts.location import STYLES, Style
     options_metavar="[OPTIONS] (SCRIPT | -m MODULE | -c CODE) [ARGS]...",
     short_help="Run a program and name the lines.",
 )
-@click.option("--json", "json_path", metavar="FILE", help="Write the diagnoses to FILE as JSON.")
-@click.option("--html", "html_path", metavar="FILE", help="Write the diagnoses to FILE as an HTML page.")
+@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Write the diagnoses to FILE as JSON.")
+@click.option(
+    "--html", "html_path", type=click.Path(), metavar="FILE", help="Write the diagnoses to FILE as an HTML page."
+)
 @click.option(
     "--guard", is_flag=True, help="Compare the contents of every saved tensor. Finds writes that Python cannot observe."
 )
@@ -39,6 +42,7 @@ from outplace.repair.facts.location import STYLES, Style
     metavar="SECONDS",
     help="With --fix: time limit for each proof.",
 )
+@color
 @click.pass_context
 def run(
     ctx: click.Context,

@@ -33,7 +33,7 @@ from outplace.runtime.record.user_files import own_files
 _MAGIC = "outplace"
 _OF_A_MAGIC = "<unknown>"
 """The file name of source that IPython parses for a magic (`%%time`)."""
-_HEADER = re.compile(r"^(--- a/|\+\+\+ b/)(.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^(--- |\+\+\+ )(?:[ab]/)?(.+)$", re.MULTILINE)
 _TIMED = ("<timed exec>", "<timed eval>")
 
 
@@ -231,7 +231,8 @@ class _CellMarks:
         """The diagnosis with cell names in the headers of its diffs."""
 
         def header(match: re.Match[str]) -> str:
-            return f"{match[1]}{self._name(match[2]) or match[2]}"
+            cell = self._name(match[2])
+            return match[0] if cell is None else f"{match[1]}{cell}"
 
         fixes = (replace(fix, diff=fix.diff and _HEADER.sub(header, fix.diff)) for fix in diagnosis.fixes)
         return replace(diagnosis, fixes=tuple(fixes))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note
 from outplace.files.naming import under_cwd
@@ -23,3 +26,12 @@ def message(about: Failure | Note) -> str:
     """`model.py:3: SyntaxError: invalid syntax`."""
     line = "" if about.line is None else f"{about.line}:"
     return f"{file(about.file)}:{line} {about.message}"
+
+
+def in_repository(path: str) -> str:
+    """The path from the root of the repository, or else from the working folder. A file elsewhere keeps its path."""
+    if not os.path.isabs(path):
+        return path.replace(os.sep, "/")
+    roots = (folder for folder in upwards(os.getcwd()) if os.path.exists(os.path.join(folder, ".git")))
+    relative = os.path.relpath(path, next(roots, os.getcwd()))
+    return path if relative.split(os.sep)[0] == os.pardir else relative.replace(os.sep, "/")

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from outplace.checking import fingerprint
-from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note, Result
 from outplace.knowledge.kind import Kind
@@ -138,14 +137,5 @@ def _artifact(path: str) -> dict[str, str]:
 
 def _uri(path: str) -> str:
     """Relative to the repository, or else to the working folder; a file elsewhere by its whole address."""
-    if not os.path.isabs(path):
-        return quote(os.fsencode(path.replace(os.sep, "/")))
-    relative = os.path.relpath(path, _root())
-    if relative.split(os.sep)[0] == os.pardir:
-        return Path(path).as_uri()
-    return quote(os.fsencode(relative.replace(os.sep, "/")))
-
-
-def _root() -> str:
-    folders = (folder for folder in upwards(os.getcwd()) if os.path.exists(os.path.join(folder, ".git")))
-    return next(folders, os.getcwd())
+    short = places.in_repository(path)
+    return Path(short).as_uri() if os.path.isabs(short) else quote(os.fsencode(short))

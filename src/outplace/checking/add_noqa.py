@@ -1,14 +1,31 @@
-"""Adds a `# noqa` comment that suppresses a finding."""
+"""Adds `# noqa` comments that suppress findings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from outplace.checking import noqa
+from outplace.checking.notebook import SUFFIX
 from outplace.model import Finding
+from outplace.repair.syntax import files
 from outplace.repair.syntax.edits import parses
 
 _LISTED = re.compile(r"(#\s*noqa\s*:\s*[\w-]+(?:\s*,\s*[\w-]+)*)", re.IGNORECASE)
+
+
+def add(path: str, findings: Iterable[Finding]) -> int:
+    """Writes the comments into a file, and returns how many lines have a new one or a longer one."""
+    if path.endswith(SUFFIX):
+        raise files.Unwritable("comments are not added to notebooks")
+    document = files.read(path)
+    text = document.text
+    for finding in findings:
+        if not noqa.read(text, (finding,)).covers(finding):  # the comment for another finding may do
+            text = ignored(text, finding) or text
+    if text != document.text:
+        files.write(path, document.encode(text))
+    return sum(old != new for old, new in zip(document.text.split("\n"), text.split("\n"), strict=True))
 
 
 def ignored(text: str, finding: Finding) -> str | None:
