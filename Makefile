@@ -35,6 +35,7 @@ sarif: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file mkdocs.ja.yml
+	@$(BIN)/python tools/japanese_docs.py
 	@echo "open site/index.html"
 
 bench: $(STAMP)

@@ -70,7 +70,7 @@ def _summary(kind, language):
         return kind.summary
     if kind.code in JAPANESE:
         return JAPANESE[kind.code]
-    return summary_in_japanese(kind.code)
+    return summary_in_japanese(kind.code) or kind.summary
 
 
 def on_config(config):

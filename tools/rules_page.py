@@ -24,14 +24,17 @@ def table(page: str) -> str:
 
 
 def _row(rule: SilentRule, page: str) -> tuple[str, ...]:
-    summary = summary_in_japanese(rule.code) if page.startswith("ja/") else rule.summary
+    summary = (summary_in_japanese(rule.code) if page.startswith("ja/") else None) or rule.summary
     marks = ("✓" if rule.detector else "", rule.check, "✓" if rule.fix else "")
     return (rule.code, f"`{rule.name}`", summary, *marks)
 
 
-def summary_in_japanese(code: str) -> str:
-    """The first sentence of the rule's page."""
-    page = (DOCS / "ja" / "kinds" / f"{code}.md").read_text("utf-8")
+def summary_in_japanese(code: str) -> str | None:
+    """The first sentence of the rule's page; None if it is not translated yet."""
+    path = DOCS / "ja" / "kinds" / f"{code}.md"
+    if not path.exists():
+        return None
+    page = path.read_text("utf-8")
     return page.partition("\n## ")[2].partition("\n\n")[2].partition("。")[0]
 
 
