@@ -47,7 +47,7 @@ PARAMETERS_BY_REFERENCE = SilentRule(
     why="What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place since, "
     "so copying it back at line {line} does nothing.",
     remedy="Keep a copy: `[p.detach().clone() for p in model.parameters()]`.",
-    detector="parameters_by_reference",
+    detector="meets_itself",
     fix="Keep copies of the parameters",
     form="kept_parameters",
 )
@@ -208,4 +208,19 @@ DEFAULT_ARGUMENT_WRITTEN = SilentRule(
     holder="the next call",
     detector="default_argument_written",
     no_fix="Where the tensor is to be made, and of what size, is for a person to say.",
+)
+
+MEETS_ITSELF = SilentRule(
+    "OUT340",
+    "meets-itself",
+    "one memory is taken for two values: the difference of both is zero, and copying one to the other does nothing",
+    of="silent-other",
+    no_check="Whether two names lie in the same memory is often decided far from the line where they meet.",
+    headline="{tensor} takes one memory for two values, and {op} changes both",
+    why="Both values are one memory: somewhere a reference was kept for a copy. Each write changes both, so their "
+    "difference is always zero, and copying one to the other does nothing.",
+    remedy="Keep a copy where the older value is taken: `old = p.detach().clone()`, `copy.deepcopy(state)`.",
+    holder="the other name",
+    detector="meets_itself",
+    no_fix="The run sees where both meet; where the copy should have been made is for a person to say.",
 )

@@ -16,6 +16,7 @@ MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
 OUT, LEAF, ITEM, CAUGHT = "__outplace_out__", "__outplace_leaf__", "__outplace_item__", "__outplace_caught__"
 ATTRIBUTE, INDEX, KEEP = "__outplace_attribute__", "__outplace_index__", "__outplace_keep__"
 PART, COMPILE, OWNER = "__outplace_part__", "__outplace_compile__", "__outplace_owner__"
+PAIR = "__outplace_pair__"
 
 
 def pass_on(value: object = None, *_: object, **__: object) -> object:
@@ -38,6 +39,7 @@ _idle: dict[str, Any] = {
     "PART": pass_on,
     "COMPILE": pass_on,
     "OWNER": pass_on,
+    "PAIR": pass_on,
 }
 """Hooks that do nothing yet, or nothing any more."""
 

@@ -9,8 +9,15 @@ import ast
 from outplace.knowledge.by_hand import ARRAY_WRITING_FUNCTIONS, ARRAY_WRITING_METHODS
 from outplace.knowledge.written import attribute_of, written_by
 from outplace.runtime.instrument.calls import Calls
-from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, OWNER, PART
-from outplace.runtime.instrument.syntax import is_one_item, makes_leaf, names_one_thing, same_place
+from outplace.runtime.instrument.marks import AT, ATTRIBUTE, COMPILE, INDEX, ITEM, LEAF, OUT, OWNER, PAIR, PART
+from outplace.runtime.instrument.syntax import (
+    compares,
+    is_one_item,
+    makes_leaf,
+    may_be_one,
+    names_one_thing,
+    same_place,
+)
 
 _LIBRARIES = frozenset({"np", "numpy", "torch"})
 _KEEPING_METHODS = frozenset({"append", "appendleft", "fromkeys"})
@@ -120,7 +127,10 @@ class Operations(Calls):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         number = self._number_of_operation(node)
         is_leaf = makes_leaf(node)
+        compared = may_be_one(*node.args[:2]) if compares(node) else None
         self.generic_visit(node)
+        if compared:
+            self._mark_pair(node.args, compared)
         for keyword in node.keywords:
             if keyword.arg == "out" and not isinstance(keyword.value, ast.Constant):
                 item = self.call(ITEM, keyword.value, where=keyword.value)
@@ -160,10 +170,23 @@ class Operations(Calls):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         number = self._number_of_operation(node)
         many = isinstance(node.op, ast.Mult) and any(map(is_one_item, (node.left, node.right)))
+        compared = may_be_one(node.left, node.right) if isinstance(node.op, ast.Sub) else None
         self.generic_visit(node)
+        if compared:
+            sides = [node.left, node.right]
+            self._mark_pair(sides, compared)
+            node.left, node.right = sides
         if number is not None:
             node.right = self.call(AT, node.right, number, where=node.right)
         return self.keep(node, "list") if many else node
+
+    def _mark_pair(self, values: list[ast.expr], names: tuple[ast.expr, ast.expr]) -> None:
+        """The hook sees two values that meet. The one that is a plain name is read twice."""
+        which = 1 if isinstance(names[0], ast.Name) else 0
+        name = names[1 - which]
+        if isinstance(name, ast.Name):
+            again = ast.copy_location(ast.Name(name.id, ast.Load()), values[which])
+            values[which] = self.call(PAIR, values[which], again, where=values[which])
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         many = names_one_thing(node)

@@ -55,6 +55,41 @@ def names_one_thing(node: ast.ListComp) -> bool:
     return isinstance(node.elt, ast.Name) and node.elt.id not in bound
 
 
+def compares(node: ast.Call) -> bool:
+    """Is it a loss or a distance of two values, such as `F.mse_loss(a, b)`?"""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return name in _COMPARING and len(node.args) > 1
+
+
+_COMPARING = frozenset(
+    ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "cosine_similarity", "pairwise_distance", "dist",
+     "sub")
+)  # fmt: skip
+
+
+def may_be_one(one: ast.expr, other: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """Two names, attributes or items, at least one of them a name, that could hold one tensor; without `.data`."""
+    one, other = _without_detaching(one), _without_detaching(other)
+    paths = isinstance(one, _PATHS) and isinstance(other, _PATHS)
+    if not paths or not any(isinstance(side, ast.Name) for side in (one, other)) or ast.dump(one) == ast.dump(other):
+        return None
+    return one, other
+
+
+_PATHS = ast.Name | ast.Attribute | ast.Subscript
+
+
+def _without_detaching(node: ast.expr) -> ast.expr:
+    """The `x` of `x.data` and `x.detach()`, which are the same memory."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        else:
+            return node
+
+
 def same_place(target: ast.expr, value: ast.expr) -> bool:
     """Is it `y[i] = y[i] + v`, which also reads the element that it writes?"""
     if not isinstance(target, ast.Subscript) or not isinstance(value, ast.BinOp):

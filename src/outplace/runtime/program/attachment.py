@@ -159,6 +159,7 @@ def _mark_rows() -> Iterator[Patch]:
     yield bound("PART", complex_parts.note_part, "`z.real = v` writes a complex tensor.")
     yield bound("INDEX", marks.note_index, "`y[index] += v` loses values where indices repeat.")
     yield bound("KEEP", marks.keeper(), "A tensor is kept in a list, a dict or a context.")
+    yield bound("PAIR", marks.note_pair, "Two names of one memory are compared.")
     yield bound("OWNER", marks.note_owner, "A weight that is computed anew is written.")
     yield bound("CAUGHT", _caught, "The program catches an exception by itself.")
 

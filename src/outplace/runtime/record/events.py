@@ -32,6 +32,8 @@ class Events:
         """(value, frame): the `value` of `value.copy_(source)`."""
         self.copy_source: Listeners = []
         """(value, frame): the `source` of the same call, in the same frame."""
+        self.compared: Listeners = []
+        """(one, other, frame): two tensors of one address meet in a difference, a distance or a loss."""
         self.first_network: Listeners = []
         """(network, frame): `for a, b in zip(network.parameters(), other.parameters())`, where the loop writes."""
         self.second_network: Listeners = []

@@ -16,11 +16,14 @@ import torch
 class Weak(weakref.ref):  # type: ignore[type-arg]
     """A weak reference of outplace to a tensor of the user (see `swap_tensors`)."""
 
-    __slots__ = ("since", "source")
+    __slots__ = ("moment", "since", "source")
 
+    moment: int
     since: int
     source: Weak | None
 
+
+_next_number = torch._C._autograd._get_sequence_nr
 
 untracked: dict[int, Weak] = {}
 
@@ -32,7 +35,7 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
     """
     key = id(alias)
     untracked[key] = reference = Weak(alias, lambda _: untracked.pop(key, None))
-    reference.since = since
+    reference.since, reference.moment = since, _next_number()
     reference.source = None if source is None else Weak(source)
 
 
@@ -49,6 +52,12 @@ def is_older(tensor: Any, backwards: int) -> bool:
     """Is this a result of `.data`, and did a backward run after it was made?"""
     found = untracked.get(id(tensor))
     return found is not None and found() is tensor and 0 <= found.since < backwards
+
+
+def made_at(alias: Any) -> int:
+    """The number of the next node when this alias was made; -1 if it is no alias."""
+    found = untracked.get(id(alias))
+    return found.moment if found is not None and found() is alias else -1
 
 
 def is_untracked(tensor: torch.Tensor) -> bool:

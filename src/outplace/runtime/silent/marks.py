@@ -113,6 +113,18 @@ def note_index(index: Any) -> Any:
     return index
 
 
+def note_pair(value: Any, other: Any) -> Any:
+    """Called by marked code on two values that meet: `value - other`, or both in a loss. Returns the first."""
+    if type(value) in PLAIN and type(other) in PLAIN and not tensor_writes.is_traced() and not _mode_active():
+        try:
+            meets = value is other or value.data_ptr() == other.data_ptr()
+        except RuntimeError:  # inside a transform of `torch.func`, or without memory
+            return value
+        if meets:
+            _call(events.compared, value, other, _get_frame(1))
+    return value
+
+
 def note_owner(owner: Any, name: str) -> Any:
     """Called by marked code on the `layer` of a statement that writes into `layer.weight`."""
     if not tensor_writes.is_traced() and isinstance(owner, torch.nn.Module):
