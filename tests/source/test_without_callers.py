@@ -46,6 +46,7 @@ def timed(function):
 
 @timed
 """
+ASKS = "def lookup(t):\n    return t.detach() if torch.is_grad_enabled() else t\n\n"
 LONG = "def long(t):\n    n = 0\n" + "    n = 1 - n\n" * 900 + "    return t + n\n"
 CHOICES = """\
 y = self.first(x)
@@ -94,6 +95,20 @@ PAIRS = {
             "        y = F.dropout(y, p=self.p, training=self.training)\n        return y"
         ),
     ),
+    "the arm without an optional argument": (
+        NET.replace("forward(self, x)", "forward(self, x, bias: torch.Tensor | None = None)").format(
+            "if bias is not None:\n            return self.first(x) + bias.exp()\n"
+            "        y = torch.softmax(x, -1)\n        y *= 2  # here\n        return y"
+        ),
+        NET.replace("forward(self, x)", "forward(self, x, bias: torch.Tensor | None = None)").format(
+            "if bias is not None:\n            return self.first(x) + bias.exp()\n"
+            "        y = self.first(x)\n        y *= 2\n        return y"
+        ),
+    ),
+    "in a file where another function asks for the grad mode": (
+        ASKS + DOUBLE.format("*=", "  # here") + NET.format("return double(x) + lookup(x)"),
+        ASKS + DOUBLE.format("= y *", "") + NET.format("return double(x) + lookup(x)"),
+    ),
     "one of many values": (
         NET.format(CHOICES.format("y += 1  # here")),
         NET.format(CHOICES.format("y = y + 1")),
@@ -113,6 +128,18 @@ TWINS = {
     "what the grad mode rules out": NET.format(
         "if self.wide and self.p > 0 and not torch.is_grad_enabled():\n            x *= 2\n        return self.first(x)"
     ),
+    "what a helper rules out by the grad mode": "def quick(t):\n    return t.exp().mul_(2)\n\n"
+    "def may_write(t):\n    return not (torch.is_grad_enabled() and t.requires_grad)\n\n"
+    + NET.format("return apply(x)")
+    + "\ndef apply(t):\n    return quick(t) if may_write(t) else t.exp() * 2\n",
+    "a function that is called for its writes": "def clear_border(t: torch.Tensor, width):\n    t[:, :width] = 0\n\n"
+    + NET.format("return self.first(x)"),
+    "images as they were loaded": NET.replace("p=0.5", "p=0.5, in_chans=3").format(
+        "x = x.sin()\n        return self.scaled(x)\n\n    def scaled(self, image):\n"
+        "        image *= 0.5\n        return self.first(image)"
+    ),
+    "a change of shape": "def widen(t: torch.Tensor):\n    return t.unsqueeze_(0)\n\n"
+    + NET.format("return self.first(x)"),
     "an activation at the beginning of a block": NET.format("return self.first(F.relu(x * 1, inplace=True))"),
     "a function whose name says that it writes": "def scale_(x):\n    x *= x.size(0)\n    return x\n"
     + NET.format("return self.first(x)"),

@@ -22,6 +22,10 @@ _NO_GRADIENT = re.compile(
     r"(?:^|_)(?:mask|masks|ids?|idx|idxs|index|indices|labels?|targets?|gt|lengths?|lens?|sizes?|shapes?|steps?|timesteps?"
     r"|dims?|num|n|k|seed|device|dtype|batch|config|cfg|args|kwargs|name|key|keys|cu_seqlens|state_dict|metadata|prefix)$"
 )
+_RAW_DATA = re.compile(
+    r"(?:^|_)(?:images?|imgs?|pixel_values|frames?|videos?|waveforms?|audio|spectrograms?|logits?|box(?:es)?|anchors?)\d*$"
+)
+_CHANNELS = re.compile(r"^in_(?:ch|chans|channels|planes|dim)$|^(?:num_)?channels$")
 _SAVES_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
 _ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
 _WRITE_OPTION = re.compile(r"^(?:in_?place|out|dest|destination|buffer)$")
@@ -30,15 +34,17 @@ _LAYER = re.compile(
     r"|decoder)\d*$"
 )
 _AROUND_TRAINING = re.compile(
-    r"generat|decode_|predict|inference|post_?process|init|reset|load|convert|fuse|merge|deploy|reparam|quant|sample"
-    r"|evaluate|validat|test|visuali|plot|export|prune|match|nms|augment|transform_(?:points|boxes)|to_|from_"
+    r"(?:^|_)(?:generat|decode_|predict|inference|post_?process|init|reset|load|convert|fuse|merge|deploy|reparam|quant"
+    r"|(?:re)?sample|evaluate|validat|tests?(?:_|$)|visuali|plot|export|prune|match|nms|augment|transform_(?:points|boxes))"
+    r"|^(?:to|from)_"
 )
 _LOSS = re.compile(r"loss|criterion|objective|penalty|regulari[sz]", re.IGNORECASE)
 _DATA_CLASS = re.compile(
     r"Optimizer|Dataset|DataLoader|Transform(?!er)|Augment|Metric|Sampler|Scheduler|Callback|Processor|Tracker|Matcher|Crop"
 )
 _DATA_FILE = re.compile(
-    r"optim|transform(?!er)|augment|metric|dataset|datapoint|tv_tensor|draw|visual|plot|\bdata\b|tests?\b|init|explain"
+    r"(?:^|[._])(?:optim|transforms|augment|metrics?(?:[._]|$)|dataset|datapoint|tv_tensor|draw|visual|plot|data(?:[._]|$)"
+    r"|tests?(?:[._]|$)|init|explain)"
 )
 _NEVER_TRAINED = re.compile(
     r"generat|predict|inference|post_?process|init|load|quant|evaluate|visuali|plot|export|nms|draw|checkpoint|state_dict"
@@ -135,6 +141,34 @@ def takes_no_gradient(parameter: str) -> bool:
     If wrong: a bug in a function without a caller is missed.
     """
     return _NO_GRADIENT.search(parameter.lower()) is not None
+
+
+def is_raw_data(parameter: str) -> bool:
+    """Belief: no backward keeps an argument called `image`, `pixel_values`, `boxes` or `logits`.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    return _RAW_DATA.search(parameter.lower()) is not None
+
+
+def takes_images(init: ast.AST) -> bool:
+    """Belief: a module with `in_chans=3`, or with a convolution of 3 channels, is given images as they were loaded.
+
+    If wrong: a bug in a function without a caller is missed.
+    """
+    spec = init.args  # type: ignore[attr-defined]
+    by_name = [*zip(reversed([*spec.posonlyargs, *spec.args]), reversed(spec.defaults), strict=False)]
+    by_name += [
+        (argument, default) for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default
+    ]
+    if any(_CHANNELS.search(argument.arg) and _is_three(default) for argument, default in by_name):
+        return True
+    calls = (node for node in ast.walk(init) if isinstance(node, ast.Call) and node.args)
+    return any("conv" in ast.unparse(call.func).lower() and _is_three(call.args[0]) for call in calls)
+
+
+def _is_three(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 3
 
 
 def asks_for_writes(parameter: str) -> bool:

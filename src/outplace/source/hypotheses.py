@@ -5,7 +5,8 @@ an error is what breaks without one. The hypotheses:
 
 - a tensor argument requires grad and is no leaf, unless its name says that it needs no gradient (masks, indices,
   labels);
-- whatever computed it may save its result, if nobody in the file calls the function;
+- whatever computed it may save its result, if nobody in the file calls the function (see `_may_be_kept`);
+- an argument may be None if the function, its annotation or its default says so;
 - an unknown module has parameters, saves its input as most layers do, and returns a new tensor;
 - an unknown function returns new tensors that depend on its arguments;
 - what these return may hold tensors under names: `outputs.logits`;
@@ -22,15 +23,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from outplace.knowledge.traits import is_of_tensors
+from outplace.knowledge.traits import is_of_tensors, only_reshapes
 from outplace.source import torch_model
 from outplace.source.annotations import says_tensor
+from outplace.source.frameworks import gathers_for
 from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
 from outplace.source.heuristics import (
     asks_for_writes,
     is_activation_name,
     is_layer_name,
+    is_raw_data,
     saves_nothing_by_name,
+    takes_images,
     takes_no_gradient,
 )
 from outplace.source.joins import options
@@ -82,10 +86,24 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int, called
         _argument(interpreter, place, default, uses, is_forward)
         for place, default in list(zip(places, defaults, strict=True))[skipped:]
     ]
-    for value in given if not called else ():
-        if isinstance(value, Tensor) and value.node is not None:
+    for value in given if not called and _may_be_kept(function) else ():
+        if isinstance(value, Tensor) and value.node is not None and not is_raw_data(value.node.place.node.arg):  # type: ignore[attr-defined]
             value.node.saves = [Save(value.storage, value.since, _KEPT_BEFORE, True)]
     return given
+
+
+def _may_be_kept(function: Function) -> bool:
+    """May whoever computed its arguments keep them? Not if it is called for its writes, or given data or copies."""
+    node, owner = function.node, function.owner
+    if isinstance(node, ast.Lambda):
+        return True
+    if owner is not None:
+        init = owner.find("__init__")
+        is_first = node.name == "forward" and isinstance(init, Function) and takes_images(init.node)
+        if is_first or gathers_for(owner, node.name):
+            return False
+    ends = (part for part in ast.walk(node) if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom)))
+    return any(not isinstance(end, ast.Return) or end.value is not None for end in ends)
 
 
 def _argument(
@@ -103,8 +121,15 @@ def _argument(
         return Unknown()
     if says is None and name in uses.sequences and name not in uses.tensors:
         return Items([], "list", rest=_tensor(interpreter, argument, True))
-    known = says is True or name in uses.tensors or (is_forward and default is None)
-    return _tensor(interpreter, argument, known)
+    made = _tensor(interpreter, argument, says is True or name in uses.tensors or (is_forward and default is None))
+    if name in uses.optional or (default is not None and _is_none(default)) or _may_be_none(argument.annotation):
+        made.is_none = None
+    return made
+
+
+def _may_be_none(annotation: ast.expr | None) -> bool:
+    """Is it annotated as `Optional[Tensor]` or `Tensor | None`?"""
+    return annotation is not None and _NONE.search(ast.unparse(annotation)) is not None
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -121,6 +146,7 @@ def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str) 
 
 
 _MAPPING = re.compile("(?i)(?:optional.|ordered)?(?:dict|mapping)")
+_NONE = re.compile(r"\b(?:Optional|None)\b")
 _NO_LIST = re.compile("(?i)dict|mapping|callable")
 _NUMBERS = re.compile(r"(?:int|float|bool|str|[Tt]uple|[Ll]ist|Optional|None|[\[\]|,. ])+")
 
@@ -141,18 +167,21 @@ def _tensor(interpreter: Interpreter, argument: ast.arg, known: bool) -> Tensor:
 
 
 class _Uses:
-    """How a function uses its names: as tensors, as sequences, as modules or functions."""
+    """How a function uses its names: as tensors, as sequences, as modules or functions, as what may be None."""
 
     def __init__(self, function: ast.AST) -> None:
         self.tensors: set[str] = set()
         self.sequences: set[str] = set()
         self.called: set[str] = set()
+        self.optional: set[str] = set()
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if is_of_tensors(node.attr):
                     self.tensors.add(node.value.id)
             elif isinstance(node, ast.BinOp):
                 self.tensors.update(side.id for side in (node.left, node.right) if isinstance(side, ast.Name))
+            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+                self.optional.update([node.left.id] if isinstance(node.left, ast.Name) else [])
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.sequences.update(_gone_through(node.iter))
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
@@ -315,9 +344,14 @@ def _is_of_caller(hit: Hit) -> bool:
 
 
 def _is_asked_for(hit: Hit) -> bool:
-    """An activation that works in place, at the beginning of a block, is known by who builds the block."""
+    """An activation that works in place, at the beginning of a block, is known by who builds the block.
+
+    A write that only changes the shape of what it was handed (`x.unsqueeze_(0)`) is known by who reads the shape.
+    """
     assert hit.write is not None
-    return not (hit.write.operation.endswith(("_", "=")) or hit.write.operation.startswith("item assignment"))
+    return only_reshapes(hit.write.operation) or not (
+        hit.write.operation.endswith(("_", "=")) or hit.write.operation.startswith("item assignment")
+    )
 
 
 def _hypothesis(hit: Hit) -> str:

@@ -36,9 +36,18 @@ class Trained:
             return self._is_method(function, owner)
         if is_loss_name(name):
             return True
-        if _ASKS.search(function.module.source):
+        if name in self._asked:
             return False
         return name in self._called or _is_for_others(function)
+
+    @cached_property
+    def _asked(self) -> set[str]:
+        """The functions that ask whether grad is on, by themselves or by a helper, and the names that these use."""
+        asking = {_name(function): function for function, _ in self._functions if _ASKS.search(_text(function))}
+        helpers = {name for name, function in asking.items() if _answers(function)}
+        used = {_name(function): _names_used(function) for function, _ in self._functions} if asking else {}
+        deciding = {name for name, names in used.items() if name in asking or names & helpers}
+        return deciding.union(*(used[name] for name in deciding))
 
     @cached_property
     def _called(self) -> set[str]:
@@ -72,7 +81,13 @@ class Trained:
 
 
 _ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")
-"""A file or method that asks whether grad is on decides by itself which of its functions may write."""
+"""A function that asks whether grad is on decides by itself which of the functions that it calls may write."""
+
+
+def _answers(function: Function) -> bool:
+    """Does it return whether grad is on, perhaps with other conditions?"""
+    ends = (node.value for node in ast.walk(function.node) if isinstance(node, ast.Return) and node.value is not None)
+    return any(not isinstance(value, ast.IfExp) and _ASKS.search(ast.unparse(value)) for value in ends)
 
 
 def _is_for_others(function: Function) -> bool:

@@ -138,7 +138,7 @@ class Tensor(Value):
         self.grad: Tensor | None = None
         """Its gradient, once the program has read it."""
         self.is_none: bool | None = False
-        """Of a gradient: is it None? None if not known."""
+        """Of a gradient or an argument: is it None? None if not known."""
         self.held = False
         """Does an optimizer step it?"""
         self.replaced: Replaced | None = None

@@ -44,6 +44,11 @@ SNIPPETS = {
         def shifted(rows, n):
             z = rows.expand(n, -1)
             z[0] += 1  # warning: saved
+            return z
+
+        def shift_one(rows, n):
+            z = rows.expand(n, -1)
+            z[0] += 1
     """,
     "expanded memory, converted and loaded": """
         pose = torch.eye(4).expand(3, 4, 4).to(torch.rand(3))
