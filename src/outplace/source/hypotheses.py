@@ -179,18 +179,22 @@ class _Uses:
                 if is_of_tensors(node.attr):
                     self.tensors.add(node.value.id)
             elif isinstance(node, ast.BinOp):
-                self.tensors.update(side.id for side in (node.left, node.right) if isinstance(side, ast.Name))
+                self.tensors.update(*map(_named, (node.left, node.right)))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                self.optional.update([node.left.id] if isinstance(node.left, ast.Name) else [])
+                self.optional.update(_named(node.left))
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.sequences.update(_gone_through(node.iter))
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-                self.sequences.update([node.value.id] if isinstance(node.value, ast.Name) else [])
-            elif isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
-                self.sequences.add(node.value.id)
+                self.sequences.update(_named(node.value))
+            elif isinstance(node, ast.Starred):
+                self.sequences.update(_named(node.value))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 self.called.add(node.func.id)
                 self.sequences.update(_gone_through(node) if node.func.id == "len" else ())
+
+
+def _named(node: ast.expr) -> list[str]:
+    return [node.id] if isinstance(node, ast.Name) else []
 
 
 def _gone_through(iterable: ast.expr) -> Iterator[str]:
