@@ -122,13 +122,14 @@ def _argument(
     if says is None and name in uses.sequences and name not in uses.tensors:
         return Items([], "list", rest=_tensor(interpreter, argument, True))
     made = _tensor(interpreter, argument, says is True or name in uses.tensors or (is_forward and default is None))
-    if name in uses.optional or (default is not None and _is_none(default)) or _may_be_none(argument.annotation):
-        made.is_none = None
+    made.is_none = None if name in uses.optional or _may_be_none(default, argument.annotation) else False
     return made
 
 
-def _may_be_none(annotation: ast.expr | None) -> bool:
-    """Is it annotated as `Optional[Tensor]` or `Tensor | None`?"""
+def _may_be_none(default: ast.expr | None, annotation: ast.expr | None) -> bool:
+    """Is None its default, or is it annotated as `Optional[Tensor]` or `Tensor | None`?"""
+    if default is not None and _is_none(default):
+        return True
     return annotation is not None and _NONE.search(ast.unparse(annotation)) is not None
 
 
@@ -184,13 +185,15 @@ class _Uses:
                 self.optional.update(_named(node.left))
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.sequences.update(_gone_through(node.iter))
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-                self.sequences.update(_named(node.value))
-            elif isinstance(node, ast.Starred):
-                self.sequences.update(_named(node.value))
+            elif isinstance(node, ast.Starred) or _is_unpacking(node):
+                self.sequences.update(_named(node.value))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 self.called.add(node.func.id)
                 self.sequences.update(_gone_through(node) if node.func.id == "len" else ())
+
+
+def _is_unpacking(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
 
 
 def _named(node: ast.expr) -> list[str]:
