@@ -10,7 +10,7 @@ from outplace.checking.neighbourhood import surroundings
 from outplace.checking.outcome import Outcome
 from outplace.checking.settings import Settings
 from outplace.repair.syntax.files import Unwritable
-from outplace.source.project import Project
+from outplace.source.project import OutOfTime, Project
 
 if TYPE_CHECKING:
     from outplace.model import Finding
@@ -29,6 +29,8 @@ class Recheck:
         self._last = file_check.check_text(path, text, project, fixes=False)
         if self._last.failure:
             raise Unwritable(self._last.failure.message, self._last.failure.line)
+        if any(note.left_out for note in self._last.notes):
+            raise OutOfTime(self._last.findings)
         return list(self._last.findings)
 
     def is_selected(self, finding: Finding) -> bool:

@@ -93,7 +93,7 @@ def _with_fixes(path: str, source: str, findings: tuple[Finding, ...], project: 
     from outplace.repair.drive.from_source import with_fixes
     from outplace.source.analysis import check_file
 
-    return tuple(with_fixes(path, source, findings, lambda path, text: check_file(path, text, project).findings))
+    return tuple(with_fixes(path, source, findings, lambda path, text: check_file(path, text, project).all_findings()))
 
 
 def internal(path: str, error: BaseException) -> Failure:

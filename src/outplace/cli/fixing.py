@@ -121,6 +121,7 @@ class Fixing:
             raise OutplaceError(f"{_place('stdin', error.line)}: {error}") from error
         result = self._repaired(path, document.text)
         self._tell(result)
+        self._say_slow(self.options.stdin_filename or "stdin", result)
         text = result.text
         self.changed += text != document.text
         if self.options.diff:
@@ -143,6 +144,7 @@ class Fixing:
             self.unwritten.append(str(error))
             result = Repaired(text, (), (*result.left, *(finding for finding, _ in result.done)))
         self._tell(result)
+        self._say_slow(path, result)
 
     def _tell(self, result: Repaired) -> None:
         self.fixed += len(result.done)
@@ -153,6 +155,12 @@ class Fixing:
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=self._aside)
             for (file, line), titles in result.meanings.items():
                 click.echo(f"{_place(file, line)}: {_choice(titles)}", err=self._aside)
+
+    def _say_slow(self, path: str, result: Repaired) -> None:
+        """Says that not everything was tried. What was fixed until then is proved like any other fix."""
+        if result.ran_out:
+            rest = "what is left was not tried to the end" if result.done else "nothing was changed"
+            click.echo(f"outplace: {_short_path(path)}: takes too long to fix; {rest}", err=True)
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.again import Recheck

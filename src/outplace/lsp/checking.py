@@ -17,7 +17,7 @@ from outplace.checking.settings import Overrides, Settings, resolve
 from outplace.errors import OutplaceError
 from outplace.files.reading import TORCH
 from outplace.model import Finding, Fix
-from outplace.source.project import Project
+from outplace.source.project import OutOfTime, Project
 
 NOTHING = Outcome("")
 
@@ -81,7 +81,10 @@ def quick_fix(subject: Subject, settings: Settings, finding: Finding) -> tuple[F
     from outplace.repair.drive.from_source import fix_of
 
     again = _recheck(subject, settings)
-    before = again.check(subject.path, subject.text)
+    try:
+        before = again.check(subject.path, subject.text)
+    except OutOfTime:
+        return None
     if finding not in before:
         return None
     return fix_of(subject.path, subject.text, finding, before, again.check, lambda: _others(subject, again))

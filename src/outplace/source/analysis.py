@@ -21,7 +21,7 @@ from outplace.source.graph import Group, Hit, Storage
 from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
-from outplace.source.project import Module, Project
+from outplace.source.project import Module, OutOfTime, Project
 from outplace.source.rules import finding_for
 from outplace.source.trained_functions import Trained
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
@@ -61,6 +61,12 @@ class Checked:
     dependencies: tuple[str, ...]
     ran_out: bool = False
     """Did it take too long, so that the rest of the file was left out?"""
+
+    def all_findings(self) -> list[Finding]:
+        """The findings, if the whole file was analysed: a repair must not take what was left out for repaired."""
+        if self.ran_out:
+            raise OutOfTime(self.findings)
+        return self.findings
 
 
 def check_file(path: str, source: str, project: Project) -> Checked:

@@ -9,8 +9,9 @@ import os
 import time
 import tokenize
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from outplace.model import Finding
 from outplace.source.values import Scope
 
 MOST_SECONDS = 5.0
@@ -18,6 +19,14 @@ MOST_SECONDS = 5.0
 _LARGEST = 2_000_000
 _MOST_KEPT = 6_000_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
+
+
+class OutOfTime(Exception):
+    """A repair takes too long, or an analysis that it needs was cut short. `findings`: what was found until then."""
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        super().__init__()
+        self.findings = tuple(findings)
 
 
 class Module:

@@ -80,6 +80,8 @@ def _inside(value: Value) -> list[Value]:
 def _closed_over(function: Function) -> list[Value]:
     """What a function inside another one sees of it, by the names that it uses."""
     scope: Scope | None = function.scope
+    if scope is None or scope is function.module.scope:
+        return []
     used = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
     found: list[Value] = []
     while scope is not None and scope is not function.module.scope:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
@@ -40,6 +41,9 @@ class Inquiry:
         self._trees = Project(roots, self._texts)
         self._answers: dict[Question, WriteFacts] = {}
         self._attributes: dict[ast.Module, set[str]] = {}
+        self._words_of: dict[ast.AST, frozenset[str]] = {}
+        self._reads: dict[ast.Module, list[tuple[ast.AST, frozenset[str]]]] = {}
+        """The words of each function, and the names that it reads: every question asks for all of them."""
 
     def ask(self, question: Question) -> WriteFacts:
         """The facts of a write; nothing is known of one that no run comes to."""
@@ -53,8 +57,8 @@ class Inquiry:
     def _ask(self, question: Question) -> WriteFacts:
         home = os.path.abspath(question.file)
         words = _leading_words(self._texts, home, question.line)
-        words_or_hooks = {*words, "register_forward_hook", "register_module_forward_hook"}
-        others = [path for path, text in self._texts.items() if path != home and _mentions(text, words_or_hooks)]
+        wanted = words | _HOOKS
+        others = [path for path, text in self._texts.items() if path != home and not wanted.isdisjoint(_words(text))]
         runs: list[Hypothesis] = []
         reached: set[ast.AST] = set()
         opened: list[tuple[Project, Module]] = []
@@ -66,7 +70,7 @@ class Inquiry:
             _guarded(run, lambda run=run, module=module: run.run_module(module))
             runs.append(run)
             opened.append((project, module))
-        still_read = _names_read_in(opened, reached)
+        still_read = self._names_read_in(opened, reached)
         for run, (project, module) in zip(runs, opened, strict=True):
             globals_ = _globals(project, module)
             kept = [(name, value) for name, value in globals_ if _outlasts(value, name, still_read)]
@@ -92,8 +96,10 @@ class Inquiry:
             receivers: Receivers = {}
             numbers: Numbers = {}
             for function, owner in functions_of(module):
-                holds, hooks_first = _holds(function, question), _registers_hook(function.node)
-                if holds or hooks_first or _mentions(ast.unparse(function.node), words):
+                used = self._words_in(function.node)
+                holds = _holds(function, question)
+                hooks_first = not used.isdisjoint(_HOOKS) and _registers_hook(function.node)
+                if holds or hooks_first or not used.isdisjoint(words):
                     waiting.append((holds, not hooks_first, project, module, function, owner, receivers, numbers))
         steps, hooks = _ALL_STEPS, list[Value]()
         for holds, _, project, module, function, owner, receivers, numbers in sorted(
@@ -120,6 +126,19 @@ class Inquiry:
             if tree not in self._attributes:
                 self._attributes[tree] = _attributes_read(tree)
         return set().union(*(self._attributes[tree] for tree in trees.values()))
+
+    def _words_in(self, function: ast.AST) -> frozenset[str]:
+        if function not in self._words_of:
+            self._words_of[function] = _words(ast.unparse(function))
+        return self._words_of[function]
+
+    def _names_read_in(self, opened: list[tuple[Project, Module]], reached: Collection[ast.AST]) -> set[str]:
+        """Names that functions read which no program has run."""
+        for _, module in opened:
+            if module.tree not in self._reads:
+                self._reads[module.tree] = _names_read(module.tree)
+        reads = (read for _, module in opened for read in self._reads[module.tree])
+        return {name for function, names in reads if function not in reached for name in names}
 
 
 def _globals(project: Project, module: Module) -> Iterator[tuple[str, Value]]:
@@ -168,16 +187,13 @@ def _read_first(node: ast.AST) -> set[str]:
     return {part.attr for part in loads if part.lineno <= first.get(part.attr, part.lineno)}
 
 
-def _names_read_in(opened: list[tuple[Project, Module]], reached: Collection[ast.AST]) -> set[str]:
-    """Names that functions read which no program has run."""
-    return {
-        part.id
-        for _, module in opened
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and node not in reached
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
-    }
+def _names_read(tree: ast.Module) -> list[tuple[ast.AST, frozenset[str]]]:
+    """Each function of a file, with the names that it reads."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    names = [[part for part in ast.walk(function) if isinstance(part, ast.Name)] for function in functions]
+    read = [frozenset(name.id for name in found if isinstance(name.ctx, ast.Load)) for found in names]
+    return list(zip(functions, read, strict=True))
 
 
 def _guarded(run: Hypothesis, task: object) -> None:
@@ -240,24 +256,26 @@ def _leading_words(texts: Mapping[str, str], home: str, line: int) -> set[str]:
     size = 0
     while len(words) > size:
         size = len(words)
-        words |= {name for name, _, _, text in blocks if name not in words and _mentions(text, words)}
+        words |= {name for name, _, _, used in blocks if name not in words and not used.isdisjoint(words)}
         words -= _CALLED_BY_OTHERS
     return words
 
 
-def _blocks(text: str) -> list[tuple[str, int, int, str]]:
-    """The functions and classes of a text: name, first and last line, text."""
+@lru_cache(maxsize=64)
+def _blocks(text: str) -> tuple[tuple[str, int, int, frozenset[str]], ...]:
+    """The functions and classes of a text: name, first and last line, words."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return []
+        return ()
     lines = text.split("\n")
-    return [
-        (node.name, node.lineno, node.end_lineno or node.lineno, "\n".join(lines[node.lineno - 1 : node.end_lineno]))
+    return tuple(
+        (node.name, node.lineno, end, _words("\n".join(lines[node.lineno - 1 : end])))
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    ]
+        for end in [node.end_lineno or node.lineno]
+    )
 
 
-def _mentions(text: str, words: set[str]) -> bool:
-    return bool(words) and re.search(rf"\b(?:{'|'.join(map(re.escape, words))})\b", text) is not None
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))

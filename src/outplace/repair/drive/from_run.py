@@ -183,7 +183,7 @@ class Repair:
             repaired = repair(
                 path,
                 texts[path],
-                lambda path, text: check_file(path, text, Project()).findings,
+                lambda path, text: check_file(path, text, Project()).all_findings(),
                 is_silent,
                 style=self._style,
                 others=rest.copy,

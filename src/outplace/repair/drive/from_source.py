@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,12 +21,15 @@ from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.patch import unified
 from outplace.source.facts import Span
+from outplace.source.project import OutOfTime
 
 _LEAST_ROUNDS = 60
 _MOST_FIXES = 30
 """If a file has more findings, a report shows no fixes for it."""
 _MOST_SECONDS = 4.0
 """CPU time for the fixes of one file in a report."""
+MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE = 10.0, 30.0
+"""CPU time for a repair. If a round takes longer, its finding is given up. Time for one round is kept for the end."""
 _DEEPEST = 6
 
 _NOTHING: frozenset[Span] = frozenset()
@@ -47,6 +52,8 @@ class Repaired:
     """The new texts of other files that had to change."""
     meanings: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     """For remaining findings, by file and line: the repairs that only the author can choose from."""
+    ran_out: bool = False
+    """Did the repair take too long, so that what is left was not tried, or not to the end?"""
 
 
 def repair(
@@ -88,6 +95,23 @@ class _Repair:
         """Findings that must not be fixed, because others of the same tensor cannot be."""
         self._made_for: _Pairs = []
         """The edits of the last `_run`, each with the finding that it was made for."""
+        self._file_ends_at = time.thread_time() + MOST_SECONDS_OF_A_FILE - MOST_SECONDS_OF_A_ROUND
+        self._ran_out = False
+        self._start_round()
+
+    def _start_round(self, seconds: float = math.inf) -> None:
+        """From now on the repair of one finding may take so long."""
+        self._ends_at = min(time.thread_time() + min(seconds, MOST_SECONDS_OF_A_ROUND), self._file_ends_at)
+
+    def _require_time(self) -> None:
+        """Raises OutOfTime if the time of this round is over."""
+        if time.thread_time() >= self._ends_at:
+            raise OutOfTime
+
+    def _is_out_of_time(self) -> bool:
+        """Is there no time for another round?"""
+        self._ran_out = self._ran_out or time.thread_time() >= self._file_ends_at
+        return time.thread_time() >= self._file_ends_at
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -101,36 +125,42 @@ class _Repair:
 
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed. Of one tensor either all writes are fixed, or none."""
-        result = self._run(text)
-        while half := self._partly_repaired(text, result):
+        try:
+            first = self.check({self.path: text})
+            result = self._run(text, first)
+        except OutOfTime as error:
+            return Repaired(text, (), tuple(filter(self.is_selected, error.findings)), ran_out=True)
+        while half := self._partly_repaired(text, first, result):
             edits = [candidate for finding, candidate in result.done if _essence(finding) in half]
             half |= {_essence(finding) for finding, candidate in self._made_for if candidate in edits}
-            if half <= self._not_to_fix:
-                return Repaired(text, (), tuple(filter(self.is_selected, self.check({self.path: text}))))
+            if half <= self._not_to_fix or self._is_out_of_time():
+                return Repaired(text, (), tuple(filter(self.is_selected, first)), ran_out=self._ran_out)
             self._not_to_fix |= half
             self._tried_alone.clear()
-            result = self._run(text)
+            result = self._run(text, first)
         return result
 
-    def _partly_repaired(self, text: str, result: Repaired) -> set[tuple[str, str]]:
+    def _partly_repaired(self, text: str, first: list[Finding], result: Repaired) -> set[tuple[str, str]]:
         """Findings that were fixed although another write to the same memory is left: the program fails as before."""
         left = {_essence(finding) for finding in result.left if self._is_to_fix(finding)}
         done = {_essence(finding) for finding, _ in result.done}
         if not left or not done:
             return set()
         files, memory = self._with({self.path: text}), dict[tuple[str, str], frozenset[Span]]()
-        for finding in self.check({self.path: text}):
+        ends_at = time.thread_time() + MOST_SECONDS_OF_A_ROUND
+        for finding in first:
+            if time.thread_time() >= ends_at:
+                return done
             if _essence(finding) in left | done:
                 place = place_at(files, of_finding(finding), finding.site)
                 trail = place.trail if place is not None else frozenset()
                 memory[_essence(finding)] = memory.get(_essence(finding), frozenset()) | trail
         return {item for item in done for other in left if memory.get(item, _NOTHING) & memory.get(other, _NOTHING)}
 
-    def _run(self, text: str) -> Repaired:
+    def _run(self, text: str, findings: list[Finding]) -> Repaired:
         repaired: _Pairs = []
         self._made_for = []
         texts = {self.path: text}
-        findings = self.check(texts)
         given_up: set[tuple[str, str]] = set()
         unsound: set[str] = set()
         """Functions with a silent bug that cannot be fixed. Their errors stay: better than wrong numbers."""
@@ -139,8 +169,9 @@ class _Repair:
             finding = min(waiting, key=lambda waits: not is_silent(waits), default=None)
             if finding is None:
                 break
-            together = None if is_silent(finding) else self._repair_together(texts, waiting, findings)
-            result = together or self._repair_one(texts, finding, findings, 0)
+            if self._is_out_of_time():
+                break
+            result = self._round(texts, finding, waiting, findings)
             if result is None:
                 given_up.add(_key(finding))
                 self._tried_alone.add(_key(finding))
@@ -156,7 +187,20 @@ class _Repair:
             given_up.clear()  # after this edit they may be fixable
         remaining = tuple(finding for finding in findings if self.is_selected(finding))
         meanings = self._all_meanings(texts, remaining, findings)
-        return Repaired(texts.pop(self.path), tuple(repaired), remaining, texts, meanings)
+        ran_out = self._ran_out and bool(remaining)
+        return Repaired(texts.pop(self.path), tuple(repaired), remaining, texts, meanings, ran_out)
+
+    def _round(
+        self, texts: _Texts, finding: Finding, waiting: list[Finding], findings: list[Finding]
+    ) -> _Result | None:
+        """Repairs this finding, perhaps with others; None if that cannot be done, or takes too long."""
+        self._start_round()
+        try:
+            together = None if is_silent(finding) else self._repair_together(texts, waiting, findings)
+            return together or self._repair_one(texts, finding, findings, 0)
+        except OutOfTime:
+            self._ran_out = True
+            return None
 
     def _waiting(
         self, findings: list[Finding], given_up: Collection[tuple[str, str]], unsound: Collection[str]
@@ -181,20 +225,30 @@ class _Repair:
     ) -> dict[tuple[str, int], tuple[str, ...]]:
         """For each step in the wrong place, by file and line: the repairs that only the author can choose from."""
         steps = [] if self.unsafe else [finding for finding in remaining if finding.kind == "stepped"]
-        return {_line(finding): titles for finding in steps if (titles := self._meanings(texts, finding, findings))}
+        self._start_round()
+        meanings: dict[tuple[str, int], tuple[str, ...]] = {}
+        with contextlib.suppress(OutOfTime):
+            for finding in steps:
+                if titles := self._meanings(texts, finding, findings):
+                    meanings[_line(finding)] = titles
+        return meanings
 
     def _meanings(self, texts: _Texts, finding: Finding, before: list[Finding]) -> tuple[str, ...]:
         """The titles of unsafe repairs after which the analysis finds less."""
         files = self._with(texts)
         titles: list[str] = []
         for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
+            self._require_time()
             new = _edited(files, texts, candidate.edits) if set(candidate.edits) <= self._editable else None
             if new is not None and candidate.title not in titles and _fewer(before, self.check(new)):
                 titles.append(candidate.title)
         return tuple(titles)
 
-    def best(self, text: str, finding: Finding, findings: list[Finding]) -> tuple[Fix, str] | None:
-        """The best fix for a finding, and the new text; None if there is none."""
+    def best(
+        self, text: str, finding: Finding, findings: list[Finding], seconds: float = math.inf
+    ) -> tuple[Fix, str] | None:
+        """The best fix for a finding, and the new text; None if there is none, or none was found in this time."""
+        self._start_round(seconds)
         try:
             result = self._repair_one({self.path: text}, finding, findings, 0)
         except Exception:  # the report must not fail because of a fix
@@ -214,7 +268,10 @@ class _Repair:
         if code is None:
             return None
         chosen: dict[ast.AST, tuple[Finding, Candidate]] = {}
+        half_way = (time.thread_time() + self._ends_at) / 2
         for finding in waiting:
+            if time.thread_time() >= half_way:
+                break
             function = _own_function(code, finding)
             if function is None or function in chosen or _key(finding) in self._tried_alone:
                 continue
@@ -223,6 +280,7 @@ class _Repair:
                 chosen[function] = finding, candidate
         together = list(chosen.values())
         while len(together) > 1:
+            self._require_time()
             edits = tuple(edit for _, candidate in together for edit in candidate.edits[self.path])
             new = _edited(files, texts, {self.path: edits})
             after = before if new is None else self.check(new)
@@ -269,6 +327,7 @@ class _Repair:
 
     def _candidates(self, files: Files, finding: Finding, before: list[Finding]) -> Iterator[Candidate]:
         for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
+            self._require_time()
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
             if allowed and not candidate.checking and set(candidate.edits) <= self._editable:
                 yield candidate
@@ -380,8 +439,9 @@ def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) 
     with_fix: list[Finding] = []
     ends_at = time.thread_time() + _MOST_SECONDS
     for finding in findings:
-        has_time = finding.fix is None and time.thread_time() < ends_at
-        fixed = fix_of(path, text, finding, findings, check) if has_time else None
+        seconds = ends_at - time.thread_time()
+        has_time = finding.fix is None and seconds > 0
+        fixed = fix_of(path, text, finding, findings, check, seconds=seconds) if has_time else None
         with_fix.append(replace(finding, fix=fixed[0]) if fixed else finding)
     return with_fix
 
@@ -393,12 +453,13 @@ def fix_of(
     findings: Sequence[Finding],
     check: Check,
     others: Callable[[], dict[str, str]] = dict,
+    seconds: float = math.inf,
 ) -> tuple[Fix, str] | None:
-    """The best fix for one of a file's findings, and the new text; None if there is none.
+    """The best fix for one of a file's findings, and the new text; None if none is found in this CPU time.
 
     The fix of a warning is unsafe: the code may be right as it is.
     """
-    best = _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings))
+    best = _Repair(path, check, lambda _: True, True, "auto", others).best(text, finding, list(findings), seconds)
     if best is None or finding.severity == "error" or best[0].safety != "safe":
         return best
     return replace(best[0], safety="unsafe"), best[1]

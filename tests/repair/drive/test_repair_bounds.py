@@ -1,0 +1,151 @@
+"""A repair ends in time. What it has not proved by then is left as it was."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from outplace.checking.file_check import check_text
+from outplace.cli.main import main
+from outplace.repair.drive import from_source
+from outplace.source.project import OutOfTime, Project
+
+GROWTH = Path(__file__).parents[3] / "benchmarks" / "growth.py"
+spec = importlib.util.spec_from_file_location("growth", GROWTH)
+growth = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(growth)
+
+TWO = """import torch
+w = torch.ones(3, requires_grad=True)
+h = w.exp()
+h += 1
+g = w.sigmoid()
+g *= 2
+(h.sum() + g.sum()).backward()
+"""
+ONE_TENSOR = """import torch
+w = torch.rand(3, 4).requires_grad_()
+def f(w):
+    seen = []
+    h = w * w
+    seen.append(h)
+    a = h * h
+    h += 1
+    b = h * h
+    h += 2
+    return (a + b).sum() + sum(part.sum() for part in seen)
+f(w).backward()
+"""
+
+
+class Clock:
+    """CPU time that passes only where a test says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def thread_time(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(from_source, "time", clock)
+    return clock
+
+
+def findings(path, text, elsewhere=None):
+    return check_text(path, text, Project(), fixes=False).findings
+
+
+def repaired(text, check):
+    return from_source.repair("p.py", text, check, lambda _: True)
+
+
+def test_what_is_proved_before_the_time_is_over_is_kept(clock):
+    def slow(path, text, elsewhere=None):
+        clock.now += 11
+        return findings(path, text)
+
+    result = repaired(TWO, slow)
+    assert result.ran_out
+    assert [len(result.done), [finding.site.line for finding in result.left]] == [1, [6]]
+    assert result.text == TWO.replace("h += 1", "h = h + 1")
+
+
+def test_with_time_enough_both_are_repaired(clock):
+    result = repaired(TWO, findings)
+    assert (len(result.done), result.left, result.ran_out) == (2, (), False)
+
+
+def test_of_one_tensor_nothing_is_changed_if_the_time_ends_in_between(clock):
+    def slow(path, text, elsewhere=None):
+        clock.now += 11
+        return findings(path, text)
+
+    at_first = findings("p.py", ONE_TENSOR)
+    result = repaired(ONE_TENSOR, slow)
+    assert (result.text, result.done, list(result.left)) == (ONE_TENSOR, (), list(at_first))
+    assert result.ran_out
+    with_time = repaired(ONE_TENSOR, findings)
+    assert len(with_time.done) == len(at_first) > 1
+    exec(compile(with_time.text, "p.py", "exec"), {})  # PyTorch agrees
+
+
+def test_a_finding_that_takes_too_long_does_not_keep_the_next_from_being_repaired(clock):
+    def slow(path, text, elsewhere=None):
+        if "h += 1" not in text:
+            raise OutOfTime
+        return findings(path, text)
+
+    result = repaired(TWO, slow)
+    assert result.text == TWO.replace("g *= 2", "g = g * 2")
+    assert result.ran_out
+
+
+def test_an_analysis_that_was_cut_short_proves_nothing():
+    """It finds less, because it has not looked at the rest."""
+
+    def cut(path, text, elsewhere=None):
+        if text != TWO:
+            raise OutOfTime
+        return findings(path, text)
+
+    result = repaired(TWO, cut)
+    assert (result.text, result.done, len(result.left), result.ran_out) == (TWO, (), 2, True)
+
+
+def test_a_file_that_cannot_be_analysed_in_time_is_left():
+    def cut(path, text, elsewhere=None):
+        raise OutOfTime(findings(path, text)[:1])
+
+    result = repaired(TWO, cut)
+    assert (result.text, result.done, len(result.left), result.ran_out) == (TWO, (), 1, True)
+
+
+def test_fix_says_so_and_leaves_the_file(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "slow.py"
+    file.write_text(TWO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(from_source, "MOST_SECONDS_OF_A_FILE", 0.0)
+    assert main(["fix"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == "outplace: slow.py: takes too long to fix; nothing was changed\n"
+    assert shown.out == "0 fixed, 2 remaining.\n"
+    assert file.read_text() == TWO
+
+
+@pytest.mark.parametrize("shape", ["views that are written", "many functions that write", "one tensor written again"])
+def test_a_file_with_a_hundred_findings(shape, monkeypatch):
+    import time
+
+    monkeypatch.setattr(from_source, "MOST_SECONDS_OF_A_ROUND", 1.0)
+    monkeypatch.setattr(from_source, "MOST_SECONDS_OF_A_FILE", 3.0)
+    text = growth.SHAPES[shape](100)
+    start = time.thread_time()
+    result = from_source.repair("p.py", text, findings, lambda _: True, unsafe=True)
+    assert time.thread_time() - start < 8
+    after = findings("p.py", result.text)
+    assert len(after) == len(result.left)
+    assert result.ran_out or not after
