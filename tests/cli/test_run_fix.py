@@ -202,3 +202,29 @@ def test_all_files_are_written_or_none(trouble, tmp_path, monkeypatch):
         write_all(dict.fromkeys(paths, b"new"), before)
     assert [files.read(path).text for path in paths] == ["old", "old"]
     assert isinstance(caught.value, KeyboardInterrupt) or "b.py: cannot be written" in str(caught.value)
+
+
+def test_what_the_program_prints_is_shown_once_and_at_once(file, tmp_path):
+    """What was printed before the error streams. The repaired program adds what comes after it."""
+    file.write_text('print("START")\n' + BUG)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "outplace", "run", "--fix", "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "START\n"
+    assert process.poll() is None  # it is not over yet
+    out, err = process.communicate(timeout=300)
+    assert out.startswith("RESULT ") and len(out.splitlines()) == 1
+    assert "outplace: run 2: compute the right gradients, to compare with" in err
+    assert "outplace: run 3: repair 1 of 2: Write `+` out of place" in err
+    assert err.splitlines()[-1] == "The repaired program goes on to print:"
+
+
+def test_output_that_differs_from_run_to_run_is_shown_from_there_on(file, tmp_path):
+    file.write_text('import os\nprint("START")\nprint(os.getpid())\n' + BUG)
+    lines = run("--fix", "train.py", cwd=tmp_path).stdout.splitlines()
+    assert (lines[0], lines[3].split()[0], len(lines)) == ("START", "RESULT", 4)
+    assert lines[1] != lines[2]

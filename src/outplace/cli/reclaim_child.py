@@ -6,7 +6,9 @@ import sys
 
 from outplace.cli.main import main
 from outplace.reclaim.observe import probe
+from outplace.repair.drive.streaming import show_lines_at_once
 
 if __name__ == "__main__":
+    show_lines_at_once()
     probe.start()
     sys.exit(main(["run", "--", *sys.argv[1:]]))

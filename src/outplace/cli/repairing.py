@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from outplace.repair.drive.runs import Runs
 from outplace.repair.facts.location import Style
 from outplace.repair.syntax import files
 from outplace.repair.syntax.patch import unified
+from outplace.report.progress import Progress
 
 
 class Repairing:
@@ -36,7 +36,7 @@ class Repairing:
         if words[0] in ("-c", "-"):
             raise OutplaceError("--fix needs a program that is in a file")
         self._json_path, self._html_path, self._write = json_path, html_path, write
-        self._runs = Runs(words, limit)
+        self._runs = Runs(words, limit, Progress().run)
         self._repair = from_run.Repair(self._runs, style, unsafe)
         self._left = "nothing was changed"
         """What was written, for the message after an interruption."""
@@ -47,6 +47,7 @@ class Repairing:
 
         try:
             outcome = self._repair.run()
+            shown = outcome.first_output.read_bytes()
             console = for_stream(sys.stderr)
             if outcome.texts:
                 self._changed(outcome, console)
@@ -66,7 +67,7 @@ class Repairing:
                 from outplace.report import html
 
                 html.write(self._html_path, json.loads(self._runs.report().read_text("utf-8")))
-            _pass_on(outcome.output)
+            _pass_on(outcome.output, shown, console)
             return outcome.evidence.code if outcome.evidence.code >= 0 else 128 - outcome.evidence.code
         except KeyboardInterrupt:
             print(f"outplace: stopped; {self._left}", file=sys.stderr)
@@ -101,9 +102,18 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _pass_on(output: Path) -> None:
-    """Prints the program's own output."""
-    sys.stderr.flush()
-    with open(output, "rb") as stream:
-        shutil.copyfileobj(stream, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
+def _pass_on(output: Path, shown: bytes, console: Console) -> None:
+    """Prints what the repaired program prints and what was not yet shown."""
+    text = output.read_bytes()
+    rest = text[len(shown) :] if text.startswith(shown) else _from_the_first_other_line(text, shown)
+    if rest:
+        _say(console, "The repaired program goes on to print:", "dim")
+        sys.stderr.flush()
+        sys.stdout.buffer.write(rest)
+        sys.stdout.buffer.flush()
+
+
+def _from_the_first_other_line(text: bytes, shown: bytes) -> bytes:
+    lines, old = text.splitlines(keepends=True), shown.splitlines(keepends=True)
+    same = next((nth for nth, pair in enumerate(zip(lines, old, strict=False)) if pair[0] != pair[1]), len(lines))
+    return b"".join(lines[same:])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,11 +118,13 @@ class Scripted(Trials):
     """Runs that end as the test says."""
 
     def __init__(self, path: Path, *testimonies: Testimony) -> None:
-        super().__init__([str(path)], 3, 1.0)
+        super().__init__([str(path)], 3, 1.0, nullcontext)
+        self.told: list[str] = []
         self._first = Trial(0, False, False, b"", "", replace(record(path), files=[str(path)]), Testimony())
         self._left = list(testimonies)
 
-    def run(self, texts=None, ledger=True, shown=False):
+    def run(self, about, texts=None, ledger=True):
+        self.told.append(about)
         return replace(self._first, testimony=self._left.pop(0))
 
 
@@ -148,6 +151,9 @@ def test_one_that_changes_a_bit_is_left_out(program):
     outcome = Reclaim(runs).run()
     assert len(outcome.advice.paying) == len(outcome.rejected) == 1
     assert outcome.rejected[0].refused == "other losses (number 1 of 1)"
+    first, together, *_, one, other = runs.told
+    assert (first, together) == ("", "all 2 changes together")
+    assert one.startswith("change 1 of 2, ") and other.startswith("change 2 of 2, ")
     assert outcome.texts[str(program)].count("inplace=True") == 1
 
 
@@ -161,7 +167,7 @@ def test_what_does_not_hold_on_disk_is_put_back(program, monkeypatch, capsys):
     text = program.read_text()
     advice, _ = advised(program)
     trials = Scripted(program, says("a"))
-    first = trials.run()
+    first = trials.run("")
     outcome = Outcome(first, advice, first, {str(program): text.replace("LeakyReLU()", "LeakyReLU(inplace=True)")})
     seen = []
     monkeypatch.setattr(Reclaim, "run", lambda self: outcome)

@@ -51,9 +51,9 @@ class Told:
         self.path, self.silent, self.gradient = path, silent, gradient
 
     def first(self) -> tuple[Evidence, Path]:
-        return self.again({})
+        return self.again({}, "")
 
-    def again(self, texts: dict[str, str], reference: bool = False) -> tuple[Evidence, Path]:
+    def again(self, texts: dict[str, str], about: str, reference: bool = False) -> tuple[Evidence, Path]:
         lines = texts.get(str(self.path), self.path.read_text()).splitlines()
         stale = [line for line, name in WRITES.items() if lines[line - 1].count(f"{name}[i - 1].clone()") == 0]
         found = [_diagnosis(self.path, line, WRITES[line]) for line in ([] if reference else stale)]

@@ -24,6 +24,7 @@ from outplace.report import html
 from outplace.report import json as json_report
 from outplace.report.console import for_stream
 from outplace.report.diff import print_diff
+from outplace.report.progress import Progress
 
 
 class Command:
@@ -43,7 +44,7 @@ class Command:
         json_path: str | None,
         html_path: str | None,
     ) -> None:
-        self._trials = Trials(words, steps, limit, exact)
+        self._trials = Trials(words, steps, limit, Progress().run, exact)
         self._reclaim = Reclaim(self._trials, everything, prove, recompute)
         self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
         self.written = ""
@@ -53,8 +54,6 @@ class Command:
         """Runs the command. Exits with 0, or with the program's own exit code if the program fails."""
         try:
             outcome = self._reclaim.run()
-            sys.stdout.buffer.write(outcome.first.output)  # the program's own output, once
-            sys.stdout.flush()
             console = for_stream(sys.stderr)
             if outcome.trouble:
                 console.print(Text(f"outplace: {outcome.trouble}"), soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outplace.files.naming import signal_name
+from outplace.files import naming
 from outplace.reclaim.drive.trials import Trials
 from outplace.reclaim.observe.trial import Trial
 from outplace.reclaim.outcome import Outcome
@@ -12,6 +12,7 @@ from outplace.reclaim.rules.advice import advise, edited, value
 from outplace.reclaim.rules.suggestion import Suggestion
 from outplace.repair.syntax.files import Files, Unwritable, read
 
+_UNCHANGED = "the unchanged program again, to see if its results vary"
 MOST_SINGLE_TRIALS = 24
 """Suggestions that are tried one by one where all of them together do not hold."""
 
@@ -25,7 +26,7 @@ class Reclaim:
 
     def run(self) -> Outcome:
         """Runs the program, finds savings, and tries them."""
-        outcome = Outcome(self._trials.run(shown=True))
+        outcome = Outcome(self._trials.run(""))
         outcome.trouble = _trouble(outcome.first)
         recording = outcome.first.recording
         if outcome.trouble or recording is None:
@@ -39,8 +40,8 @@ class Reclaim:
             self._try(outcome, files, wanted)
         on_cuda = recording.device.startswith("cuda")
         if self._prove and (on_cuda or (self._recompute and outcome.texts)):
-            before = self._trials.run(ledger=False)
-            changed = self._trials.run(outcome.texts, ledger=False) if outcome.texts else None
+            before = self._trials.run("time and memory before", ledger=False)
+            changed = self._trials.run("time and memory after", outcome.texts, False) if outcome.texts else None
             if on_cuda:
                 outcome.allocator = (before.peak, changed.peak if changed else None)
             if changed is not None and before.seconds and changed.seconds:
@@ -64,25 +65,27 @@ class Reclaim:
 
     def _kept(self, outcome: Outcome, files: Files, wanted: list[Suggestion]) -> tuple[list[Suggestion], Trial | None]:
         """The suggestions that pass the proof: all at once, or one added after another."""
-        after = self._trial(outcome, files, wanted)
+        count = len(wanted)
+        after = self._trial(outcome, files, wanted, "the change" if count == 1 else f"all {count} changes together")
         if after is not None:
             return wanted, after
         if outcome.unsteady or len(wanted) == 1:
             return [], None
         kept: list[Suggestion] = []
-        for item in wanted[:MOST_SINGLE_TRIALS]:
-            trial = self._trial(outcome, files, [*kept, item])
+        tried = wanted[:MOST_SINGLE_TRIALS]
+        for number, item in enumerate(tried, 1):
+            trial = self._trial(outcome, files, [*kept, item], f"change {number} of {len(tried)}, {_place(item)}")
             if trial is not None:
                 kept, after = [*kept, item], trial
         return kept, after
 
-    def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion]) -> Trial | None:
+    def _trial(self, outcome: Outcome, files: Files, suggestions: list[Suggestion], about: str) -> Trial | None:
         """A run with these changes, or None if it computes something else."""
         texts = _changed(files, suggestions)
-        after = self._trials.run(texts)
+        after = self._trials.run(about, texts)
         difference = self._difference(outcome.first, after)
         if difference and self._may_try_again(outcome):
-            after = self._trials.run(texts)
+            after = self._trials.run(about, texts)
             difference = self._difference(outcome.first, after)
         suggestions[-1].refused = difference
         return None if difference or outcome.unsteady else after
@@ -93,7 +96,7 @@ class Reclaim:
         if found or after.output == first.output:
             return found
         if self._again is None:
-            self._again = self._trials.run()
+            self._again = self._trials.run(_UNCHANGED)
         return "other output" if self._again.output == first.output else ""  # or it prints the time
 
     def _may_try_again(self, outcome: Outcome) -> bool:
@@ -105,16 +108,20 @@ class Reclaim:
         held = outcome.first.recording.device.startswith("cuda") and not self._trials.exact
         if held:
             self._trials.exact = True
-            outcome.first = self._trials.run()
+            outcome.first = self._trials.run("the unchanged program, with reproducible algorithms")
             self._again = None
         if self._again is None:
-            self._again = self._trials.run()
+            self._again = self._trials.run(_UNCHANGED)
             outcome.unsteady = self._again.differs_from(outcome.first)
         return held and not outcome.unsteady
 
     def holds_on_disk(self, outcome: Outcome) -> bool:
         """Runs the files as written. Do they give the proved result?"""
-        return not self._difference(outcome.first, self._trials.run())
+        return not self._difference(outcome.first, self._trials.run("the files as written"))
+
+
+def _place(item: Suggestion) -> str:
+    return naming.place(item.site.file, item.site.line)
 
 
 def _changed(files: Files, suggestions: Sequence[Suggestion]) -> dict[str, str]:
@@ -136,7 +143,8 @@ def _trouble(trial: Trial) -> str:
     if trial.timed_out:
         return "the program was still in its first steps when its time was up: give it more with --timeout"
     if trial.code < 0:
-        return f"the program was killed ({signal_name(-trial.code)}): it has to run before it can run in less memory"
+        name = naming.signal_name(-trial.code)
+        return f"the program was killed ({name}): it has to run before it can run in less memory"
     if trial.code != 0:
         return f"the program failed (exit code {trial.code}): it has to run before it can run in less memory"
     if trial.recording is None:

@@ -14,13 +14,15 @@ from pathlib import Path
 from outplace import settings
 from outplace.reclaim.observe import probe, recording, witness
 from outplace.reclaim.observe.trial import Trial
+from outplace.repair.drive.runs import Telling
+from outplace.repair.drive.streaming import Streaming
 
 
 class Trials:
     """Starts the runs."""
 
-    def __init__(self, words: Sequence[str], steps: int, limit: float, exact: bool = False) -> None:
-        self._words, self._steps, self._limit = list(words), steps, limit
+    def __init__(self, words: Sequence[str], steps: int, limit: float, tell: Telling, exact: bool = False) -> None:
+        self._words, self._steps, self._limit, self._tell = list(words), steps, limit, tell
         self._folder = tempfile.TemporaryDirectory(prefix="outplace-reclaim-")
         self.count = 0
         self.exact = exact
@@ -30,8 +32,8 @@ class Trials:
         """Deletes the temporary files."""
         self._folder.cleanup()
 
-    def run(self, texts: Mapping[str, str] | None = None, ledger: bool = True, shown: bool = False) -> Trial:
-        """Runs the program once. With `shown`, its output is printed as it comes."""
+    def run(self, about: str, texts: Mapping[str, str] | None = None, ledger: bool = True) -> Trial:
+        """Runs the program once. `about`: what for. If it is empty, what the program prints is shown as it comes."""
         self.count += 1
         folder = Path(self._folder.name, str(self.count))
         folder.mkdir()
@@ -47,7 +49,8 @@ class Trials:
             (folder / "overlay.json").write_text(json.dumps(real), encoding="utf-8")
             settings.OVERLAY.put(str(folder / "overlay.json"), environment)
         command = [sys.executable, "-m", "outplace.cli.reclaim_child", *self._words]
-        code, timed_out = self._wait(command, environment, folder, shown)
+        with self._tell(about):
+            code, timed_out = self._wait(command, environment, folder, shown=not about)
         return Trial(
             code,
             timed_out,
@@ -64,9 +67,10 @@ class Trials:
                 command,
                 env=environment,
                 stdin=None if shown else subprocess.DEVNULL,
-                stdout=stdout,
+                stdout=subprocess.PIPE if shown else stdout,
                 stderr=None if shown else stderr,
             )
+            streaming = Streaming(process.stdout, folder / "stdout") if process.stdout is not None else None
             try:
                 return process.wait(self._limit), False
             except subprocess.TimeoutExpired:
@@ -79,3 +83,5 @@ class Trials:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
+                if streaming is not None:
+                    streaming.finish()

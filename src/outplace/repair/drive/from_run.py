@@ -54,6 +54,9 @@ class Outcome:
 
     evidence: Evidence
     output: Path
+    """What the last run has printed."""
+    first_output: Path
+    """What the first run has printed. The user has seen it."""
     texts: dict[str, str] = field(default_factory=dict)
     """The repaired files; empty if there is nothing to write."""
     proofs: list[Proof] = field(default_factory=list)
@@ -81,7 +84,7 @@ class Repair:
     def run(self) -> Outcome:
         """Runs the program, repairs it, and proves the repair."""
         evidence, output = self._runs.first()
-        outcome = Outcome(evidence, output)
+        outcome = Outcome(evidence, output, output)
         files = Files({path: text for path in evidence.files if (text := _text(path)) is not None}, may_read=False)
         for _ in range(MOST_ROUNDS):
             if evidence.good or not evidence.diagnoses:
@@ -147,9 +150,11 @@ class Repair:
             return None
         second_best: dict[_Flaw, _Result] = {}
         fewer: _Result | None = None
-        for candidate, edited in islice(self._candidates(files, evidence), MOST_TRIES):
+        candidates = list(islice(self._candidates(files, evidence), MOST_TRIES))
+        for number, (candidate, edited) in enumerate(candidates, 1):
             tried = files.edited(candidate.checking) if candidate.checking else edited
-            after, output = self._runs.again(_changed(tried or edited))
+            about = f"repair {number} of {len(candidates)}: {candidate.title}"
+            after, output = self._runs.again(_changed(tried or edited), about)
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
             if proof is not None:
                 flaw = _flaw(candidate, evidence, after)
@@ -167,7 +172,7 @@ class Repair:
         """A run that copies everything saved, for errors that do not occur then."""
         self._reference, self._earlier = None, self._reference
         if any(diagnosis["kind"] in _SAVED for diagnosis in evidence.diagnoses):
-            self._reference = self._runs.again(_changed(files), reference=True)[0]
+            self._reference = self._runs.again(_changed(files), "compute the right gradients, to compare with", True)[0]
         return self._reference
 
     def _silent(self, files: Files, evidence: Evidence) -> _Result | None:
@@ -194,7 +199,7 @@ class Repair:
         if not titles:
             return None
         edited = Files(texts, may_read=False)
-        after, output = self._runs.again(_changed(edited))
+        after, output = self._runs.again(_changed(edited), f"repair of silent bugs: {titles[0]}")
         if not after.good:
             return None
         title = "; ".join(dict.fromkeys(titles))

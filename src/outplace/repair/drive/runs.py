@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ from outplace import settings
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
 from outplace.repair.drive.evidence import Evidence, read
+from outplace.repair.drive.streaming import Streaming
 from outplace.repair.facts.bug import Bug
+
+Telling = Callable[[str], AbstractContextManager[None]]
+"""Tells the user what is being run, while it runs."""
 
 
 class Runs:
     """Runs the program as often as needed."""
 
-    def __init__(self, words: Sequence[str], limit: float) -> None:
-        self._words, self._limit = list(words), limit
+    def __init__(self, words: Sequence[str], limit: float, tell: Telling) -> None:
+        self._words, self._limit, self._tell = list(words), limit, tell
         self._folder = tempfile.TemporaryDirectory(prefix="outplace-fix-")
         self._count = 0
 
@@ -36,12 +41,17 @@ class Runs:
         return Path(self._folder.name, "1", "report")
 
     def first(self) -> tuple[Evidence, Path]:
-        """Runs the unchanged program. Its errors and its report are shown; its output is stored."""
-        return self._run({}, False, visible=True)
+        """Runs the unchanged program. What it prints is shown as it comes, and stored."""
+        with self._tell(""):
+            return self._run({}, False, visible=True)
 
-    def again(self, texts: Mapping[str, str], reference: bool = False) -> tuple[Evidence, Path]:
-        """Runs the program with these texts instead of its files. `reference`: copy everything that backward needs."""
-        return self._run(texts, reference, visible=False)
+    def again(self, texts: Mapping[str, str], about: str, reference: bool = False) -> tuple[Evidence, Path]:
+        """Runs the program with these texts instead of its files. `about`: what is tried, for the user.
+
+        `reference`: copy everything that backward needs.
+        """
+        with self._tell(about):
+            return self._run(texts, reference, visible=False)
 
     def _run(self, texts: Mapping[str, str], reference: bool, visible: bool) -> tuple[Evidence, Path]:
         self._count += 1
@@ -62,10 +72,11 @@ class Runs:
             process = subprocess.Popen(
                 command,
                 env=environment,
-                stdout=stdout,
+                stdout=subprocess.PIPE if visible else stdout,
                 stdin=None if visible else subprocess.DEVNULL,
                 stderr=None if visible else stderr,
             )
+            streaming = Streaming(process.stdout, output) if process.stdout is not None else None
             try:
                 code = process.wait(None if visible else self._limit)
             except subprocess.TimeoutExpired:
@@ -74,6 +85,8 @@ class Runs:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
+                if streaming is not None:
+                    streaming.finish()
         diagnoses = _diagnoses(folder / "report")
         repairable = [diagnosis for diagnosis in diagnoses if diagnosis["kind"] != "freed"]
         evidence = Evidence(code, repairable, stopped=stopped, came_into_freed=repairable != diagnoses)

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace import settings
+from outplace.repair.drive.streaming import show_lines_at_once
 from outplace.runtime import instrument
 from outplace.runtime.patches.table import Patch, Section, registered, replaced
 from outplace.runtime.program import attachment
@@ -32,6 +33,7 @@ _MOST_BACKWARDS = 400
 
 def start() -> None:
     """Starts what the environment variables ask for, and removes them, so child processes do not see them."""
+    show_lines_at_once()
     evidence, overlay, reference = settings.EVIDENCE.take(), settings.OVERLAY.take(), settings.REFERENCE.take()
     if overlay:
         with open(overlay, encoding="utf-8") as file:
