@@ -16,7 +16,7 @@ from outplace.report.console import for_stream
 from outplace.report.layout import indented, wrap
 from outplace.runtime.patches.table import Patch, Section, listed
 
-_MODULES = ("torch", "torch.utils.checkpoint", "torch._dynamo.eval_frame")
+_MODULES = ("torch", "torch.utils.checkpoint", "torch._dynamo.eval_frame", "torch._dynamo.output_graph")
 """The modules that sections wait for. All are imported before the list is made."""
 
 

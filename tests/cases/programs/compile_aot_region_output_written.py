@@ -8,9 +8,9 @@ fc = nn.Linear(3, 3)
 
 @torch.compile(backend="aot_eager")
 def features(x):
-    return fc(x).sigmoid()
+    return fc(x).sigmoid()  # saves
 
 
-h = features(torch.randn(2, 3))  # saves
+h = features(torch.randn(2, 3))
 h *= 2  # overwrites
 h.sum().backward()

@@ -87,6 +87,10 @@ def examine(
         return of(error)
     for member in getattr(error, "exceptions", ()):
         examine(member, seen=seen)
+    inner = of(getattr(error, "inner_exception", None))  # torch.compile wraps the errors of its backends
+    if inner:
+        attach(error, inner)
+        return inner
     text = _message(error)
     if _QUOTED in text:
         return ()

@@ -16,13 +16,13 @@ from outplace.knowledge.nodes import by_node, describe_saved
 from outplace.model import Diagnosis, Mutation, SavedTensor, Site, Tensor
 from outplace.runtime.errors import build
 from outplace.runtime.errors.remedies import fixes_for
-from outplace.runtime.locate import graph, names, opaque_nodes, sites
+from outplace.runtime.locate import graph, names, opaque_nodes, replays, sites
 from outplace.runtime.locate.graph import Slot
 from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.locate.sites import Located
 from outplace.runtime.locate.writers import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, place_of
-from outplace.runtime.record import log
+from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Step, Write
 from outplace.runtime.record.overlap import written_apart
 from outplace.runtime.record.storages import storage_of
@@ -34,10 +34,28 @@ _STEPS_OVER = {"embedding_renorm_"}
 
 def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
     """All diagnoses of a failed backward. `frame` is torch's; its arguments hold the roots and inputs."""
+    if regions.compiling:  # forward and backward are traced together: the graph of the trace has no lines
+        return _while_compiling(error, match, frame)
     outputs, inputs = arguments(frame)
     roots = graph.roots_of(outputs)
     needed = graph.needed_for(roots, inputs)
-    nodes = [node for node in graph.walk(roots) if needed is None or node in needed]
+    return _of_graph(error, match, frame, roots, [n for n in graph.walk(roots) if needed is None or n in needed])
+
+
+def _while_compiling(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
+    """Diagnoses a region that torch.compile refuses because its backward would fail."""
+    again = replays.replay(regions.compiling[-1])
+    writes = log.current().writes
+    writes += again.writes
+    try:
+        return _of_graph(error, match, frame, again.roots(), list(graph.walk(again.roots())))
+    finally:
+        del writes[len(writes) - len(again.writes) :]
+
+
+def _of_graph(
+    error: BaseException, match: Match, frame: FrameType, roots: list[Any], nodes: list[Any]
+) -> list[Diagnosis]:
     slots = [slot for node in nodes for slot in graph.stale_slots(node)]
     slots += opaque_nodes.stale_slots(nodes)
     if not slots and match.entry.kind == "detached":
@@ -135,6 +153,15 @@ def _mutation(write: AnyWrite, version: int) -> Mutation:
     return Mutation(operation, own.site, after, chain=chain if isinstance(write, Write) else (), moment=moment)
 
 
+def _savers(slot: Slot) -> list[SavedTensor]:
+    """What saved it. A compiled region is one node, in which several lines may have saved it."""
+    inside = replays.savers_in_region(slot.node, slot.alias)
+    own = _saver(slot)
+    return [replace(_saver(replace(slot, node=node, saved_as=name)), number=own.number) for node, name in inside] or [
+        own
+    ]
+
+
 def _saver(slot: Slot) -> SavedTensor:
     name, saved_as = slot.node.name().removeprefix("torch::autograd::"), slot.saved_as
     if saved_as == graph.CHECKPOINTED:
@@ -150,8 +177,7 @@ def _diagnosis(
     hurt = hurts[0]
     mutations = _mutations(hurts)
     savers: dict[Any, SavedTensor] = {}
-    for slot in (slot for item in hurts for slot in item.slots):
-        saver = _saver(slot)
+    for saver in (saver for item in hurts for slot in item.slots for saver in _savers(slot)):
         savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
     saved_by, *also = savers.values()
     tensor = _tensor(hurt, kind, stack)

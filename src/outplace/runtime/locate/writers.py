@@ -11,10 +11,10 @@ import torch
 
 from outplace.knowledge.names import spellings
 from outplace.knowledge.nodes import by_node
-from outplace.runtime.locate import graph, names
+from outplace.runtime.locate import graph, names, replays
 from outplace.runtime.locate.graph import Slot
 from outplace.runtime.patches import anomaly_tags, saved_tensor_hooks
-from outplace.runtime.record import log
+from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Place, Step, ThreadRecord, Write
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import HANDING_ON
@@ -71,6 +71,7 @@ def hurt_by_writes(slots: list[Slot]) -> Hurt:
     first, now = min(error.expected for error in errors), max(error.version for error in errors)
     missing = _add_recorded_writes(hurt, first, now)
     hurt.unseen = len(_add_unrecorded_writes(hurt, missing))
+    hurt.writes = [inner for write, left in hurt.writes for inner in _in_region(hurt, write, left)]
     hurt.writes.sort(key=lambda entry: entry[1])
     return hurt
 
@@ -92,6 +93,7 @@ def _add_recorded_writes(hurt: Hurt, first: int, now: int) -> list[int]:
 
 def _add_unrecorded_writes(hurt: Hurt, missing: list[int]) -> list[int]:
     """Adds the writes that explain the missing versions. Returns the versions that are still missing."""
+    missing = _add_region_writes(hurt, missing)
     for look in (_gradient_writes, _marked_dirty, _counted_before, _node_writes):
         writes = look(hurt, missing) if missing else []
         explained = {left for _, left in writes}
@@ -189,6 +191,29 @@ def _counted_before(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, 
     return [(write, missing[-1]) for write in _writes_to(hurt) if write.before == now and write.frames]
 
 
+def _in_region(hurt: Hurt, write: AnyWrite, left: int) -> list[tuple[AnyWrite, int]]:
+    """A write that a compiled region made: the lines of the region that wrote this memory."""
+    alias = hurt.slots[0].alias
+    if not isinstance(write, Write) or alias is None or not regions.is_inside(write.frames):
+        return [(write, left)]
+    calls = [call for call in regions.calls_since(write.moment) if call.start <= write.moment]
+    inner = replays.same_write(calls[-1], write) or replays.writes_in_region(calls[-1], alias) if calls else []
+    return [(item, left) for item in inner] or [(write, left)]
+
+
+def _add_region_writes(hurt: Hurt, missing: list[int]) -> list[int]:
+    """Compiled regions write their inputs unseen, and each call may add more than one to the version."""
+    alias = hurt.slots[0].alias
+    calls = regions.calls_since(hurt.oldest + 1) if missing and alias is not None else []
+    writing = [writes for call in calls if (writes := replays.writes_in_region(call, alias))]
+    if not writing or len(missing) % len(writing):
+        return missing
+    each = len(missing) // len(writing)
+    for turn, writes in enumerate(writing):
+        hurt.writes.extend((write, missing[(turn + 1) * each - 1]) for write in writes)
+    return []
+
+
 def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Writes that the record did not see (TorchScript, `torch.ops`, C++) have left nodes in the tensor's history."""
     nodes = _history(hurt)
@@ -221,10 +246,11 @@ def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
 
 
 def place_of(node: Any) -> Place:
-    """Where a node was made: from its tag, else from the mark that its number belongs to."""
+    """Where a node was made: its line in a compiled region, its tag, or the mark that its number belongs to."""
+    inside = replays.place_of(node)
     tag = anomaly_tags.tag_of(node)
-    if tag is not None:
-        return tag.place
+    if inside is not None or tag is not None:
+        return inside or (None if tag is None else tag.place)
     number = graph.number_of(node)
     if number is None or is_ambiguous(node):
         return None

@@ -7,6 +7,7 @@ program first asks for a compilation. Importing Dynamo is no sign of that: makin
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,8 +16,8 @@ import torch
 
 from outplace.runtime import instrument
 from outplace.runtime.patches import optimizer_steps, tensor_writes
-from outplace.runtime.patches.table import Patch, Undo, full_name, swap
-from outplace.runtime.record import log
+from outplace.runtime.patches.table import Patch, Undo, full_name, replaced, swap
+from outplace.runtime.record import log, regions
 
 MODULE = "torch._dynamo.eval_frame"
 
@@ -59,3 +60,51 @@ def _dynamo_in_use(keep: Callable[[Any, str], Any]) -> Undo:
     instrument.skip_when_traced()
     instrument.put(KEEP=keep)
     return bool
+
+
+GRAPHS = "torch._dynamo.output_graph"
+
+
+def region_patches() -> Iterator[Patch]:
+    """Keeps what a diagnosis needs of each region that is compiled. The row is put in place when Dynamo has graphs."""
+    graphs: Any = getattr(sys.modules[GRAPHS], "OutputGraph", None)
+    if hasattr(graphs, "call_user_compiler"):
+        why = "The graph that a backend is given knows the user's lines inside a compiled region."
+        yield replaced(graphs, "call_user_compiler", _with_region, why).clearing(regions.calls, regions.compiling)
+
+
+def _with_region(original: Any) -> Any:
+    @functools.wraps(original)
+    def call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self, "package", None) is not None:  # it is written to a file, and must be what the backend made
+            return original(self, gm, example_inputs, *args, **kwargs)
+        _forget_traced_writes()
+        region = regions.Region(gm, example_inputs)
+        regions.compiling.append(region)
+        try:
+            with log.without_writes():
+                compiled = original(self, gm, example_inputs, *args, **kwargs)
+        finally:
+            regions.compiling.remove(region)
+        return regions.around(region, _made(compiled))
+
+    return call_user_compiler
+
+
+_TRACER = os.path.join("torch", "_dynamo", "symbolic_convert.py")
+
+
+def _forget_traced_writes() -> None:
+    """Dynamo looks methods up on the program's own tensors while it traces, and calls none of them."""
+    writes = log.current().writes
+    while writes and any(code.co_filename.endswith(_TRACER) for code, _ in writes[-1].frames):
+        del writes[-1]
+
+
+def _made(compiled: Any) -> Any:
+    """A module that generates its code at its first call generates it now, as Dynamo does."""
+    owner = getattr(compiled, "__self__", compiled)
+    if hasattr(type(owner), "force_recompile"):
+        type(owner).force_recompile(owner)
+        return owner.forward if getattr(compiled, "__name__", "") == "_lazy_forward" else compiled
+    return compiled

@@ -44,6 +44,7 @@ class Attachment:
         self.loaders = Section("loading with marks", source_loading.loaders)
         self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
         self.dynamo = Section("Dynamo", _dynamo_rows, after_import("torch._dynamo.eval_frame"))
+        self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
         self.checkpoints = Section("checkpoints", self._checkpoint_rows, after_import(_CHECKPOINTS))
         self.collectives = Section("collectives", _collective_rows, Wait(_process_group_began, _until_process_group))
         self.tags = Section("tags", _tag_rows)
@@ -52,7 +53,7 @@ class Attachment:
     def sections(self) -> Iterator[Section]:
         """All sections, open or not. torch must have been imported."""
         yield from (self.errors, self.uncaught, self.names, self.loaders)
-        yield from (self.torch, self.dynamo, self.checkpoints)
+        yield from (self.torch, self.dynamo, self.regions, self.checkpoints)
         if _has_distributed():
             yield self.collectives
         yield from (self.tags, self.guard)
@@ -87,7 +88,7 @@ class Attachment:
     # -- torch ------------------------------------------------------------------------------------------------------
 
     def _with_torch(self) -> Iterator[Section]:
-        yield from (self.dynamo, self.checkpoints)
+        yield from (self.dynamo, self.regions, self.checkpoints)
         if _has_distributed():
             yield self.collectives
         if self.way == "tags":
@@ -169,6 +170,12 @@ def _dynamo_rows() -> Iterable[Patch]:
     from outplace.runtime.silent import marks
 
     return dynamo.patches(marks.note_kept)
+
+
+def _region_rows() -> Iterable[Patch]:
+    from outplace.runtime.patches import dynamo
+
+    return dynamo.region_patches()
 
 
 def _collective_rows() -> Iterable[Patch]:

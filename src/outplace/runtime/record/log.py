@@ -9,10 +9,11 @@ keeps no tensor alive, and both lists are bounded.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -287,6 +288,17 @@ def add_write(write: Write) -> None:
     writes.append(write)
     if len(writes) > WRITES_KEPT:
         del writes[: WRITES_KEPT // 2]
+
+
+@contextlib.contextmanager
+def without_writes() -> Iterator[None]:
+    """The writes of this block are not kept: a compiler makes them on tensors that are not the program's."""
+    writes = current().writes
+    count = len(writes)
+    try:
+        yield
+    finally:
+        del writes[count:]
 
 
 def add_step(*fields: Any) -> None:

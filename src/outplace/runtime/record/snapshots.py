@@ -20,11 +20,12 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
     """For outplace's own operations: they make no graph, and no mode or subclass of the user sees them."""
-    with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch_modes():  # in this order: modes see no_grad
+    with torch._C.DisableTorchFunction(), torch.no_grad(), no_dispatch_modes():  # in this order: modes see no_grad
         yield
 
 
-def _no_dispatch_modes() -> Any:
+def no_dispatch_modes() -> Any:
+    """For operations that no `__torch_dispatch__` mode may see."""
     if torch._C._len_torch_dispatch_stack() == 0:
         return contextlib.nullcontext()
     from torch.utils._python_dispatch import _disable_current_modes

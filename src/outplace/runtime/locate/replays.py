@@ -1,0 +1,214 @@
+"""Runs a compiled region again, node by node and without memory, to see which of its lines saved and wrote what.
+
+After a failure a compiled region is one opaque node, or a row of nodes that generated code has made. Dynamo's graph of
+the region is run again on fake tensors, which have shapes, versions and history but no contents. Nothing is computed,
+no code of the user runs, and no random number is drawn. Each node of the graph knows its line. So the record gets
+marks and writes, as it does from code that is not compiled, and the usual questions can be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+
+from outplace.runtime.locate import graph
+from outplace.runtime.record import log, regions
+from outplace.runtime.record.log import WHOLE, Instruction, Place, Write
+from outplace.runtime.record.regions import Call, Input, Region
+from outplace.runtime.record.snapshots import no_dispatch_modes
+from outplace.runtime.record.user_files import own_files
+
+_next_number = torch._C._autograd._get_sequence_nr
+_LINE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+_NO_COLUMNS = b"\xef\x00"
+"""Eight instructions on the first line, in Python's table of positions."""
+
+
+class Saved(NamedTuple):
+    """A node of a replayed region that saves a tensor, and the name under which it does."""
+
+    node: Any
+    saved_as: str
+
+
+class Replay(torch.fx.Interpreter):  # type: ignore[misc]
+    """The region, run again. `nodes` are its nodes by their numbers."""
+
+    def __init__(self, region: Region) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode  # a program that compiles has imported it
+
+        super().__init__(torch.nn.Module(), garbage_collect_values=False, graph=region.graph)
+        self._attributes = region.attributes
+        self.writes: list[Write] = []
+        self._starts: list[int] = []
+        self._places: list[Place] = []
+        made: Any = ()
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        with log.without_writes(), no_dispatch_modes(), mode, torch.enable_grad():
+            self.inputs = [_like(value) for value in region.inputs]
+            self.start = _next_number()
+            with contextlib.suppress(Exception):  # what the graph does before an error is known
+                made = self.run(*self.inputs, enable_io_processing=False)
+        self.end = _next_number()
+        self.results: list[Any] = list(made) if isinstance(made, list | tuple) else [made]
+        self.nodes: dict[int, Any] = {}
+        for node in graph.walk(self.roots()):
+            number = graph.number_of(node)
+            if number is not None and number >= self.start:
+                self.nodes[number] = node
+
+    def roots(self) -> list[Any]:
+        """The last nodes of the region's values."""
+        tensors = [value for value in (*self.env.values(), *self.results) if isinstance(value, torch.Tensor)]
+        return [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+
+    def place_of(self, number: int) -> Place:
+        """The line that made the node with this number."""
+        return self._places[bisect_right(self._starts, number) - 1] if number >= self.start else None
+
+    def fetch_attr(self, target: str) -> Any:
+        """The value of a constant or of a part of the graph."""
+        return self._attributes[target]
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Runs one node of the graph, and notes its line and what it wrote."""
+        place, moment = _place(n), _next_number()
+        self._starts.append(moment)
+        self._places.append(place)
+        given = [value for item in n.all_input_nodes if isinstance(value := self.env.get(item), torch.Tensor)]
+        before = [value._version for value in given]
+        result = super().run_node(n)
+        written = {_storage(value): (value, version) for value, version in zip(given, before, strict=True)}
+        for storage, (value, version) in written.items():
+            if value._version != version and place is not None:
+                geometry = (int(value.storage_offset()), tuple(value.size()), tuple(value.stride()))
+                region = log.Region(WHOLE, *geometry) if value._is_view() else None
+                self.writes.append(Write(storage, version, moment, _operation(n), (place,), region, True))
+        return result
+
+    def saved(self, tensor: torch.Tensor) -> Iterator[Saved]:
+        """The nodes that save this tensor's memory, the latest first."""
+        storage = _storage(tensor)
+        for _, node in sorted(self.nodes.items(), reverse=True):
+            for saved_as, alias in graph.held(node):
+                if _storage(alias) == storage:
+                    yield Saved(node, saved_as)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _like(value: Any) -> Any:
+    if not isinstance(value, Input):
+        return value
+    made = torch.empty_strided(value.size, value.stride, dtype=value.dtype, device=value.device)
+    made.requires_grad_(value.requires_grad)
+    return made if value.is_leaf else made.clone()
+
+
+def _place(node: torch.fx.Node) -> Instruction | None:
+    """The user's innermost line of a node of Dynamo's graph."""
+    lines = _LINE.findall(node.stack_trace or "")
+    mine = [line for line in lines if own_files[line[0]]]
+    return _instruction(*mine[-1]) if mine else None
+
+
+@functools.lru_cache(maxsize=10_000)
+def _instruction(filename: str, line: str, function: str) -> Instruction:
+    """An instruction that stands for a line of which no more is known."""
+    code: CodeType = compile("0", filename, "eval").replace(co_name=function, co_firstlineno=int(line))
+    if hasattr(code, "co_positions"):
+        table = _NO_COLUMNS * (len(code.co_code) // 16 + 1)
+        more: Any = {"co_qualname": function, "co_linetable": table}
+        code = code.replace(**more)
+    return code, 0
+
+
+def _operation(node: torch.fx.Node) -> str:
+    """What the record would call this operation: `add_`, `__iadd__`, `__setitem__`."""
+    if isinstance(node.target, str):
+        return node.target
+    name = getattr(node.target, "__name__", str(node.target))
+    return f"__{name}__" if getattr(node.target, "__module__", "") == "_operator" else name
+
+
+_known: weakref.WeakKeyDictionary[Region, Replay] = weakref.WeakKeyDictionary()
+
+
+def replay(region: Region) -> Replay:
+    """The region, run again once."""
+    if region not in _known:
+        _known[region] = Replay(region)
+    return _known[region]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def place_of(node: Any) -> Place:
+    """The line inside a compiled region that made this node; None if none did, or if that cannot be told."""
+    number = graph.number_of(node) if regions.calls or _known else None
+    if number is None:
+        return None
+    for again in _known.values():
+        if again.nodes.get(number) is node:
+            return again.place_of(number)
+    call = regions.call_here(number)
+    if call is None or is_compiled(node):
+        return None
+    again = replay(call.region)
+    twin = again.nodes.get(again.start + number - call.start)
+    same = twin is not None and twin.name() == node.name() and again.end - again.start == call.end - call.start
+    return again.place_of(again.start + number - call.start) if same else None
+
+
+def is_compiled(node: Any) -> bool:
+    """Does this node stand for a whole region that AOTAutograd has compiled?"""
+    return hasattr(getattr(node, "_forward_cls", None), "_aot_id")
+
+
+def savers_in_region(node: Any, alias: torch.Tensor | None) -> list[Saved]:
+    """The nodes of a compiled region that save this memory, and whose lines are known."""
+    number = graph.number_of(node)
+    call = None if number is None or not is_compiled(node) else regions.call_here(number)
+    if call is None or alias is None:
+        return []
+    again = replay(call.region)
+    found: dict[Any, Saved] = {}
+    for tensor in _tensors_in(again, call, alias):
+        for saved in again.saved(tensor):
+            if again.place_of(graph.number_of(saved.node) or 0) is not None:
+                found.setdefault(saved, saved)
+    return list(found)
+
+
+def writes_in_region(call: Call, alias: Any) -> list[Write]:
+    """The writes of a region to the memory of this tensor, which came in or out of it."""
+    again = replay(call.region)
+    storages = {_storage(tensor) for tensor in _tensors_in(again, call, alias)}
+    return [write._replace(region=None) for write in again.writes if write.storage in storages]
+
+
+def same_write(call: Call, write: Write) -> list[Write]:
+    """The write of a region that the record has seen: that operation, after as many nodes."""
+    again = replay(call.region)
+    moment = again.start + write.moment - call.start
+    found = [item for item in again.writes if item.moment == moment and item.operation == write.operation]
+    return [write._replace(frames=found[0].frames)] if len(found) == 1 else []
+
+
+def _tensors_in(again: Replay, call: Call, alias: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors of a replay that stand for the inputs and results of a call in this memory."""
+    memory = alias.untyped_storage()
+    inputs, results = call.positions(memory.data_ptr(), memory.data_ptr() + memory.nbytes())
+    both = [*(again.inputs[k] for k in inputs), *(again.results[k] for k in results if k < len(again.results))]
+    return [tensor for tensor in both if isinstance(tensor, torch.Tensor)]
