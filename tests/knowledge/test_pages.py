@@ -25,10 +25,18 @@ def sections(kind: Kind) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+# The last line of a program, with what it prints: `print(y)  # 2.0, should be 1.0`.
+PRINTED = re.compile(r"^print\((.+)\)  # (?:(?P<got>.+), should be |should be )?(.+)\n\Z", re.MULTILINE)
+
+
 def run(kind: Kind, section: str) -> dict[str, object]:
-    """Runs a section's code as a program of its own, and returns its names."""
+    """Runs a section's code as a program of its own.
+
+    Returns its names, and what its last line prints (`got`), is said to print (`shown`) and should print (`want`).
+    """
     (source,) = re.findall(r"(?s)```python\n(.*?)```", sections(kind)[section])
     assert "import torch" in source
+    source = PRINTED.sub(lambda last: f"got, shown, want = {last[1]}, {last['got']}, {last[3]}\n", source)
     namespace: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -50,6 +58,7 @@ def test_before_goes_wrong(kind: Kind) -> None:
     if kind.code >= "OUT300":
         names = run(kind, "Before")
         assert names["got"] != names["want"]
+        assert names["shown"] in (None, names["got"])
         return
     with pytest.raises(Exception) as raised:
         run(kind, "Before")
