@@ -1,5 +1,7 @@
 """Programs that try to grow: the analysis ends, and still finds what is wrong with them."""
 
+import ast
+import importlib
 import importlib.util
 import time
 from pathlib import Path
@@ -50,3 +52,50 @@ def test_the_next_file_has_its_own_time(monkeypatch):
     program = growth.SHAPES["plain statements"](10)
     outcome = check_text("second.py", program, project, fixes=False)
     assert not project.ran_out and len(outcome.findings) == 1
+
+
+NESTED = "import torch\nt = torch.ones(3, requires_grad=True)\nx = t.exp()\n{}x += 1\nx.sum().backward()\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "l = [t]\n" + "l = [l, l]\n" * 60 + "y = x + l\n",
+        "l = [t]\n" + "y = (l := [l, l])\n" * 60 + "for a in l: z = x + a\n",
+        "d = dict(a=t)\n" + "d['a'] = [d['a'], d['a']]\n" * 60 + "y = x * d['a']\n",
+        "l = [t]\n"
+        + "".join(f"l{i} = []; l{i}.append(l); l{i}.append(l); l = l{i}\n" for i in range(60))
+        + "y = x + l\n",
+        "l = [t]\n" + "l = l if input() else [l, l]\n" * 60 + "y = x + l\n",
+        "l = [t] * 9\ny = [a" + "".join(f" for a{i} in l" for i in range(30)) + " for a in l]\n",
+        "l = [t, t]\n" + "l[0:0] = l\n" * 60,
+        "n = 3\n" + "n = n ** 2\n" * 20 + "y = x[n:]\n",
+    ],
+)
+def test_containers_of_containers(lines):
+    """What is wrong behind them is found; nobody looks at each of 2 ** 60 items."""
+    program = NESTED.format(lines)
+    start = time.thread_time()
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert time.thread_time() - start < 2
+    assert (outcome.failure, outcome.notes) == (None, ())
+    assert program.splitlines().index("x += 1") + 1 in [finding.site.line for finding in outcome.findings]
+
+
+def test_what_a_nested_container_holds_is_still_known():
+    """The legal size: ten lists of ten. A write to what they hold is found."""
+    program = NESTED.format("l = [[t.exp() for _ in range(10)] for _ in range(10)]\n")
+    program = program.replace("x += 1\nx.sum()", "y = l[3][4]\ny += 1\ny.sum()")
+    found = check_text("program.py", program, Project(), fixes=False).findings
+    assert [finding.site.line for finding in found] == [6]
+
+
+def test_the_search_makes_programs_that_python_takes(monkeypatch):
+    """Each seed stands for one program, so that what was found can be looked at again."""
+    monkeypatch.syspath_prepend(str(GROWTH.parent))
+    search = importlib.import_module("grow_search")
+    programs = [search.program(seed) for seed in range(300)]
+    for program in programs:
+        compile(program, "program.py", "exec", flags=ast.PyCF_ONLY_AST)
+    assert len(set(programs)) > 280
+    assert programs[7] == search.program(7)

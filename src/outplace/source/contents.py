@@ -8,6 +8,7 @@ from outplace.source import holders
 from outplace.source.graph import Path
 from outplace.source.joins import any_item, join, join_arms, with_paths
 from outplace.source.values import (
+    MOST_INSIDE,
     MOST_ITEMS,
     PLAIN,
     UNKNOWN,
@@ -125,8 +126,38 @@ def _layer_item(holder: Layer, key: Value) -> Value:
     return join(children) if children else UNKNOWN
 
 
+def bounded(value: Value) -> Value:
+    """The value, or unknown if it is a container of containers with too much in it.
+
+    `l = [l, l]`, forty times, is small in memory. Whoever looks at each item does not come to an end.
+    """
+    count, around = 0, set[int]()
+    stack: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    while stack:
+        one = stack.pop()
+        if isinstance(one, int):  # all in this container has been looked at
+            around.remove(one)
+            continue
+        if id(one) in around:  # it holds itself
+            continue
+        held = one.options if isinstance(one, Choice) else one.items
+        rest = () if isinstance(one, Choice) else (one.rest,)
+        count += 1 + len(held)
+        if count > MOST_INSIDE:
+            return UNKNOWN
+        inner = held.values() if isinstance(held, dict) else held
+        around.add(id(one))
+        stack.append(id(one))
+        stack += [item for item in (*inner, *rest) if isinstance(item, _CONTAINERS)]
+    return value
+
+
+_CONTAINERS = (Items, Dictionary, Choice)
+
+
 def set_item(holder: Value, key: Value, value: Value) -> None:
     """`holder[key] = value` without tensors."""
+    value = bounded(value)
     if isinstance(holder, (Items, Dictionary)) and holder.stale:
         holders.note_stored(holder, value)
     if isinstance(holder, Dictionary):
@@ -180,6 +211,8 @@ def _set_slice(holder: Items, key: Value, value: Value) -> None:
             _forget(holder)
         else:
             holder.items[part] = value.items
+            if len(holder.items) > MOST_ITEMS:
+                _forget(holder)
     except (TypeError, ValueError):
         _forget(holder)
 

@@ -14,6 +14,7 @@ from outplace.source.frames import Frame
 from outplace.source.graph import Path
 from outplace.source.joins import join, join_arms
 from outplace.source.values import (
+    MOST_ITEMS,
     NONE,
     PLAIN,
     UNKNOWN,
@@ -223,6 +224,9 @@ def _comprehension(
             copied.append(iterable)
         exact[0] &= python_model.is_exact(iterable)
         for item in python_model.iterate(interpreter, iterable, node, most=8):
+            interpreter.require_time()
+            if len(made) > MOST_ITEMS:
+                return
             interpreter.bind(generator.target, item, node)
             known = [interpreter.truth(interpreter.eval(test)) for test in generator.ifs]
             exact[0] &= None not in known

@@ -195,6 +195,11 @@ class Interpreter:
         if self.steps > self._most_steps or self.project.is_out_of_time():
             raise OutOfSteps
 
+    def require_time(self) -> None:
+        """For work within one step that may take long: ends it, and the rest of the file, if the time is over."""
+        if self.project.is_out_of_time():
+            raise OutOfSteps
+
     def within(self, steps: int, run: Callable[[], object]) -> None:
         """Runs something with a budget of its own, and leaves no trace of having been cut short."""
         kept = self.steps, self._most_steps, list(self.frames), self.grad, self.tape.path, self._changes, self._loops

@@ -169,6 +169,8 @@ Stale = tuple["Tensor", "Write", "Update | None"]
 
 MOST_ITEMS = 1_000
 """So many items of a container are kept."""
+MOST_INSIDE = 20_000
+"""So many items of a container, and of the containers in it, are kept. One that is held twice counts twice."""
 
 
 class Items(Value):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_WRITING_METHODS
 from outplace.source import holders, hypotheses, records, torch_model
-from outplace.source.contents import as_key, extend, hashable, is_exact, item_at, linked, of_key
+from outplace.source.contents import as_key, bounded, extend, hashable, is_exact, item_at, linked, of_key
 from outplace.source.joins import any_item, join, with_paths
 from outplace.source.values import (
+    MOST_ITEMS,
     NONE,
     PLAIN,
     UNKNOWN,
@@ -183,13 +184,14 @@ def _note_appended(interpreter: Interpreter, holder: Items, value: Value) -> Non
 def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
     if name in ("append", "add", "appendleft") and args:
         if len(holder.items) < 64:
-            holder.items.append(args[0])
+            holder.items.append(bounded(args[0]))
         return NONE
     if name == "extend" and args:
         extend(holder, args[0])
         return NONE
     if name == "insert" and len(args) > 1:
-        holder.items.insert(0, args[1])
+        if len(holder.items) < MOST_ITEMS:
+            holder.items.insert(0, bounded(args[1]))
         return NONE
     if name in ("pop", "popleft"):
         place = args[0] if args else Const(0 if name == "popleft" else -1)
@@ -238,5 +240,5 @@ def _look_up(holder: Dictionary, name: str, key: Value, default: Value) -> Value
     if key.value in holder.items:
         return holder.items.pop(key.value) if name == "pop" else holder.items[key.value]
     if name == "setdefault":
-        holder.items[key.value] = default
+        holder.items[key.value] = bounded(default)
     return default if holder.rest is None else join([holder.rest, default])

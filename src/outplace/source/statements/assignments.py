@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.names import DUNDERS
 from outplace.source import holders, python_model, torch_model
+from outplace.source.contents import bounded
 from outplace.source.frames import Stop
 from outplace.source.joins import join, join_arms, options, with_paths
 from outplace.source.values import UNKNOWN, Class, Function, Instance, Items, Namespace, Plain, Tensor, Value
@@ -89,6 +90,7 @@ def _delete(interpreter: Interpreter, node: ast.Delete) -> int:
 
 def bind(interpreter: Interpreter, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Assigns a value to a target."""
+    value = bounded(value)
     if isinstance(target, ast.Name):
         scope = interpreter.frames[-1].scope
         if (old := scope.names.get(target.id)) is not None:

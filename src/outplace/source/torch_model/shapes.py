@@ -381,7 +381,7 @@ def _slice_length(size: int | None, index: slice) -> int | None:
         return max(0, last - first) if whole else None
     try:
         return len(range(size)[index])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
