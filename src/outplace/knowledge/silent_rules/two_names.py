@@ -165,9 +165,9 @@ RESCALED_AGAIN = SilentRule(
     of="silent-other",
     message="this normalises in place what stays for the next call, which normalises it once more: write out of place",
     check="warning",
-    headline="{tensor} was changed by {op} in each step, and it still has what the step before made of it",
-    why="It stays from step to step, and each step normalises it in place: what the first step made of it is "
-    "normalised again by the second one, and so on. The training sees other values at each step.",
+    headline="{tensor} was changed by {op} again and again, and it still had what the time before made of it",
+    why="It stays for the next step or call, and each of them rescales it in place: what the first one made of it is "
+    "rescaled by the second one, and so on. The training sees other values each time.",
     remedy="Write out of place: `adj = adj / deg`; or normalise once, before the training.",
     holder="the next step",
     detector="rescaled_again",

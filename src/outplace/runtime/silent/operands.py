@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from outplace.knowledge.traits import reads_nothing
+from outplace.knowledge.traits import draws, reads_nothing
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import sites
 from outplace.runtime.record.log import Write
@@ -40,6 +40,18 @@ def operands_of(write: Write) -> list[ast.expr]:
 
 def only_of_itself(write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
     """Does the statement compute with nothing but the written tensor and numbers: `adj /= adj.sum(1)`?"""
+    return _computes_only_with(storage_of(tensor), write, frame)
+
+
+def only_of_numbers(write: Write, frame: FrameType) -> bool:
+    """Does the statement compute with nothing but numbers and shapes, not by chance: `bias -= slope * far`?"""
+    located = sites.statement_of(frame)
+    scope = ast.walk(located[0].scope(located[1])) if located is not None else ()
+    called = (item.func.attr for item in scope if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute))
+    return not any(map(draws, called)) and _computes_only_with(None, write, frame)
+
+
+def _computes_only_with(storage: int | None, write: Write, frame: FrameType) -> bool:
     located = sites.statement_of(frame)
     operands = operands_of(write)
     if located is None or not operands:
@@ -51,7 +63,6 @@ def only_of_itself(write: Write, tensor: torch.Tensor, frame: FrameType) -> bool
             for target in item.targets:
                 if isinstance(target, ast.Name):
                     made.setdefault(target.id, []).append(item.value)
-    storage = storage_of(tensor)
     return all(_is_own(operand, frame, storage, made, _HOPS) for operand in operands)
 
 

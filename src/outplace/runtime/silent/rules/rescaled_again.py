@@ -26,6 +26,8 @@ from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
 from outplace.knowledge.silent_rules.two_names import RESCALED_AGAIN
+from outplace.repair.syntax.code import root_of
+from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
@@ -33,7 +35,7 @@ from outplace.runtime.record.snapshots import PLAIN, copyable, extent, unobserve
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import is_older
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.operands import frame_of, only_of_itself
+from outplace.runtime.silent.operands import frame_of, only_of_itself, only_of_numbers
 
 _MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
 _LARGEST, _SAMPLE = 1 << 22, 1 << 10
@@ -48,11 +50,13 @@ Key = tuple[int, torch.Size]
 class _Done:
     """One write of a round, with a sample of the contents before it."""
 
-    __slots__ = ("before", "fetched", "own", "part", "write")
+    __slots__ = ("before", "fetched", "of_caller", "own", "part", "write")
 
     def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool, part: bool) -> None:
         self.write, self.before, self.own, self.fetched, self.part = write, before, own, fetched, part
         """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it. `part`: of other memory."""
+        self.of_caller = False
+        """Is it an argument of the function, which an earlier call of this round has written by numbers alone?"""
 
 
 class _Memory:
@@ -131,7 +135,11 @@ class Detector(detector.Detector):
                 self.waiting[key] = memory
             frame = frame_of(write) if memory.earlier is not None else None
             own = frame is not None and only_of_itself(write, tensor, frame)
-            memory.chain.append(_Done(write, before, own, _in_fetch(frame), _is_part(tensor)))
+            done = _Done(write, before, own, _in_fetch(frame), _is_part(tensor))
+            if any(earlier.write.frames == write.frames for earlier in memory.chain):
+                frame = frame or frame_of(write)
+                done.of_caller = frame is not None and _is_argument(write, frame) and only_of_numbers(write, frame)
+            memory.chain.append(done)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """The round ends. What did it leave, and is it what another round did already?"""
@@ -143,8 +151,9 @@ class Detector(detector.Detector):
             with unobserved():
                 memory.after = _sample(alias)
                 again = self._again(memory, _of_array(alias))
-                if again and self._matters(again, alias, nodes):
-                    self._tell(again, alias)
+                in_one = _in_one_round(memory)
+                if in_one or (again and self._matters(again, alias, nodes)):
+                    self._tell(in_one or again, alias)
                 elif memory.earlier is not None:
                     for done in memory.chain:
                         line = done.write.frames[-1]
@@ -192,6 +201,44 @@ class Detector(detector.Detector):
         found = names.described(alias, scan.target_of(written[0]))
         rule = ARRAY_PART_WRITTEN if _of_array(alias) else RESCALED_AGAIN
         reporting.tell(rule, found, scan.mutations_of(written))
+
+
+def _in_one_round(memory: _Memory) -> list[_Done]:
+    """The writes of a function to its argument, if several calls in this round rescale the same memory.
+
+    `for out, stride in zip(outputs, strides): loss(out, scaled(boxes, stride))` divides the boxes again and again. A
+    factor or a sum that is the same everywhere is fine: it decays, or counts.
+    """
+    if memory.after is None or not any(done.of_caller for done in memory.chain):
+        return []
+    lines = {done.write.frames for done in memory.chain if done.of_caller}
+    if _is_uniform(memory.chain[0].before.double()) or any(done.write.frames not in lines for done in memory.chain):
+        return []
+    found = []
+    afters = [*(done.before for done in memory.chain[1:]), memory.after]
+    for done, after in zip(memory.chain, afters, strict=True):
+        before, now, known = done.before.double(), after.double(), done.before != 0
+        change = now[known] / before[known] if step_of(done.write.operation) == "scale" else now - before
+        if _same(before, now):
+            continue
+        if _is_uniform(change) and spellings(done.write.operation)[0] not in _DIVIDING:
+            return []
+        found.append(done)
+    return found if len(found) > 1 else []
+
+
+_DIVIDING = ("div_", "divide_", "true_divide_")
+
+
+def _is_argument(write: Write, frame: FrameType) -> bool:
+    """Does the statement write an argument of its function, outside of any loop, and does the function read it then?"""
+    located, standing = sites.at_instruction(write.frames[-1], write.operation), sites.statement_of(frame)
+    target = sites.target_node(located, write.operation)
+    root = root_of(target) if target is not None else None
+    if standing is None or not isinstance(root, ast.Name) or standing[0].loops(standing[1]):
+        return False
+    given = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return root.id in given and used_later(*standing, root.id)
 
 
 def _cuts(write: Write) -> bool:

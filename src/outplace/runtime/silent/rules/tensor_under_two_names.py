@@ -24,6 +24,7 @@ from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.kept_before import kept_before
 from outplace.runtime.silent.operands import frame_of, operands_of
 
 
@@ -185,6 +186,11 @@ class Detector(detector.Detector):
         other = _operand_over(write, tensor, frame)
         if other is not None:
             self._report(write, tensor, name or scan.target_of(write) or "", other, code, statement, frame)
+            return
+        target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+        other = None if target is None else kept_before(write, target, frame, code, statement)
+        if other is not None:
+            self._report(write, tensor, scan.target_of(write) or "", other, code, statement, frame)
             return
         if name is None:
             return
