@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
+
+_SEPARATED = "outplace.separated"
+"""Has the user put `--` before the program? Then every option after it is meant for the program."""
 
 
 class ProgramCommand(click.Command):
@@ -20,6 +30,7 @@ class ProgramCommand(click.Command):
             for name in option.opts
         }  # fmt: skip
         own_args, ctx.obj = _split(args, valued)
+        ctx.meta[_SEPARATED] = args[len(own_args) : len(own_args) + 1] == ["--"]
         rest = super().parse_args(ctx, own_args)
         if ctx.obj and ctx.obj[0].endswith(".ipynb") and not ctx.resilient_parsing:
             raise OutplaceError(
@@ -45,6 +56,57 @@ def _split(args: list[str], valued: set[str]) -> tuple[list[str], list[str]]:
             return args[:index], args[index + 1 :]
         index += 2 if argument in valued else 1
     return args[:index], args[index:]
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """Options of ours among the program's arguments: the positions of each one's words."""
+
+    words: list[str]
+    options: list[range]
+
+    def say(self, command: str, sources: Iterable[str]) -> None:
+        """Says how to write them. The program's `sources` may know an option: then it was meant for the program."""
+        if not self.options:
+            return
+        texts = "\n".join(sources)
+        ours = [at for at in self.options if not re.search(rf"\b{_either_dash(self.words[at[0]])}\b", texts)]
+        if ours:
+            first = [self.words[number] for at in ours for number in at]
+            rest = [word for number, word in enumerate(self.words) if not any(number in at for at in ours)]
+            line = shlex.join(["outplace", command, *first, *rest])
+            given = f"{first[0]} comes after the program, so the program got it"
+            print(f"outplace: {given}. To give it to outplace: {line}", file=sys.stderr)
+
+
+def misplaced(ctx: click.Context) -> Misplaced:
+    """The options of ours that stand after the program."""
+    words: list[str] = ctx.obj
+    lengths = {
+        name: 1 if option.is_flag else 2
+        for option in ctx.command.params if isinstance(option, click.Option)
+        for name in option.opts if name.startswith("--")
+    }  # fmt: skip
+    options = [
+        range(number, min(number + (1 if "=" in word else lengths[word.split("=")[0]]), len(words)))
+        for number, word in enumerate(words)
+        if number and word.split("=")[0] in lengths and not ctx.meta[_SEPARATED]
+    ]
+    return Misplaced(words, options)
+
+
+def _either_dash(option: str) -> str:
+    return option.split("=")[0].lstrip("-").replace("-", "[-_]")
+
+
+def say_written(*paths: str | None) -> None:
+    """Names the reports that were written, and says how to open a page."""
+    for path in paths:
+        if path is not None and os.path.isfile(path):  # not into a pipe
+            how = (
+                f"; open it in a browser: {Path(path).absolute().as_uri()}" if path.endswith((".html", ".htm")) else ""
+            )
+            print(f"outplace: wrote {under_cwd(os.path.abspath(path))}{how}", file=sys.stderr)
 
 
 def check_writable(path: str) -> None:

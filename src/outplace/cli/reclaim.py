@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from outplace.cli.color import color
-from outplace.cli.program import ProgramCommand, check_writable
+from outplace.cli.program import ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
 
 
@@ -81,6 +81,8 @@ def reclaim(
         if path is not None:
             check_writable(path)
 
+    options = misplaced(ctx)
+
     def start() -> int:
         from outplace.reclaim.drive.command import Command
 
@@ -88,10 +90,24 @@ def reclaim(
             program, steps, timeout, everything, not no_proof, reproducible, recompute, fix, diff, json_path, html_path
         )
         try:
-            return command.run()
+            code = command.run()
+            options.say("reclaim", _source(program))
+            if code == 0:
+                say_written(json_path, html_path)
+            return code
         except KeyboardInterrupt:
             state = f"{command.written} was written" if command.written else "nothing was changed"
             print(f"outplace: stopped; {state}", file=sys.stderr)
             return 130
 
     return start
+
+
+def _source(program: list[str]) -> list[str]:
+    """The text of the script."""
+    if program[0] == "-m":
+        return []
+    try:
+        return [Path(program[0]).read_text("utf-8", "replace")]
+    except OSError:
+        return []

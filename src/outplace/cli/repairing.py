@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from outplace.cli.program import say_written
 from outplace.errors import OutplaceError
 from outplace.files.naming import signal_name, under_cwd
 from outplace.files.writing import replace_text
@@ -67,6 +68,7 @@ class Repairing:
                 from outplace.report import html
 
                 html.write(self._html_path, json.loads(self._runs.report().read_text("utf-8")))
+            say_written(self._json_path, self._html_path)
             _pass_on(outcome.output, shown, console)
             return outcome.evidence.code if outcome.evidence.code >= 0 else 128 - outcome.evidence.code
         except KeyboardInterrupt:

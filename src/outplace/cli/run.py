@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
 from outplace import settings
 from outplace.cli.color import color
-from outplace.cli.program import ProgramCommand, check_writable
+from outplace.cli.program import Misplaced, ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
 from outplace.repair.facts.location import STYLES, Style
 
@@ -82,8 +87,11 @@ def run(
     if fix or diff:
         from outplace.cli.repairing import Repairing
 
-        return Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, fix_timeout).run
-    return lambda: _launch(program, json_path and os.path.abspath(json_path), html_path and os.path.abspath(html_path))
+        repairing = Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, fix_timeout)
+        return repairing.run
+    json_path, html_path = (path and os.path.abspath(path) for path in (json_path, html_path))
+    options = misplaced(ctx)
+    return lambda: _launch(options, json_path, html_path)
 
 
 def _set_environment(guard: bool, strict: bool) -> None:
@@ -94,15 +102,21 @@ def _set_environment(guard: bool, strict: bool) -> None:
             flag.put(True)
 
 
-def _launch(words: list[str], json_path: str | None, html_path: str | None) -> Any:
+def _launch(options: Misplaced, json_path: str | None, html_path: str | None) -> Any:
     from outplace.report import reporter
     from outplace.runtime.program.launch import Program, execute
     from outplace.runtime.program.session import Targets
 
+    words = options.words
     if settings.EVIDENCE.read():  # one of the runs of `--fix`
         from outplace.runtime.program import evidence
 
         evidence.start()
+    else:
+        if words[0] not in ("-", "-c"):
+            reporter.repair = shlex.join(["outplace", "run", "--fix", *words])
+        # Registered first, so it runs last: when the reports are written.
+        atexit.register(_say_at_the_end, options, (json_path, html_path), os.getpid())
     ways = {"-m": "module", "-c": "code"}
     if words[0] in ways:
         if len(words) < 2:
@@ -111,3 +125,21 @@ def _launch(words: list[str], json_path: str | None, html_path: str | None) -> A
     else:
         program = Program("script", words[0], tuple(words[1:]))
     return execute(program, Targets(json_path, html_path), reporter)
+
+
+def _say_at_the_end(options: Misplaced, reports: tuple[str | None, ...], process: int) -> None:
+    if os.getpid() != process or sys.stderr is None:  # a forked child
+        return
+    options.say("run", _own_sources())
+    say_written(*reports)
+
+
+def _own_sources() -> Iterator[str]:
+    """The texts of the program's own modules that were loaded."""
+    from outplace.runtime.record.user_files import own_files
+
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and own_files[file]:
+            with contextlib.suppress(OSError):
+                yield Path(file).read_text("utf-8", "replace")

@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from outplace.model import Diagnosis, is_silent
 
+repair = ""
+"""The command that tries to repair the program that runs; empty where there is none."""
+
 
 def note(diagnoses: Sequence[Diagnosis]) -> str:
     """The note that an exception carries."""
@@ -23,12 +26,24 @@ def show(diagnoses: Sequence[Diagnosis], survived: bool) -> None:
     """Prints diagnoses: below the traceback that they belong to, or at the end those that the program survived."""
     if not survived:
         _print("", diagnoses)
+        _offer_repair(diagnoses)
         return
     silent = [diagnosis for diagnosis in diagnoses if is_silent(diagnosis)]
     errors = [diagnosis for diagnosis in diagnoses if diagnosis not in silent]  # caught, or raised while it ended
     _print(f"outplace: the program went on after {_errors(len(errors))}:", errors)
     wrong = "gradient" if any(diagnosis.saved_by for diagnosis in silent) else "training"
     _print(f"outplace: nothing was raised here, but the {wrong} is not what it should be:", silent)
+
+
+def _offer_repair(diagnoses: Sequence[Diagnosis]) -> None:
+    """The last line of a failed run that `--fix` may repair."""
+    repairable = any(fix.diff and diagnosis.kind != "freed" for diagnosis in diagnoses for fix in diagnosis.fixes)
+    if repair and repairable and sys.stderr is not None:
+        from rich.text import Text
+
+        from outplace.report.console import for_stream
+
+        for_stream(sys.stderr).print(Text(f"Repair it and prove the repair: {repair}", style="dim"), soft_wrap=True)
 
 
 def data(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[str, Any]:
