@@ -6,8 +6,9 @@ A value that is not understood raises an error that lists the good ones.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import MutableMapping
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -114,10 +115,36 @@ class Choice(Variable[str]):
         return word if word in self._words else None
 
 
+class Link(Variable[str]):
+    """A variable that holds the form of an address that opens a line in an editor; empty where there is none."""
+
+    NAMED: ClassVar[dict[str, str]] = {
+        **{
+            name: f"{name}://file/{{path}}:{{line}}:{{column}}" for name in ("vscode", "vscodium", "cursor", "windsurf")
+        },
+        "zed": "zed://file/{path}:{line}:{column}",
+        "pycharm": "pycharm://open?file=/{path}&line={line}",
+    }
+    expected = f"{', '.join(NAMED)}, or an address with {{path}} and {{line}}"
+
+    def __init__(self, name: str, purpose: str) -> None:
+        super().__init__(name, "", purpose)
+
+    def parse(self, text: str) -> str | None:
+        """What the text stands for."""
+        word = text.strip()
+        if not word or word.lower() in self.NAMED:
+            return self.NAMED.get(word.lower(), "")
+        names = set(re.findall(r"{([^{}]*)}", word))
+        is_address = re.match(r"(?!javascript:|data:)[a-z][a-z0-9+.-]*:", word) is not None
+        return word if is_address and {"path", "line"} <= names <= {"path", "line", "column"} else None
+
+
 COLORS = ("auto", "always", "never")
 
 # What users set
 COLOR = Choice("OUTPLACE_COLOR", COLORS, "use colours; auto: only in a terminal")
+EDITOR = Link("OUTPLACE_EDITOR", "the editor that the HTML report opens a line in")
 ENABLED = Flag("OUTPLACE", "attach to this process and its child processes")
 GUARD = Flag("OUTPLACE_GUARD", "look at what every saved tensor holds")
 STRICT = Flag("OUTPLACE_STRICT", "raise an error where a gradient is silently wrong")

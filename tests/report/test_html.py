@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outplace.errors import OutplaceError
+from outplace.knowledge.kinds import BY_CODE
+from outplace.knowledge.kinds import page as rules_text
 from outplace.model import Diagnosis, Fix, Mutation, SavedTensor, Site, Tensor
 from outplace.report import html
-from outplace.report.html import figure, highlight, memory, sides, story
+from outplace.report.html import figure, highlight, memory, rule_pages, sides, story
 from outplace.report.html.figure import MOST_LANES
 from outplace.report.html.story import Event
 from outplace.report.json import read_diagnosis, report
@@ -386,3 +388,72 @@ def test_the_picture_uses_the_user_s_own_names():
 
 def test_a_tensor_without_a_name_has_no_picture_of_names():
     assert "The same box" not in Document(html.page(data(replace(saved(), tensor=Tensor(None))))).text
+
+
+# -- what stands where ------------------------------------------------------------------------------------------------
+
+
+def test_the_fix_stands_under_the_headline_and_the_reason_beside_it():
+    text = html.page(data(saved()))
+    order = ['-title">', ">What to write instead", ">Why<", ">What happened"]
+    assert sorted(order, key=text.index) == order
+
+
+def test_names_of_backward_nodes_are_shown_on_hover_only():
+    page = Document(html.page(data(saved())))
+    assert "Backward0" not in page.text.split("PyTorch’s own words")[0]
+    hovers = [attributes.get("title") or "" for _, attributes in page.elements]
+    assert any(hover.startswith("MmBackward0: ") for hover in hovers)
+
+
+@pytest.mark.parametrize("make", [lambda shown: html.page(data(*shown)), html.fragment])
+def test_the_code_of_a_rule_links_to_its_page(make):
+    page = Document(make([saved(), saved(), silent()]))
+    links = [a["href"] for a in page.tags("a") if "data-rule" in a]
+    names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(links) == 3 and {link[1:] for link in links} <= set(names) and len(names) == len(set(names))
+    assert page.text.count("Most derivatives need a value from the forward pass") == 1
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_the_page_of_a_rule_has_all_its_words(code):
+    made = rule_pages.rule_page("", code)
+    Document(str(made.html))
+    rendered = text_of(re.sub(r"</(p|h4|li|pre|td|th)>", " ", made.html))
+    words = re.findall(r"\w+", re.sub(r"\]\([^)]*\)|```\w*", "", rules_text(BY_CODE[code])))
+    assert re.findall(r"\w+", f"{made.title} {rendered}") == words
+
+
+@pytest.mark.parametrize(
+    "editor, address",
+    [
+        ("vscode", "vscode://file/{path}:4:9"),
+        ("pycharm", "pycharm://open?file=/{path}&line=4"),
+        ("idea://open?file={path}&line={line}", "idea://open?file={path}&line=4"),
+        ("", None),
+    ],
+)
+def test_a_place_opens_in_the_editor_that_is_set(monkeypatch, tmp_path, editor, address):
+    monkeypatch.setenv("OUTPLACE_EDITOR", editor)
+    file = tmp_path / "my train.py"
+    links = [a["href"] for a in Document(html.page(data(saved(file=str(file))))).tags("a") if a.get("class") == "opens"]
+    path = file.as_posix().lstrip("/").replace(" ", "%20")
+    assert links[:1] == ([address.format(path=path)] if address else [])
+
+
+def test_a_cell_of_a_notebook_is_no_file_to_open(monkeypatch):
+    monkeypatch.setenv("OUTPLACE_EDITOR", "vscode")
+    assert "vscode://" not in html.page(data(saved(file="<ipython-input-3-0f>")))
+
+
+def test_what_was_and_what_will_be_are_not_told_by_colour_alone():
+    style = html.render._text("style.css")
+    assert re.search(r'number\.old::after \{ content: "−"', style) and re.search(
+        r'number\.new::after \{ content: "\+"', style
+    )
+
+
+def test_code_keeps_its_indentation_in_tools_that_collapse_white_space():
+    """nbconvert reads HTML with a parser that makes one space of many, but for `pre`."""
+    lines = re.findall(r'<div class="line[^>]*><span class="number">\d+</span><(\w+)>( *)', html.page(data(saved())))
+    assert {tag for tag, _ in lines} == {"pre"} and any(space == "    " for _, space in lines)

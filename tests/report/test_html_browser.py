@@ -238,3 +238,59 @@ def test_it_is_readable_without_scripts(open_page):
     page = open_page(a_report(), java_script_enabled=False).page
     assert page.locator(".line", has_text="torch.exp").first.is_visible()
     assert not page.get_by_role("button", name="Copy patch").first.is_visible()
+
+
+NOTEBOOK_STYLE = """<style>
+.book pre { white-space: pre-wrap; background: #fee; padding: 9px; font-size: 30px; line-height: 3 }
+.book table td, .book table tr { text-align: right; padding: 11px; background: #eef; max-width: 30px }
+.book p, .book h2, .book ol, .book li { margin: 2em; color: #123456; font-size: 33px }
+.book code { background: #eef; padding: 7px }
+</style>"""
+
+LOOKS = """[...document.querySelectorAll('.outplace-fragment *:not(style, script, svg *)')].map(one => {
+  const look = getComputedStyle(one);
+  return [one.tagName, one.className, look.fontSize, look.padding, look.margin, look.color, look.backgroundColor,
+          look.whiteSpace, look.textAlign, look.lineHeight].join(' ');
+})"""
+
+
+def test_a_notebook_does_not_style_the_report(open_page):
+    shown = html.fragment([saved()])
+    alone = open_page(f"<!doctype html><body><div class='book'>{shown}</div></body>").page.evaluate(LOOKS)
+    styled = open_page(f"<!doctype html><body>{NOTEBOOK_STYLE}<div class='book'>{shown}</div></body>").page
+    assert styled.evaluate(LOOKS) == alone
+
+
+CUE = """one => {
+  const look = getComputedStyle(one);
+  const still = look.backgroundAttachment.split(', ').slice(0, 4).join(' ');
+  return [one.scrollWidth > one.clientWidth, still, look.scrollbarWidth];
+}"""
+
+
+def test_code_that_is_cut_has_a_cue(open_page):
+    shown = data(saved())
+    shown["sources"]["train.py"]["5"] += ", and so on" * 9
+    page = open_page(html.page(shown), viewport={"width": 320, "height": 700}).page
+    assert page.locator(".lines").first.evaluate(CUE) == [True, "local local scroll scroll", "thin"]
+
+
+def test_a_click_on_the_code_opens_the_page_of_the_rule(open_page):
+    page = open_page(html.page(data(saved()))).page
+    text = page.get_by_text("Most derivatives need a value")
+    assert not text.is_visible()
+    page.locator("a.code").click()
+    assert text.is_visible()
+
+
+@pytest.mark.parametrize("make", [saved, refused, silent])
+def test_no_half_of_a_wide_page_is_empty(open_page, make):
+    page = open_page(html.page(data(make())), viewport={"width": 1280, "height": 800}).page
+    columns = page.locator(".columns > .side")
+    heights = [
+        columns.nth(n).evaluate("one => [...one.children].reduce((sum, child) => sum + child.offsetHeight, 0)")
+        for n in range(columns.count())
+    ]
+    assert min(heights) > 0.45 * max(heights)
+    width = sum(columns.nth(n).bounding_box()["width"] for n in range(columns.count()))
+    assert width > 0.95 * page.locator(".columns").bounding_box()["width"]

@@ -27,31 +27,35 @@ _WIDEST = 82
 """Percent of the page that the longest bar takes."""
 
 _STYLE = Markup("""<style>
-.reclaim .wide { overflow-x: auto; }
+.reclaim .card { margin-top: 18px; }
+.reclaim .summary { max-width: 90ch; font-size: 16px; }
 .reclaim svg { width: 100%; min-width: 640px; height: auto; display: block; }
 .reclaim text { font: 12px var(--sans); fill: var(--soft); }
 .reclaim .code { font-family: var(--mono); fill: var(--ink); }
-.reclaim .before { fill: none; stroke: var(--overwritten); stroke-width: 1.5; }
-.reclaim .after { fill: none; stroke: var(--good); stroke-width: 1.5; }
-.reclaim .area-before { fill: var(--overwritten); fill-opacity: .1; }
-.reclaim .area-after { fill: var(--good); fill-opacity: .16; }
+.reclaim .before { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 3; }
+.reclaim .after { fill: none; stroke: var(--saved); stroke-width: 2; }
+.reclaim .area-before { fill: var(--soft); fill-opacity: .12; }
+.reclaim .area-after { fill: var(--saved); fill-opacity: .18; }
 .reclaim .back { fill: var(--node-tint); }
 .reclaim .grid { stroke: var(--rule); }
 .reclaim .step { stroke: var(--soft); stroke-dasharray: 2 4; }
-.reclaim .bar-before { fill: var(--overwritten); background: var(--overwritten); }
-.reclaim .bar-after { fill: var(--good); background: var(--good); }
+.reclaim .bar-before { fill: var(--soft); background: var(--soft); }
+.reclaim .bar-after { fill: var(--saved); background: var(--saved); }
 .reclaim .peak { font-weight: 600; fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 .reclaim .maker { font: 13px var(--mono); margin-top: 10px; overflow-wrap: anywhere; }
 .reclaim .amount { display: flex; align-items: center; gap: 6px; font: 12px/13px var(--sans); color: var(--soft); }
 .reclaim .length { flex: none; height: 11px; min-width: 2px; border-radius: 2px; }
-.reclaim h3 { margin: 26px 0 6px; }
+.reclaim h3 { margin: 0 0 8px; }
 .reclaim table { border-collapse: collapse; width: 100%; min-width: 640px; font-size: 14px; }
 .reclaim th, .reclaim td { text-align: left; vertical-align: top; padding: 6px 14px 6px 0; }
 .reclaim th.number, .reclaim td.number { text-align: right; white-space: nowrap; }
 .reclaim tr + tr td { border-top: 1px solid var(--rule); }
 .reclaim td code { white-space: pre-wrap; }
-.reclaim del { color: var(--overwritten); text-decoration: none; }
-.reclaim ins { color: var(--good); text-decoration: none; }
+.reclaim :is(del, ins) { display: block; text-decoration: none; padding-left: 1.2em; text-indent: -1.2em; }
+.reclaim del { color: var(--soft); }
+.reclaim ins { color: var(--saved); }
+.reclaim del::before { content: "− "; }
+.reclaim ins::before { content: "+ "; }
 </style>""")
 
 
@@ -59,12 +63,24 @@ def section(outcome: Outcome, data: dict[str, Any]) -> Section:
     """The whole drawing as a section of the page."""
     assert outcome.advice is not None and outcome.first.recording is not None
     peak = data["peak"]
-    parts = [_STYLE, Markup("<div class='reclaim'>"), _summary(data), _timeline(outcome)]
-    parts += [_suggestions(data["suggestions"]), _hints(data["hints"]), _bars(outcome), Markup("</div>")]
-    title = f"Peak memory: {size(peak['before'])}"
-    if peak["after"] is not None:
-        title += f" before, {size(peak['after'])} after"
-    return Section(title, str(Markup("\n").join(parts)))
+    parts = [_STYLE, Markup("<div class='reclaim'>"), _summary(data)]
+    parts += [_card("What to write instead", _suggestions(data["suggestions"]))]
+    parts += [_card("It could also be", _hints(data["hints"]))]
+    parts += [_card("Memory over time", _timeline(outcome))]
+    parts += [_card("Alive at the peak, by the line that made it", _bars(outcome)), Markup("</div>")]
+    return Section(_headline(peak["before"], peak["after"]), str(Markup("\n").join(parts)))
+
+
+def _headline(before: int, after: int | None) -> str:
+    if after is None:
+        return f"Peak memory: {size(before)}"
+    change = f"{after / before - 1:+.1%}".replace("-", "−") if before else "as before"
+    return f"Peak memory: {size(before)} before, {size(after)} after ({change})"
+
+
+def _card(title: str, html: Markup) -> Markup:
+    """A part of the page; nothing where there is nothing in it."""
+    return Markup("<section class='card'><h3>{}</h3>{}</section>").format(title, html) if html else html
 
 
 def _summary(data: dict[str, Any]) -> Markup:
@@ -83,7 +99,7 @@ def _summary(data: dict[str, Any]) -> Markup:
         text += "The changes below look safe; they have not been proved."
     else:
         text += "No safe change was found that lowers it."
-    return Markup("<p>{}</p>").format(text)
+    return Markup("<p class='summary'>{}</p>").format(text)
 
 
 # -- over time --------------------------------------------------------------------------------------------------------
@@ -221,7 +237,7 @@ def _bars(outcome: Outcome) -> Markup:
             {path: _old_lines(outcome.originals[path], new) for path, new in outcome.texts.items()},
         )
     most = max((*before.values(), *(after or {}).values()), default=1)
-    rows = [Markup("<h3>Alive at the peak, by the line that made it</h3>")]
+    rows: list[Markup] = []
     for name in sorted(before, key=lambda name: -before[name])[:_LINES]:
         rows.append(Markup("<div class='maker'>{}</div>").format(name))
         rows.append(_bar("bar-before", before[name], most))
@@ -261,7 +277,7 @@ def _suggestions(suggestions: Sequence[dict[str, Any]]) -> Markup:
         "<th class='number'>of the peak</th><th>safe because</th></tr>"
     )
     row = Markup(
-        "<tr><td><code>{}:{}</code></td><td><code><del>{}</del>\n<ins>{}</ins></code></td>"
+        "<tr><td><code>{}:{}</code></td><td><code><del>{}</del><ins>{}</ins></code></td>"
         "<td class='number'>{}</td><td class='number'>{}</td><td>{}</td></tr>"
     )
     rows = [

@@ -16,6 +16,7 @@ from outplace.files.writing import reason, replace_text
 from outplace.model import Diagnosis
 from outplace.report.excerpts import excerpts
 from outplace.report.html import render
+from outplace.report.html.rule_pages import RulePage, rule_page
 from outplace.report.html.views import View, short_headline, view
 from outplace.report.json import ReportError, read_diagnosis
 
@@ -44,11 +45,12 @@ def page(report: Mapping[str, Any], extra: Sequence[Section] = ()) -> str:
         view(diagnosis, sources, f"bug{number}", entry.get("ranks"))
         for number, (diagnosis, entry) in enumerate(zip(diagnoses, entries, strict=True), 1)
     )
-    articles = _within(views, len(diagnoses), _FOR_DIAGNOSES)
+    articles, rules = _within(views, len(diagnoses), "")
     return render.page(
         count=len(diagnoses),
         index=[(diagnose.code, short_headline(diagnose)) for diagnose in diagnoses[: len(articles) + _MOST_NAMED]],
         articles=articles,
+        rules=rules,
         sections=extra,
         versions={"outplace": report["outplace"], "torch": report["torch"]},
     )
@@ -58,9 +60,12 @@ def fragment(diagnoses: Sequence[Diagnosis]) -> str:
     """A piece of HTML with its own style and script, for the output of a notebook's cell."""
     prefix = f"op{secrets.token_hex(4)}"  # a notebook shows many of them in one document
     sources = excerpts(diagnoses)
-    views = (view(diagnosis, sources, f"{prefix}-{number}") for number, diagnosis in enumerate(diagnoses, 1))
-    articles = _within(views, len(diagnoses), _FOR_DIAGNOSES)
-    return render.fragment(articles=articles, left_out=len(diagnoses) - len(articles), prefix=prefix)
+    views = (
+        view(diagnosis, sources, f"{prefix}-{number}", prefix=f"{prefix}-")
+        for number, diagnosis in enumerate(diagnoses, 1)
+    )
+    articles, rules = _within(views, len(diagnoses), f"{prefix}-")
+    return render.fragment(articles=articles, rules=rules, left_out=len(diagnoses) - len(articles), prefix=prefix)
 
 
 def write(path: str | os.PathLike[str], report: Mapping[str, Any], extra: Sequence[Section] = ()) -> None:
@@ -72,13 +77,18 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any], extra: Sequen
         raise ReportError(f"cannot write the report to {target}: {reason(target, error)}") from error
 
 
-def _within(views: Iterable[View], count: int, room: int) -> list[str]:
-    """As many diagnoses as there is room for."""
+def _within(views: Iterable[View], count: int, prefix: str) -> tuple[list[str], list[RulePage]]:
+    """As many diagnoses as there is room for, and the pages of their rules."""
     articles: list[str] = []
+    rules: dict[str, RulePage] = {}
+    room = _FOR_DIAGNOSES
     for item in views:
         article = render.article(item, len(articles) + 1, count)
-        room -= len(article.encode(errors="replace"))
+        page_of_rule = None if item.code in rules else rule_page(prefix, item.code)
+        room -= len(article.encode(errors="replace")) + len(page_of_rule.html.encode() if page_of_rule else b"")
         if room < 0:
             break
         articles.append(article)
-    return articles
+        if page_of_rule:
+            rules[item.code] = page_of_rule
+    return articles, list(rules.values())

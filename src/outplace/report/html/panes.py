@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from outplace.files import naming
 from outplace.model import Site
-from outplace.report.html import highlight
+from outplace.report.html import editor, highlight
 from outplace.report.html.highlight import Stretch
 from outplace.report.html.places import Places
 from outplace.report.places import Place
@@ -43,6 +43,8 @@ class Pane:
     """A stretch of one file."""
 
     where: str
+    editor: str
+    """The address that opens the first place in an editor; empty where none is set."""
     function: str
     lines: tuple[Line, ...]
 
@@ -86,7 +88,7 @@ def _pane(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, name
     lines = (_line(number, texts[number], margin, told, nodes, names) for number in sorted(texts))
     main = sites[0]
     function = "" if main.function in ("", "<module>") or main.function.startswith("<cell line") else main.function
-    return Pane(naming.place(main.file, main.line), function, tuple(_with_gaps(lines)))
+    return Pane(naming.place(main.file, main.line), editor.link(main), function, tuple(_with_gaps(lines)))
 
 
 def _around(site: Site, context: int) -> range:

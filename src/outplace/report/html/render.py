@@ -17,6 +17,10 @@ _CODE = re.compile(r"`([^`]+)`")
 _UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that do something to a page instead of standing in it: control, text direction, half of a character."""
 
+_ROOT = re.compile(r"\.outplace(-fragment)?(?![\w-])")
+_ALONE = Markup(".outplace:not(#_), .outplace:not(#_) :where(:not(svg, svg *)) { all: revert; }\n")
+"""In a notebook: first nothing of the notebook's own style, then ours. `:not(#_)` makes both win against its rules."""
+
 
 def page(**values: Any) -> str:
     """The whole page."""
@@ -28,8 +32,8 @@ def page(**values: Any) -> str:
 
 def fragment(**values: Any) -> str:
     """The piece for a notebook."""
-    template = _template("fragment.html")
-    return _visible(template.render(style=_text("style.css"), script=_text("script.js"), **values))
+    style = _ALONE + Markup(_ROOT.sub(r"\g<0>:not(#_)", _text("style.css")))
+    return _visible(_template("fragment.html").render(style=style, script=_text("script.js"), **values))
 
 
 def article(view: View, number: int, of: int) -> str:

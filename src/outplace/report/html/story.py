@@ -33,6 +33,8 @@ class Event:
     version: str = ""
     node: int | None = None
     inputs: tuple[int, ...] = ()
+    made: str = ""
+    """PyTorch's name of the node, which is shown on hover."""
 
 
 def tell(diagnosis: Diagnosis) -> list[Event]:
@@ -82,11 +84,12 @@ def _graph(diagnosis: Diagnosis) -> Iterator[Event]:
         yield Event(
             "leaf" if _is_leaf(node) else "node",
             (node.leaf or "a leaf") if _is_leaf(node) else words.node(node.node),
-            "waits for its gradient" if _is_leaf(node) else node.node,
+            "waits for its gradient" if _is_leaf(node) else "",
             node.site,
             _moment(node),
             node=index,
             inputs=tuple(inputs),
+            made="" if _is_leaf(node) else node.node,
         )
 
 
@@ -111,7 +114,7 @@ def _keep(events: list[Event], saved: SavedTensor, is_first: bool) -> None:
             return
     if is_first:
         moment = -0.5 if saved.number is None else float(saved.number)
-        events.append(Event("saved", title, detail, saved.site, moment, "keeps", kept))
+        events.append(Event("saved", title, detail, saved.site, moment, "keeps", kept, made=saved.node))
 
 
 def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
@@ -129,7 +132,7 @@ def _write(events: list[Event], change: Mutation, diagnosis: Diagnosis) -> None:
     for place, event in enumerate(events):
         if event.role == "node" and _is_node_of(event, change):
             written = Event("overwritten", title, detail, change.site, event.moment, "writes", left)
-            events[place] = replace(written, node=event.node, inputs=event.inputs)
+            events[place] = replace(written, node=event.node, inputs=event.inputs, made=event.made)
             return
     moment = _LATE if change.moment is None else change.moment - 0.25
     events.append(Event("overwritten", title, detail, change.site, moment, "writes", left))

@@ -15,11 +15,11 @@ from outplace.report.html import figure, highlight, memory, sides, story
 from outplace.report.html.boxes import Boxes, boxes, short
 from outplace.report.html.panes import Note, Pane, Sources, panes
 from outplace.report.html.places import Places
+from outplace.report.html.rule_pages import rule_id
 
 _GLYPHS = for_encoding("utf-8")
 _LONGEST_MESSAGE = 4_000
 _LONGEST_PATCH = 10_000
-_HEIGHT_OF_BOXES = 250
 _SAFETY = {"safe": "safe", "unsafe": "look it over", "suggestion": "suggestion"}
 
 
@@ -35,6 +35,8 @@ class Row:
     file: str
     line: str
     place: str | None
+    hover: str
+    """PyTorch's name of the node, and the code in full."""
     spoken: str
     """What a screen reader adds to it."""
 
@@ -57,6 +59,8 @@ class View:
 
     id: str
     code: str
+    rule: str
+    """The name of the rule's page in the document; empty where it has none."""
     kind: str
     sentence: str
     """What happened, without the tensor's form, which stands apart."""
@@ -73,27 +77,31 @@ class View:
     panes: tuple[Pane, ...]
     other_panes: tuple[Pane, ...]
     boxes: Boxes | None
-    boxes_beside: bool
-    """Is there room for them beside a long story, below the source?"""
+    is_short: bool
+    """Without a graph the story is short: the source stands below both columns."""
+    boxes_left: bool
+    """Do they stand below the source, because the column of the story is the longer one?"""
     remedies: tuple[Remedy, ...]
     message: str
     lost: tuple[Note, ...]
     """Places that have no line."""
 
 
-def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] | None = None) -> View:
-    """All that is shown of a diagnosis; `id` begins the names of its elements."""
+def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] | None = None, prefix: str = "") -> View:
+    """All that is shown of a diagnosis; `id` begins the names of its elements, `prefix` those of the document."""
     names = Places(id)
     events = story.tell(diagnosis)
     found = [*places.places(diagnosis, _GLYPHS), *_also_kept(diagnosis, events)]
     nodes = [event.site for event in events if event.site]
     lanes = figure.lanes(events)
     main, others = panes(found, nodes, sources, names)
+    remedies = tuple(map(_remedy, diagnosis.fixes))
     tensor = diagnosis.tensor
     drawn = len(diagnosis.graph.nodes) if diagnosis.graph else 0
     return View(
         id=id,
         code=diagnosis.code,
+        rule=rule_id(prefix, diagnosis.code),
         kind=words.rule_name(diagnosis),
         sentence=_sentence(diagnosis),
         name=short(tensor.name or "the tensor", 60),
@@ -109,8 +117,9 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         panes=tuple(main),
         other_panes=tuple(others),
         boxes=boxes(diagnosis),
-        boxes_beside=lanes.height > _height(main) + _HEIGHT_OF_BOXES,
-        remedies=tuple(map(_remedy, diagnosis.fixes)),
+        is_short=not lanes.dots,
+        boxes_left=lanes.height > _height(main) + sum(map(_height_of_remedy, remedies)),
+        remedies=remedies,
         message="" if is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
         lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
     )
@@ -134,6 +143,10 @@ def _height(shown: Sequence[Pane]) -> int:
     return sum(60 + sum(22 + 23 * len(line.notes) for line in pane.lines) for pane in shown)
 
 
+def _height_of_remedy(remedy: Remedy) -> int:
+    return 90 + 22 * len(remedy.rows)
+
+
 def _ranks(ranks: Sequence[int]) -> str:
     """`rank 2`, `ranks 0 to 7`, `ranks 0, 2, 5`."""
     if len(ranks) < 2:
@@ -152,15 +165,17 @@ def _sentence(diagnosis: Diagnosis) -> str:
 def _row(event: story.Event, sources: Sources, names: Places, several_files: bool) -> Row:
     site = event.site
     file = PurePath(naming.document(site.file)).name if site and several_files else ""
+    code = short(_code(site, sources, event.role), 120) if site else ""
     return Row(
         role=event.role,
         height=figure.height(event),
         title=short(event.title, 60),
         detail=event.detail,
-        code=short(_code(site, sources, event.role), 120) if site else "",
+        code=code,
         file=file,
         line="" if site is None else f":{site.line}" if file else f"line {site.line}",
         place=names.name(site) if site else None,
+        hover=": ".join(filter(None, (event.made, code))),
         spoken=_SPOKEN.get(event.role, ""),
     )
 

@@ -66,6 +66,11 @@
     }
   }
 
+  function openRule(link) {
+    const page = document.getElementById(link.hash.slice(1));
+    if (page) page.closest("details").open = true;
+  }
+
   function theme(button) {
     const order = ["auto", "light", "dark"];
     let kept = "auto";
@@ -93,6 +98,7 @@
     bug.dataset[ready] = "yes";
     linkPlaces(bug);
     copyButtons(bug);
+    for (const link of all(bug, "[data-rule]")) link.addEventListener("click", () => openRule(link));
   }
   for (const button of all(document, "[data-theme-toggle]")) theme(button);
 })();
