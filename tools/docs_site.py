@@ -12,7 +12,7 @@ from rules_page import summary_in_japanese
 from outplace.knowledge.kinds import BY_CODE, KINDS, page
 
 ROOT = Path(__file__).parents[1]
-IMAGES = ("images", "stylesheets")
+IMAGES = ("images", "stylesheets", "scripts")
 
 WORDS = {
     "en": {

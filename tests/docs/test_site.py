@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -86,3 +87,20 @@ def test_every_page_leads_to_itself_in_the_other_language(site):
             links = _Links(page.read_text("utf-8")).languages
             own = site / "ja" / name if other == "ja" else site / name
             assert (page.parent / links[other]).resolve() == own.resolve(), page
+
+
+@pytest.mark.parametrize("language, word", [("", "Search needs a server"), ("ja", "検索にはサーバーが必要です")])
+def test_search_from_disk_says_that_it_needs_a_server(site, language, word):
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no Chromium here")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto((site / language / "index.html").as_uri())
+        box = page.locator(".md-search__input")
+        assert word in box.get_attribute("placeholder") and box.is_disabled()
+        assert page.locator(".md-sidebar--primary").is_visible()
+        assert page.get_by_text("pip install outplace").is_visible()
+        browser.close()
