@@ -154,7 +154,9 @@ class Fixing:
                 place = _place(finding.site.file, finding.site.line)
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=self._aside)
             for (file, line), titles in result.meanings.items():
-                click.echo(f"{_place(file, line)}: {_choice(titles)}", err=self._aside)
+                rules = [item for item in result.left if (item.site.file, item.site.line) == (file, line)]
+                rule = f"{rules[0].code} {rules[0].kind}"
+                click.echo(f"{_place(file, line)}: {rule}: {_choice(titles)}", err=self._aside)
 
     def _say_slow(self, path: str, result: Repaired) -> None:
         """Says that not everything was tried. What was fixed until then is proved like any other fix."""
@@ -204,10 +206,10 @@ def _short_path(path: str) -> str:
 def _choice(titles: tuple[str, ...]) -> str:
     """The fixes that the user has to choose from."""
     if len(titles) == 1:
-        return f"OUT202 stepped: not fixed; --unsafe-fixes would do this: {titles[0]}"
+        return f"not fixed; --unsafe-fixes would do this: {titles[0]}"
     return "".join(
         [
-            "OUT202 stepped: not fixed; the source does not show which of these is right:",
+            "not fixed; the source does not show which of these is right:",
             *(f"\n  - {title}" for title in titles),
         ]
     )

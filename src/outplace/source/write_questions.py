@@ -77,7 +77,9 @@ class Inquiry:
             run.end(kept, self._attributes_read_in(opened) if run.left else ())
         runs.extend(self._alone(opened, question, words, reached))
         facts = _together([run.facts() for run in runs if run.left or run.unclear or run.trails])
-        return replace(facts, trails=tuple(tuple(map(self._as_asked, trail)) for trail in facts.trails))
+        trails = tuple(tuple(map(self._as_asked, trail)) for trail in facts.trails)
+        reads = tuple(replace(read, file=self._called.get(read.file, read.file)) for read in facts.reads)
+        return replace(facts, trails=trails, reads=reads)
 
     def _as_asked(self, span: Span) -> Span:
         """The same with the file as the asker calls it."""

@@ -223,13 +223,15 @@ class _Repair:
     def _all_meanings(
         self, texts: _Texts, remaining: Iterable[Finding], findings: list[Finding]
     ) -> dict[tuple[str, int], tuple[str, ...]]:
-        """For each step in the wrong place, by file and line: the repairs that only the author can choose from."""
-        steps = [] if self.unsafe else [finding for finding in remaining if finding.kind == "stepped"]
+        """For remaining findings, by file and line: the repairs that only the author can choose from."""
+        told = {"stepped": 1, "saved": 2}  # the fewest repairs that are worth a line
+        unfixed = [] if self.unsafe else [finding for finding in remaining if finding.kind in told]
         self._start_round()
         meanings: dict[tuple[str, int], tuple[str, ...]] = {}
         with contextlib.suppress(OutOfTime):
-            for finding in steps:
-                if titles := self._meanings(texts, finding, findings):
+            for finding in filter(self._is_to_fix, unfixed):
+                titles = self._meanings(texts, finding, findings)
+                if len(titles) >= told[finding.kind]:
                     meanings[_line(finding)] = titles
         return meanings
 
@@ -301,14 +303,23 @@ class _Repair:
             after = self.check(new)
             if _fewer(before, after) and _is_gone(finding, before, after):
                 return new, after, [(finding, candidate)]
-            moved = [other for other in after if _same_write(finding, other)] or _uncovered(finding, before, after)
-            if candidate.safety == "safe" and moved and len(after) == len(before):
-                partly.append((new, after, candidate, moved[0]))
-        for new, after, candidate, rest in partly if depth < _DEEPEST else ():
-            result = self._repair_one(new, rest, after, depth + 1)
+            uncovered = _uncovered(finding, before, after)
+            moved = [other for other in after if _same_write(finding, other)] or uncovered
+            if candidate.safety != "safe" or not moved or len(after) != len(before):
+                continue
+            result = self._repair_rest(new, after, moved[0], depth) if uncovered else None
+            if result is not None:  # the best candidate, and then the next write that PyTorch would refuse
+                return result[0], result[1], [(finding, candidate)]
+            partly += [] if uncovered else [(new, after, candidate, moved[0])]
+        for new, after, candidate, rest in partly:
+            result = self._repair_rest(new, after, rest, depth)
             if result is not None:
                 return result[0], result[1], [(finding, candidate)]
         return None
+
+    def _repair_rest(self, texts: _Texts, findings: list[Finding], rest: Finding, depth: int) -> _Result | None:
+        """Goes on with what a candidate has left of its finding."""
+        return self._repair_one(texts, rest, findings, depth + 1) if depth < _DEEPEST else None
 
     def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
         files = self._with(texts)

@@ -15,6 +15,7 @@ from outplace.repair.plan.out_of_place import Title
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.flow import flat
 
 
 def copies_for_backward(place: Place) -> Iterator[Candidate]:
@@ -145,7 +146,13 @@ def _writes_unseen(place: Place, site: Site) -> bool:
     """
     here = [write for write in place.bug.writes if (write.file, write.line) == (site.file, site.line)]
     places = [place_at(place.files, place.bug, item) for item in here]
-    return any(item is None or item.target is None for item in places)
+    return any(item is None or (item.target is None and not _shows_parts(item.statement)) for item in places)
+
+
+def _shows_parts(statement: ast.stmt) -> bool:
+    """`self.h[i], self.c[i] = cell(x)`: does it assign to parts of several tensors?"""
+    targets = flat(statement.targets) if isinstance(statement, ast.Assign) else []
+    return any(isinstance(target, ast.Subscript) for target in targets)
 
 
 def short(text: str) -> str:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import forward_hook, table
 from outplace.repair.plan.copies import copies_for_backward
-from outplace.repair.plan.out_of_place import out_of_place
+from outplace.repair.plan.out_of_place import out_of_place, plain
+from outplace.repair.syntax.flow import used_later
+from outplace.source.facts import LaterRead
 
 
 def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     """Out of place if that is right, else a copy for the backward."""
+    if _is_for_itself_or_callers(place):
+        yield from (rewrite.candidate("unsafe") for rewrite in plain(place))
+        yield from (replace(copy, safety="unsafe", provable=False) for copy in copies_for_backward(place))
+        return
     output = forward_hook.returned_output(place)
     if output is not None:
         yield place.candidate("Return a new output from the hook", "safe", output)
@@ -44,6 +52,36 @@ def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         names, here = " and ".join(f"`{name}`" for name in found.names), place.code.path
         title = f"Collect the entries of {names} in a list, and stack them behind the loop"
         yield Candidate(title, "unsafe", {here: found.edits}, True, checking={here: found.checking})
+
+
+def _is_for_itself_or_callers(place: Place) -> bool:
+    """A function writes its argument and computes with it, and its caller reads the argument again.
+
+    Is the caller meant to see the write? Only the author knows. A state that a loop hands to each call is meant to be
+    seen.
+    """
+    function = place.code.function(place.statement)
+    if not isinstance(function, ast.FunctionDef) or place.path is None:
+        return False
+    given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)} - {"self"}
+    if place.path not in given or not used_later(place.code, place.statement, place.path):
+        return False
+    return any(read.where == "caller" and not _is_carried(place, read) for read in place.facts.reads)
+
+
+def _is_carried(place: Place, read: LaterRead) -> bool:
+    """Does a loop read it again and again, without binding it anew?"""
+    code = place.files.code(read.file)
+    loops = [node for node in ast.walk(code.tree) if isinstance(node, _LOOPS)] if code is not None else []
+    around = [loop for loop in loops if loop.lineno <= read.line <= (loop.end_lineno or loop.lineno)]
+    return any(not any(_is_bound(node, read.text) for node in ast.walk(loop)) for loop in around)
+
+
+_LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
+
+
+def _is_bound(node: ast.AST, path: str) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store) and ast.unparse(node) == path
 
 
 def detached(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

@@ -1,0 +1,140 @@
+"""Does a function write its argument for itself or for its caller? And writes to parts of several tensors at once."""
+
+from __future__ import annotations
+
+import pytest
+from differences import run, verdict
+
+from conftest import repaired
+
+HEAD = """import torch
+
+x = torch.linspace(0.2, 1.3, 4, dtype=torch.float64).requires_grad_()
+leaves = [x]
+
+
+def head(tokens, shift):
+    tokens += shift
+    return tokens.exp().sum()
+
+
+"""
+TWICE = HEAD + "h = x.sin()\nh2 = h * h\nloss = head(h, 0.5) + head(h, 0.1) + h2.sum()\nloss.backward()\n"
+"""Is `head` meant to shift what the second call gets?"""
+
+
+def test_a_write_for_itself_or_for_the_caller_is_left_and_both_meanings_are_named():
+    done = repaired(TWICE)
+    assert run(TWICE).error and done.text == TWICE
+    (titles,) = done.meanings.values()
+    assert titles[0] == "Write `+` out of place" and any("copy" in title or "copies" in title for title in titles[1:])
+
+
+def test_a_caller_that_does_not_read_it_again_needs_no_choice(fixed):
+    source = TWICE.replace(" + head(h, 0.1)", "")
+    assert verdict(source, fixed(source)).startswith("mended")
+
+
+STATE = """import torch
+
+x = torch.linspace(0.2, 1.3, 4, dtype=torch.float64).requires_grad_()
+leaves = [x]
+
+
+def step(state, item):
+    state += item * x
+    return (state * state).sum()
+
+
+state = torch.zeros(4, dtype=torch.float64)
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "loss = 0\nfor item in (1.0, 2.0, 3.0):\n    loss = loss + step(state, item)\n",
+        "loss = sum([step(state, item) for item in (1.0, 2.0, 3.0)])\n",
+        "loss, item = 0, 0.0\nwhile item < 3:\n    item += 1.0\n    loss = loss + step(state, item)\n",
+    ],
+)
+def test_a_state_that_a_loop_hands_to_each_call_keeps_its_writes(fixed, loop):
+    source = f"{STATE}{loop}loss.backward()\n"
+    assert run(source).error
+    assert verdict(source, fixed(source)).startswith("mended")
+
+
+CELLS = """import torch
+
+x = torch.linspace(0.2, 1.3, 4, dtype=torch.float64).requires_grad_()
+leaves = [x]
+
+
+def cell(given, h, c):
+    c = torch.sigmoid(h * given) * c + given
+    return torch.tanh(c) * h + given * c, c
+
+
+class Cells:
+    def start(self):
+        self.h = torch.ones(2, 4, dtype=torch.float64)
+        self.c = torch.ones(2, 4, dtype=torch.float64)
+
+    def step(self, given):
+        for i in range(2):
+            WRITE
+            given = self.h[i]
+        return given
+
+
+cells = Cells()
+cells.start()
+loss = sum(cells.step(item * x).sum() for item in (1.0, 2.0, 3.0))
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "self.h[i], self.c[i] = cell(given, self.h[i], self.c[i])",
+        "(self.h[i], self.c[i]) = new = cell(given, self.h[i], self.c[i])",
+        "[self.c[i], self.h[i]] = cell(given, self.h[i], self.c[i])[::-1]",
+    ],
+)
+def test_parts_of_several_tensors_in_one_assignment(fixed, write):
+    source = CELLS.replace("WRITE", write)
+    assert run(source).error
+    assert verdict(source, fixed(source)).startswith("mended")
+
+
+def test_the_same_without_a_backward_through_the_old_parts_is_left_alone(fixed):
+    source = CELLS.replace("WRITE", "self.h[i], self.c[i] = given + self.h[i], given + self.c[i]")
+    assert not run(source).error and fixed(source) == source
+
+
+PARTS = """import torch
+
+x = torch.linspace(0.2, 1.3, 6, dtype=torch.float64).requires_grad_()
+leaves = [x]
+logits, mean, scale = x.sin().chunk(3)
+scale.clamp_(-5, 3).exp_()
+logits -= logits.logsumexp(-1, keepdim=True)
+loss = (logits * mean / scale).sum()
+loss.backward()
+"""
+
+
+def test_what_is_refused_first_is_repaired_so_that_the_rest_can_be(fixed):
+    """A range for `scale` would repair the first line, and nothing would repair the second."""
+    assert verdict(PARTS, fixed(PARTS)).startswith("mended")
+
+
+def test_parts_whose_whole_is_read_later_keep_their_writes(fixed):
+    source = PARTS.replace(
+        "logits, mean, scale = x.sin().chunk(3)", "whole = x.sin()\nlogits, mean, scale = whole.chunk(3)"
+    )
+    source = source.replace("loss = (", "loss = whole.sum() + (").replace(
+        "logits -= logits.logsumexp(-1, keepdim=True)\n", ""
+    )
+    assert verdict(source, fixed(source)).startswith("mended")
