@@ -254,8 +254,7 @@ def test_callers_in_other_files_count(file, tmp_path):
     file.write_text(own)
     (tmp_path / "other.py").write_text("import torch\nfrom train import f\n\na = torch.ones(3)\nf(a)\nprint(a)\n")
     fix("train.py", cwd=tmp_path)
-    assert "h += 1" in file.read_text(), "the other file prints what f has written"
-    assert "h.clone() * h" in file.read_text()
+    assert file.read_text() == own, "the other file prints what f has written: is it meant to?"
 
 
 def test_torch_is_not_needed(file, tmp_path):

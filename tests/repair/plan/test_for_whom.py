@@ -35,6 +35,13 @@ def test_a_caller_that_does_not_read_it_again_needs_no_choice(fixed):
     assert verdict(source, fixed(source)).startswith("mended")
 
 
+def test_a_function_that_returns_its_argument_writes_it_for_the_caller(fixed):
+    source = TWICE.replace("return tokens.exp().sum()", "return tokens").replace("+ head(h, 0.1) + h2", "* h + h2")
+    source = source.replace("head(h, 0.5) * h +", "(head(h, 0.5) * h).sum() +")
+    assert run(source).error
+    assert verdict(source, fixed(source)).startswith("mended")
+
+
 STATE = """import torch
 
 x = torch.linspace(0.2, 1.3, 4, dtype=torch.float64).requires_grad_()

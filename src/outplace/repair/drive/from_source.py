@@ -307,10 +307,11 @@ class _Repair:
             moved = [other for other in after if _same_write(finding, other)] or uncovered
             if candidate.safety != "safe" or not moved or len(after) != len(before):
                 continue
-            result = self._repair_rest(new, after, moved[0], depth) if uncovered else None
+            at_once = bool(uncovered) and _rewrites(candidate, finding, texts)
+            result = self._repair_rest(new, after, moved[0], depth) if at_once else None
             if result is not None:  # the best candidate, and then the next write that PyTorch would refuse
                 return result[0], result[1], [(finding, candidate)]
-            partly += [] if uncovered else [(new, after, candidate, moved[0])]
+            partly += [] if at_once else [(new, after, candidate, moved[0])]
         for new, after, candidate, rest in partly:
             result = self._repair_rest(new, after, rest, depth)
             if result is not None:
@@ -405,6 +406,12 @@ def _uncovered(finding: Finding, before: Sequence[Finding], after: Sequence[Find
         return []
     known = set(map(_essence, before))
     return [other for other in after if _essence(other) not in known]
+
+
+def _rewrites(candidate: Candidate, finding: Finding, texts: _Texts) -> bool:
+    """Does it change the writing line itself? Else the write stays, and reaches what it did not reach before."""
+    text, edits = texts.get(finding.site.file, ""), candidate.edits.get(finding.site.file, ())
+    return any(text.count("\n", 0, edit.start) + 1 == finding.site.line for edit in edits)
 
 
 def _essence(finding: Finding) -> tuple[str, str]:

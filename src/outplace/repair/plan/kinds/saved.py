@@ -57,14 +57,17 @@ def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def _is_for_itself_or_callers(place: Place) -> bool:
     """A function writes its argument and computes with it, and its caller reads the argument again.
 
-    Is the caller meant to see the write? Only the author knows. A state that a loop hands to each call is meant to be
-    seen.
+    Is the caller meant to see the write? Only the author knows. The write to a state that a loop hands to each call is
+    meant to be seen, and that of a function that returns its argument, as PyTorch's own functions do.
     """
     function = place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef) or place.path is None:
         return False
     given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)} - {"self"}
     if place.path not in given or not used_later(place.code, place.statement, place.path):
+        return False
+    results = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    if any(ast.unparse(result) == place.path for result in results):
         return False
     return any(read.where == "caller" and not _is_carried(place, read) for read in place.facts.reads)
 
