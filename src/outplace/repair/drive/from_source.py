@@ -405,7 +405,14 @@ def _uncovered(finding: Finding, before: Sequence[Finding], after: Sequence[Find
     if not _is_refused(finding) or not _is_gone(finding, before, after):
         return []
     known = set(map(_essence, before))
-    return [other for other in after if _essence(other) not in known]
+    new = [other for other in after if _essence(other) not in known]
+    by_the_repair = finding.kind not in _LEAVES and any(other.kind in _LEAVES for other in new)
+    return (
+        [] if by_the_repair else new
+    )  # the author wrote no leaf: to write one outside of the graph is not what is meant
+
+
+_LEAVES = ("leaf", "leaf-view")
 
 
 def _rewrites(candidate: Candidate, finding: Finding, texts: _Texts) -> bool:
