@@ -7,7 +7,7 @@ from outplace.knowledge.kind import SilentRule
 HOOK_WRITES_GRADIENT = SilentRule(
     "OUT304",
     "hook-writes-gradient",
-    "a hook writes the gradient it is given, and another branch of the graph gets the same tensor",
+    "a hook writes the gradient that it gets, and another branch of the graph gets the same tensor",
     of="silent-other",
     message="the gradient is written in place; other branches may share that very tensor: return a new one",
     check="error",
@@ -22,7 +22,7 @@ HOOK_WRITES_GRADIENT = SilentRule(
 BACKWARD_WRITES_GRADIENT = SilentRule(
     "OUT305",
     "backward-writes-gradient",
-    "the backward of a custom Function writes the gradient it is given",
+    "the backward of a custom Function writes the gradient that it gets",
     of="silent-other",
     message="the backward of a Function writes the gradient in place; other branches may share that very tensor: "
     "write a clone",

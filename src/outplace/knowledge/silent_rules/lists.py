@@ -45,7 +45,7 @@ SAME_VIEW_APPENDED = SilentRule(
 SAME_TENSOR_REPEATED = SilentRule(
     "OUT310",
     "same-tensor-repeated",
-    "one tensor stands in a list or dict many times (`[x] * n`), and a write to one entry changes all",
+    "a list or dict holds one tensor many times (`[x] * n`), and a write to one entry changes all",
     of="silent-other",
     message="this one tensor stands in a list or dict many times, and a write to one entry is a write to all of them",
     check="error",
@@ -78,7 +78,7 @@ SAME_BUFFER_APPENDED = SilentRule(
 NUMPY_BUFFER_REUSED = SilentRule(
     "OUT312",
     "numpy-buffer-reused",
-    "an array over a tensor's memory is handed out again, while a caller still reads the earlier one",
+    "an array over a tensor's memory is returned again, while a caller still reads the earlier one",
     of="silent-alias",
     no_check="Whether a caller, often of another library, still reads the earlier array is not in the file.",
     headline="{tensor} was changed by {op}, while an array over its memory is still read for what it held before",
