@@ -450,3 +450,23 @@ def test_help_names_every_option():
     for option in ("--select", "--ignore", "--extend-exclude", "--baseline", "--output-format", "--stdin-filename"):
         assert option in out
     assert "Exit codes: 0 nothing found, 1 findings" in " ".join(out.split())
+
+
+def test_a_named_file_is_parsed_even_without_torch():
+    write("bad.py", "def f(:\n")
+    write("quiet.py", "import torch\n\ndef f(:\n")  # nothing in it looks like a write
+    write("good.py", "x = 1\n")
+    assert concise("good.py", code=0) == []
+    assert concise(code=0) == []  # a folder: they are not our business
+    assert concise("bad.py", "good.py", "quiet.py") == [
+        "bad.py:1: SyntaxError: invalid syntax",
+        "quiet.py:3: SyntaxError: invalid syntax",
+    ]
+    assert concise("-", stdin="def f(:\n") == ["<stdin>:1: SyntaxError: invalid syntax"]
+    write("bad.ipynb", notebook("x = 1", "def f(:"))
+    assert concise("bad.ipynb") == ["bad.ipynb:cell 2:1: SyntaxError: invalid syntax"]
+
+
+def test_a_named_file_that_is_broken_is_told_once():
+    write("bad.py", SYNTAX)
+    assert len(concise("bad.py")) == 1

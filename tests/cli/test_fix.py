@@ -278,3 +278,10 @@ def test_what_makes_no_sense(file, tmp_path, args, words):
     assert done.returncode == 2 or done.returncode == 1
     assert words in done.stderr
     assert file.read_text() == BUG
+
+
+def test_a_named_file_is_parsed_even_without_torch(file, tmp_path):
+    file.write_text("def f(:\n")
+    assert fix(cwd=tmp_path).returncode == 0
+    done = fix("train.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "outplace: train.py:1: SyntaxError: invalid syntax\n")

@@ -88,3 +88,31 @@ def test_a_program_that_knows_the_option(tmp_path):
 def test_an_option_after_two_dashes_is_the_programs(tmp_path):
     write(tmp_path, "train.py", "print(1)")
     assert outplace(tmp_path, "run", "--", "train.py", "--fix").stderr == ""
+
+
+def test_without_torch(tmp_path):
+    """As in an environment of pipx, which has outplace and nothing else."""
+    write(tmp_path, "torch.py", "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    write(tmp_path, "train.py", "import torch")
+    ending = outplace(tmp_path, "run", "train.py")
+    assert ending.code == 1
+    said = ending.stderr.partition("outplace: ")[2]
+    assert said.startswith("torch is not installed for ")
+    assert "Install outplace into the\nenvironment that has torch:" in said
+    assert [line.split()[0] for line in said.splitlines()[2:]] == ["pip", "uv", "pipx"]
+
+
+def test_another_module_that_is_missing(tmp_path):
+    write(tmp_path, "train.py", "import no_such_module")
+    assert "outplace: " not in outplace(tmp_path, "run", "train.py").stderr
+
+
+@pytest.mark.parametrize(("version", "said"), [("2.5.1+cu121", True), ("1.13", True), ("2.6.0", False), ("3.0", False)])
+def test_an_old_torch(tmp_path, version, said):
+    write(
+        tmp_path,
+        "train.py",
+        f"import sys, types\nsys.modules['torch'] = m = types.ModuleType('torch')\nm.__version__ = {version!r}",
+    )
+    lines = [line for line in outplace(tmp_path, "run", "train.py").stderr.splitlines() if "older" in line]
+    assert lines == [f"outplace: torch {version} is older than 2.6: diagnoses may be missing or wrong"] * said

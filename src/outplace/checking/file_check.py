@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import warnings
 from dataclasses import replace
@@ -43,6 +44,34 @@ def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> 
         return Outcome(path, failure=internal(path, error))
     outcome = check_text(path, source, project, fixes)
     return _by_cell(outcome, book) if book else outcome
+
+
+def unparsable(path: str) -> Failure | None:
+    """Why a file is not Python; None if it is. The analysis does not parse files that have nothing to do with torch."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError as error:
+        return unreadable(path, error)
+    return unparsable_data(path, data)
+
+
+def unparsable_data(path: str, data: bytes) -> Failure | None:
+    """The same for a content."""
+    failure = None
+    try:
+        book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(book.source if book else reading.decode(data))
+    except reading.Unreadable as error:
+        return Failure(path, str(error), error.line)
+    except SyntaxError as error:
+        failure = Failure(path, f"SyntaxError: {error.msg}", error.lineno or 1)
+        return replace(failure, **_place(failure, book)) if book else failure
+    except (ValueError, RecursionError, MemoryError):  # the analysis tells, if it is run
+        pass
+    return failure
 
 
 def check_text(path: str, source: str, project: Project, fixes: bool = True) -> Outcome:

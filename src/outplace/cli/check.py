@@ -210,7 +210,8 @@ class _Check:
         path = os.path.abspath(name) if name else "<stdin>"
         data = sys.stdin.buffer.read() if self.stdin is None else self.stdin
         if reading.TORCH not in data:
-            return []
+            failure = file_check.unparsable_data(path, data)
+            return [Outcome(path, failure=failure)] if failure else []
         if self.format == "text":
             from outplace.report.findings.text import show_data
 
@@ -229,7 +230,16 @@ class _Check:
         cache = Cache(folder, roots) if folder else None
         with progress.bar(self.options.quiet) as tell:
             outcomes = runner.check(discovered.files, roots, cache, self.options.jobs, tell)
-        return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in discovered.failures)]
+        failures = [*discovered.failures, *self._broken(outcomes)]
+        return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in failures)]
+
+    def _broken(self, outcomes: list[Outcome]) -> list[Failure]:
+        """The files that the user named, that are no Python, and that were not analysed."""
+        from outplace.checking.file_check import unparsable
+
+        known = {outcome.file for outcome in outcomes if outcome.failure}
+        named = self.files & {os.path.abspath(path) for path in self.paths if os.path.isfile(path)}
+        return [failure for path in sorted(named - known) if (failure := unparsable(path)) is not None]
 
     def watched(self) -> list[str]:
         """The files that a new check would depend on."""

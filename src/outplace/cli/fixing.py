@@ -70,6 +70,7 @@ class Fixing:
 
     def _files(self) -> None:
         from outplace.checking import discovery
+        from outplace.checking.file_check import unparsable_data
         from outplace.files.reading import TORCH, too_large
         from outplace.repair.syntax import files
 
@@ -78,6 +79,7 @@ class Fixing:
         discovered = discovery.files_for(paths, root, excluded, self.options.force_exclude)
         self.notes += discovered.notes
         self.failures += [f"{_short_path(failure.file)}: {failure.message}" for failure in discovered.failures]
+        named = {os.path.abspath(path) for path in paths if os.path.isfile(path)}
         self.editable = {path for path in discovered.files if path.endswith(".py")}
         self._leave_notebooks(sum(path.endswith(SUFFIX) for path in discovered.files))
         for path in (path for path in discovered.files if path in self.editable):
@@ -88,6 +90,8 @@ class Fixing:
                     self.notes.append(f"{_short_path(path)}: {skipped}")
                 elif TORCH in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
+                elif path in named and (failure := unparsable_data(path, document.data)) is not None:
+                    self.failures.append(f"{_place(path, failure.line)}: {failure.message}")
             except files.Unwritable as error:
                 self.failures.append(f"{_place(path, error.line)}: {error}")
         for path, (old, new) in sorted(self.shown.items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -129,7 +130,13 @@ def _facts(op: Op) -> Iterator[tuple[str, str]]:
     if op.inplace and (form := ops.lookup(op.inplace)) is not None:
         yield "in place", f"{form.name}: {_about_inplace(form)}"
     if op.nodes:
-        yield "in errors", ", ".join(op.nodes)
+        yield "in errors", ", ".join(map(_in_errors, op.nodes))
+
+
+def _in_errors(node: str) -> str:
+    """`ReluBackward0 (or Relu)`: newer versions of PyTorch leave the end out."""
+    short = re.sub(r"Backward\d*$", "", node)
+    return f"{node} (or {short})" if short not in ("", node) else node
 
 
 def _nothing(op: Op) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -130,8 +131,32 @@ def _launch(options: Misplaced, json_path: str | None, html_path: str | None) ->
 def _say_at_the_end(options: Misplaced, reports: tuple[str | None, ...], process: int) -> None:
     if os.getpid() != process or sys.stderr is None:  # a forked child
         return
+    _say_about_torch()
     options.say("run", _own_sources())
     say_written(*reports)
+
+
+OLDEST = (2, 6)
+"""The oldest version of torch that outplace knows."""
+
+
+def _say_about_torch() -> None:
+    """Says what to do if there is no torch, or an old one."""
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        print(
+            f"outplace: torch is not installed for {sys.executable}, which runs outplace. Install outplace into the\n"
+            "environment that has torch:\n"
+            "  pip   python -m pip install outplace   (with that environment's python)\n"
+            "  uv    uv pip install outplace   (with that environment active), or uv add --dev outplace\n"
+            "  pipx  pipx inject outplace torch   (only if your program needs nothing else)",
+            file=sys.stderr,
+        )
+    version = str(getattr(sys.modules.get("torch"), "__version__", ""))
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        print(f"outplace: torch {version} is older than {oldest}: diagnoses may be missing or wrong", file=sys.stderr)
 
 
 def _own_sources() -> Iterator[str]:

@@ -135,9 +135,8 @@ class When:
                 parts.append(f"if {self.option} is {_either(map(_shown, words))}")
         if self.maybe:
             parts[-1] += f", sometimes if it is {_either(map(_shown, self.maybe))}"
-        if self.some:
-            parts.append("sometimes")
-        return " and ".join([*parts[:1], *(part.removeprefix("if ") for part in parts[1:])])
+        text = " and ".join([*parts[:1], *(part.removeprefix("if ") for part in parts[1:])])
+        return ", ".join(filter(None, ["sometimes" if self.some else "", text]))
 
 
 ALWAYS = When()
