@@ -21,7 +21,7 @@ WORDS = {
         "`outplace explain CODE` prints the same pages.",
         "OUT1": "Raised at the operation",
         "OUT2": "Raised at backward",
-        "OUT3": "Raised nowhere",
+        "OUT3": "Silent (no error)",
         "head": ("code", "name", "what happens"),
     },
     "ja": {
