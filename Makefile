@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 TREE ?=
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
-.PHONY: run test lint chromium sarif bench docs clean
+.PHONY: run test quick lint chromium sarif bench docs clean
 
 run: $(STAMP)
 	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
@@ -15,6 +15,10 @@ run: $(STAMP)
 
 test: $(STAMP) lint chromium sarif
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
+
+# While you work: lint, types and the tests of what changed, in under two minutes.
+quick: $(STAMP) lint
+	$(BIN)/python tools/quick_tests.py --run
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
