@@ -1,5 +1,6 @@
 """What a build adds to the Python files: what is compiled of them, and the .pth file for OUTPLACE=1."""
 
+import os
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -11,7 +12,10 @@ COMPILED = [
 
 
 class OutplaceHook(BuildHookInterface):
-    """Compiles where there is a compiler (else the same is done in Python, slower), and adds the .pth file."""
+    """Compiles where there is a compiler (else the same is done in Python, slower), and adds the .pth file.
+
+    With OUTPLACE_BUILD_PURE=1 nothing is compiled: the wheel fits every machine.
+    """
 
     def initialize(self, version, build_data):
         """Called by hatchling before each build."""
@@ -19,7 +23,7 @@ class OutplaceHook(BuildHookInterface):
             return
         where = "force_include_editable" if version == "editable" else "force_include"
         build_data[where]["src/outplace.pth"] = "outplace.pth"  # reaches every child process
-        compiled = self._compile()
+        compiled = [] if os.environ.get("OUTPLACE_BUILD_PURE") else self._compile()
         if compiled:
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
