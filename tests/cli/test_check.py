@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from outplace.checking.config import FORMATS
+from outplace.cli.check import FOR_MACHINES
 from outplace.cli.main import cli
 
 BUG = """\
@@ -300,7 +301,7 @@ def test_a_syntax_error_is_one_message_and_the_rest_is_checked(form):
     write("bad.py", SYNTAX)
     write("good.py")
     result = check("--output-format", form, code=1)
-    for_machines = form in ("json", "junit", "sarif", "gitlab")  # people see it on stderr
+    for_machines = form in FOR_MACHINES  # people see it on stderr
     assert (result.output.count("bad.py:2: SyntaxError: "), "SyntaxError" in result.stderr) == (
         1 + (for_machines and form != "json"),
         for_machines,

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STATISTICS = ("text", "concise", "json")
 """The formats that `--statistics` can have."""
+FOR_MACHINES = ("json", "junit", "sarif", "gitlab")
+"""Formats that nobody reads: what went wrong is also said on stderr."""
 
 
 @dataclass(frozen=True)
@@ -282,8 +284,7 @@ class _Check:
             self._write(self.options.output_file, result)
         else:
             self._print(result)
-        # The other formats contain the failures, for people to read.
-        if self.options.statistics or self.format in ("json", "junit", "sarif", "gitlab"):
+        if self.options.statistics or self.format in FOR_MACHINES:
             self._say_all(result.failures, always=True)
 
     def _print(self, result: Result) -> None:
