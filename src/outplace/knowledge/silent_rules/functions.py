@@ -67,3 +67,18 @@ CHECKPOINT_WEIGHTS_CHANGED = SilentRule(
     after="torch.utils.checkpoint",
     no_fix="Which order of the steps was meant is not in the program.",
 )
+
+COMPILED_INPUT_WRITTEN = SilentRule(
+    "OUT341",
+    "compiled-input-written",
+    "what a compiled region keeps for its backward is overwritten, and the compiler has switched the check off",
+    of="silent-other",
+    no_check="check reports such a write as OUT201: without the compiler PyTorch raises that error.",
+    why="A region compiled by torch.compile keeps this memory for its backward. Inductor keeps a view of it with a "
+    "version counter of its own, so PyTorch does not see the write, and the gradient is computed from the wrong "
+    "values. Without the compiler the same lines raise an error.",
+    remedy="Compute the new value out of place, write a clone, or write after the backward.",
+    detector="compiled_input_written",
+    fix="Write out of place",
+    form="as_if_saved",
+)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from outplace.knowledge.nodes import describe_saved
+from outplace.runtime.locate import replays
 from outplace.runtime.record.snapshots import Contents, bits, unobserved
 
 _NOTHING = 1e-6
@@ -73,13 +74,36 @@ class Hit:
 
 def _may_run(node: Any) -> bool:
     """Can this node be run again? A user's Function may do anything; RNN kernels use up what they saved."""
-    return not isinstance(node, torch.autograd.function.BackwardCFunction) and "rnn" not in node.name().lower()
+    own = isinstance(node, torch.autograd.function.BackwardCFunction) and not replays.is_compiled(node)
+    return not own and "rnn" not in node.name().lower()
 
 
 def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
-    made = node(*gradients)
+    made = _run_compiled(node, gradients) if replays.is_compiled(node) else node(*gradients)
     parts = made if isinstance(made, tuple) else (made,)
     return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+class _Copy:
+    """Stands for a compiled node. A compiled backward may overwrite what it is given, so it gets copies."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self.saved_tensors = [tensor.clone() for tensor in node.saved_tensors]
+        self._tensors_no_vc_check = [tensor.clone() for tensor in getattr(node, "_tensors_no_vc_check", ())]
+
+    def maybe_clear_saved_tensors(self) -> None:
+        """The node keeps its tensors."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+
+def _run_compiled(node: Any, gradients: Any) -> Any:
+    copies = [part.clone() if isinstance(part, torch.Tensor) else part for part in gradients]
+    function = node._forward_cls
+    given = [copies] if getattr(function, "boxed_grads_call", False) else copies
+    return function.backward(_Copy(node), *given)
 
 
 def _with(patches: Sequence[Contents], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
@@ -117,6 +141,7 @@ def how_far(hits: list[Hit]) -> tuple[str, ...]:
     if worst is None or not worst.off:
         return ()
     label = describe_saved(worst.node.name(), worst.saved_as).partition(" keeps ")[0]
+    label = "the compiled region" if replays.is_compiled(worst.node) else label
     if worst.off == float("inf"):
         return (f"How far it is off: with the values as saved, the gradient that {label} hands on is zero or not NaN.",)
     return (f"How far it is off: the gradient that {label} hands on is {_share(worst.off)} away from the right one.",)
