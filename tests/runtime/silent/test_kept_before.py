@@ -63,14 +63,63 @@ loss = sum((net(torch.ones(2)) - scaled(boxes, stride)).abs().sum() for stride i
 loss.backward()
 print("FIRST", boxes.tolist())
 """
+PROPOSAL = """
+import torch
+
+
+def propose(state):
+    proposal = list(state)
+    for i in range(len(proposal)):
+        proposal[i] += 1
+    return [(a - b).tolist() for a, b in zip(proposal, state)]
+
+
+print("FIRST", propose([torch.zeros(2)])[0])
+"""
+ROLLOUT = """
+import torch
+
+
+def rollout(x, steps):
+    for _ in range(steps):
+        x[:] = x + 1
+        yield x
+
+
+print("FIRST", list(rollout(torch.zeros(2), 3))[0].tolist())
+"""
+GATE = """
+import torch
+
+
+class Gate:
+    def __call__(self, x):
+        x[x > 1] = 0
+        return x
+
+
+gate, pitch = Gate(), torch.arange(3.0)
+gated = gate(pitch)
+voiced = gated > 0
+print("FIRST", pitch.tolist(), voiced.tolist())
+"""
 
 BUGS = {
+    "a copied container": (PROPOSAL, "[0.0, 0.0]", "copied-container-written"),
+    "one tensor that is yielded": (ROLLOUT, "[3.0, 3.0]", "same-tensor-appended"),
+    "an object that is called": (GATE, "[0.0, 1.0, 0.0]", "tensor-under-two-names"),
     "a history": (HISTORY, "[1.0, 2.0, 0.0]", "tensor-under-two-names"),
     "labels": (LABELS, "[1.0, 0.0, 0.0]", "tensor-under-two-names"),
     "an attribute and a name": (MOMENTS, "[0.0, 1.0, 2.0]", "tensor-under-two-names"),
     "one argument of several calls": (SCALES, "[0.5, 1.0]", "rescaled-again"),
 }
 LEGAL = {
+    "copied tensors": (PROPOSAL.replace("list(state)", "[x.clone() for x in state]"), "[1.0, 1.0]"),
+    "assigned anew": (PROPOSAL.replace("proposal[i] += 1", "proposal[i] = proposal[i] + 1"), "[1.0, 1.0]"),
+    "copies that are yielded": (ROLLOUT.replace("yield x", "yield x.clone()"), "[1.0, 1.0]"),
+    "yielded and left": (ROLLOUT.replace("list(rollout(torch.zeros(2), 3))[0].tolist()",
+        "[x.sum().item() for x in rollout(torch.zeros(2), 3)]"), "[2.0, 4.0, 6.0]"),
+    "an object that copies": (GATE.replace("gate(pitch)", "gate(pitch.clone())"), "[0.0, 1.0, 2.0]"),
     "a history of copies": (HISTORY.replace('"h": h}', '"h": h.clone()}'), "[1.0, 2.0, 3.0]"),
     "written out of place": (HISTORY.replace("h[h > 2] = 0", "h = h.masked_fill(h > 2, 0)"), "[1.0, 2.0, 3.0]"),
     "a list that is filled": (

@@ -88,7 +88,12 @@ COPIED_CONTAINER_WRITTEN = SilentRule(
     message="a copy of a container holds the same tensors: this changes one of them in both, and the other is read "
     "again as if it were as before: assign a new tensor, or copy the tensors",
     check="warning",
-    no_run=_NO_TRACE,
+    headline="{tensor} was changed by {op}, and the container that this one is a copy of holds it, too",
+    why="`{name}` was made of `{other}`, or the other way round. A copy of a list or a dict holds the same tensors: "
+    "this write changes one in both, and both are read afterwards.",
+    remedy="Write out of place: `{name}[key] = {name}[key] + v`; or copy the tensors: `copy.deepcopy({other})`.",
+    holder="the other container",
+    detector="tensor_under_two_names",
     fix="Write out of place",
     form="out_of_place",
 )

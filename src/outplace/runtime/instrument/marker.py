@@ -194,6 +194,8 @@ class Marker(Operations):
     def visit_Yield(self, node: ast.Yield) -> ast.expr:
         number = self.number(node)
         value = self.visit(node.value) if node.value is not None else ast.copy_location(ast.Constant(None), node)
+        if isinstance(node.value, ast.Name):  # who takes all of `yield x` has a list of one tensor
+            value = self.keep(value, "append")
         node.value = self.call(BACK, value, where=node)
         return self.call(AT, node, number, where=node)
 

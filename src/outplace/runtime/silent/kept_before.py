@@ -45,6 +45,42 @@ def kept_before(write: Write, target: ast.expr, frame: FrameType, code: Code, st
     return None
 
 
+def copied_container(tensor: torch.Tensor, frame: FrameType, code: Code, statement: ast.stmt) -> tuple[str, str] | None:
+    """`proposal = dict(state)`, `proposal["x"] += v`: both containers, if both hold the tensor and are used later."""
+    target = statement.target if isinstance(statement, ast.AugAssign) else None
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    written = target.value.id
+    nodes = (node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign))
+    for node in (node for node in nodes if node.lineno < statement.lineno and isinstance(node.targets[0], ast.Name)):
+        pair = (node.targets[0].id, _copied(node.value))  # type: ignore[attr-defined]
+        other = pair[0] if pair[1] == written else pair[1]
+        if (
+            other is None
+            or written not in pair
+            or not all(used_later(code, statement, name) for name in (written, other))
+        ):
+            continue
+        holders = [frame.f_locals.get(name) for name in (written, other)]
+        if holders[0] is not holders[1] and all(any(item is tensor for item in items_of(one)) for one in holders):
+            return written, other
+    return None
+
+
+def _copied(node: ast.expr) -> str | None:
+    """The name of the container that this is a copy of: `list(x)`, `dict(x)`, `copy.copy(x)`, `x.copy()`, `x[:]`."""
+    source: ast.expr | None = None
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("list", "dict", "copy") and len(node.args) == 1:
+            source = node.args[0]
+        elif called == "copy" and isinstance(node.func, ast.Attribute) and not node.args:
+            source = node.func.value
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        source = node.value
+    return source.id if isinstance(source, ast.Name) else None
+
+
 def _cuts(write: Write) -> bool:
     """Does it put something where a mask or a list of indices says?"""
     return (write.operation == "__setitem__" and write.region is None) or write.operation == "masked_fill_"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from outplace.knowledge.silent_rules.two_names import TENSOR_UNDER_TWO_NAMES
+from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
 from outplace.model import Mutation
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.flow import flat, targets_of, used_later
@@ -24,7 +24,7 @@ from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.kept_before import kept_before
+from outplace.runtime.silent.kept_before import copied_container, kept_before
 from outplace.runtime.silent.operands import frame_of, operands_of
 
 
@@ -89,7 +89,8 @@ def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: st
     if standing is None:
         return None
     outer, call = standing
-    if function.name.endswith("_") or not isinstance(call, ast.Assign) or not isinstance(call.value, ast.Call):
+    says_so = function.name.endswith("_") and not function.name.endswith("__")  # `__call__` is no `mask_`
+    if says_so or not isinstance(call, ast.Assign) or not isinstance(call.value, ast.Call):
         return None
     tensor, made = _value(frames[0], name), flat(targets_of(call))
     for argument in call.value.args:
@@ -186,6 +187,12 @@ class Detector(detector.Detector):
         other = _operand_over(write, tensor, frame)
         if other is not None:
             self._report(write, tensor, name or scan.target_of(write) or "", other, code, statement, frame)
+            return
+        containers = copied_container(tensor, frame, code, statement)
+        if containers is not None:
+            words = dict(zip(("name", "other"), containers, strict=True))
+            found = names.described(tensor, scan.target_of(write))
+            reporting.tell(COPIED_CONTAINER_WRITTEN, found, scan.mutations_of([write]), words)
             return
         target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
         other = None if target is None else kept_before(write, target, frame, code, statement)
