@@ -66,7 +66,7 @@ def test_a_script_sees_itself_as_under_python(tmp_path):
     )
     (tmp_path / "link.py").symlink_to("deep/prog.py")
     with open(tmp_path / "deep/prog.py", "a") as file:
-        file.write("import beside\nprint(beside, beside.__spec__.loader.get_source('beside'))\n")
+        file.write("# takes --json\nimport beside\nprint(beside, beside.__spec__.loader.get_source('beside'))\n")
     same(*both(tmp_path, "deep/prog.py", "-x", "--json", "a b", "--", "ä"))
     same(*both(tmp_path, str(tmp_path / "deep" / "prog.py")))
     same(*both(tmp_path, "link.py"))
@@ -97,7 +97,7 @@ def test_a_module(tmp_path):
     write(tmp_path, "sad/mod.py", "")
     write(tmp_path, "bare/mod.py", "print(__spec__.name, __package__)")
     for name in ("pkg.mod", "pkg", "pkg.fails", "pkg.broken", "sad.mod", "bare.mod"):
-        same(*both(tmp_path, "-m", name, "x", "--json"))
+        same(*both(tmp_path, "-m", name, "x", "--jason"))
     for name in ("no_such", "pkg.no_such", "bare"):
         expected, actual = both(tmp_path, "-m", name)
         assert (actual.code, actual.stderr) == (expected.code, expected.stderr)
