@@ -51,6 +51,8 @@ def test_what_is_believed_and_its_legal_twin():
     assert not heuristics.is_layer_name("combine")
     assert heuristics.is_activation_name("self.act")
     assert not heuristics.is_activation_name("self.action")
+    assert heuristics.builds_activation("act_cfg")
+    assert not heuristics.builds_activation("actions")
     assert heuristics.saves_nothing_by_name("self.dropout")
     assert not heuristics.saves_nothing_by_name("self.conv")
     assert heuristics.is_loss_name("FocalLoss")

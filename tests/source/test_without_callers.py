@@ -218,3 +218,50 @@ def test_what_is_imported_for_types_is_not_read(tmp_path: Path) -> None:
     assert check_file(str(net), net.read_text(), Project()).dependencies == ()
     net.write_text(text.format("from .large import f"))
     assert check_file(str(net), net.read_text(), Project()).dependencies == (str(package / "large.py"),)
+
+
+def test_a_layer_that_is_built_with_an_activation() -> None:
+    """The result of an unknown layer is kept where an activation makes it; where none does, it may be written."""
+    source = HEAD + (
+        "from library import ConvModule\n\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.inner = ConvModule(4, 4, {})\n\n"
+        "    def forward(self, x, pos):\n"
+        "        x = self.inner(x)\n"
+        "        x += pos\n"
+        "        return x\n"
+    )
+    assert _found(source.format("act_cfg=dict(type='ReLU')")) == {(15, "warning")}
+    assert _found(source.format("act_cfg=None")) == set()
+    optional = source.replace("def __init__(self)", "def __init__(self, act_cfg=None)")
+    assert _found(optional.format("act_cfg=act_cfg")) == set()
+    assert _found(source.format("padding=1")) == set()
+
+
+def test_one_kind_of_value_among_many() -> None:
+    """A part of `chunk` is refused, even if it comes after many new tensors that the name may stand for."""
+    source = HEAD + NET.format(
+        "if self.wide:\n            x = F.pad(x, (0, 4))\n"
+        "        q, k = self.first(x).chunk(2)\n"
+        "        if self.deep:\n            q = q * (self.gain if self.wide else self.first(x).exp())\n"
+        "        {}\n        return q @ k.T"
+    )
+    assert _found(source.format("q *= 2")) == {(19, "warning")}
+    assert _found(source.format("q = q * 2")) == set()
+
+
+def test_relative_imports_in_a_folder_that_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text("def halves(t):\n    return t[:, :2], t[:, 2:]\n")
+    net = tmp_path / "net.py"
+    text = (
+        HEAD
+        + "{}\n\n"
+        + NET.format("a, b = {}(self.first(x))\n        y = a.exp() * a\n        b += 1\n        return y + b")
+    )
+    for imported, name in (("from . import parts", "parts.halves"), ("from .parts import halves", "halves")):
+        net.write_text(text.format(imported, name))
+        assert {found.site.line for found in check_file(str(net), net.read_text(), Project()).findings} == {18}
+    net.write_text(text.format("from .parts import halves", "halves").replace("b += 1", "b = b + 1"))
+    assert check_file(str(net), net.read_text(), Project()).findings == []

@@ -28,6 +28,7 @@ _RAW_DATA = re.compile(
 _CHANNELS = re.compile(r"^in_(?:ch|chans|channels|planes|dim)$|^(?:num_)?channels$")
 _SAVES_NOTHING = re.compile(r"drop|identity|pool|pad|flatten|reshape|rearrange|permute|upsample|shuffle|skip")
 _ACTIVATION = re.compile(r"\.(?:\w+_)?(?:act\d*|activation|relu\d*|nonlinearity|non_linearity)$")
+_ACTIVATION_OPTION = re.compile(r"^(?:act|activation|nonlinearity|apply_act)(?:_|$)")
 _WRITE_OPTION = re.compile(r"^(?:in_?place|out|dest|destination|buffer)$")
 _LAYER = re.compile(
     r"(?:^|_)(?:layer|block|blk|module|mod|net|conv|linear|norm|attn|ff|fn|mlp|stage|head|proj|fc|model|encoder"
@@ -193,6 +194,14 @@ def is_activation_name(layer: str) -> bool:
     If wrong: `check` warns of a write to the result, and says what it assumes.
     """
     return _ACTIVATION.search(layer.lower()) is not None
+
+
+def builds_activation(option: str) -> bool:
+    """Belief: an unknown layer that is built with `act=...`, `activation=...`, `act_cfg=...` ends in an activation.
+
+    If wrong: `check` warns of a write to the result, and says what it assumes.
+    """
+    return _ACTIVATION_OPTION.search(option) is not None
 
 
 def saves_nothing_by_name(layer: str) -> bool:

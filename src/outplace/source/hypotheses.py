@@ -7,7 +7,8 @@ an error is what breaks without one. The hypotheses:
   labels);
 - whatever computed it may save its result, if nobody in the file calls the function (see `_may_be_kept`);
 - an argument may be None if the function, its annotation or its default says so;
-- an unknown module has parameters, saves its input as most layers do, and returns a new tensor;
+- an unknown module has parameters, saves its input as most layers do, and returns a new tensor; one that is built with
+  an activation saves its result;
 - an unknown function returns new tensors that depend on its arguments;
 - what these return may hold tensors under names: `outputs.logits`;
 - `weight` and `bias` of an unknown module are parameters;
@@ -30,6 +31,7 @@ from outplace.source.frameworks import gathers_for
 from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
 from outplace.source.heuristics import (
     asks_for_writes,
+    builds_activation,
     is_activation_name,
     is_layer_name,
     is_raw_data,
@@ -232,7 +234,7 @@ def call_unknown(
         return UNKNOWN
     given = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
     if not isinstance(node, ast.Call) or not (given or _is_given_a_batch(node)):
-        return UNKNOWN
+        return Unknown(activates=True) if _has_activation(keywords) else UNKNOWN
     made = Tensor(Storage(), None, known=False, dtype="float")
     made.since = interpreter.tape.tick()
     layer = _layer_name(node.func) if isinstance(function, Unknown) else None
@@ -244,8 +246,14 @@ def call_unknown(
     made.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
     _connect(made.node, given, made)
     if layer is not None:
-        _assume_saves(interpreter, made.node, layer, made, args)
+        _assume_saves(interpreter, made.node, layer, made, args, getattr(function, "activates", False))
     return made
+
+
+def _has_activation(keywords: dict[str, Value]) -> bool:
+    """Is a layer built with an activation that is known?"""
+    acts = [value for name, value in keywords.items() if builds_activation(name)]
+    return any(not (isinstance(act, Unknown) or (isinstance(act, Const) and not act.value)) for act in acts)
 
 
 def _connect(node: Node, inputs: list[Tensor], output: Tensor) -> None:
@@ -255,9 +263,11 @@ def _connect(node: Node, inputs: list[Tensor], output: Tensor) -> None:
     node.outputs.append(output.storage)
 
 
-def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value]) -> None:
+def _assume_saves(
+    interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value], activates: bool
+) -> None:
     """What an unknown layer saves: an activation its result, most others their inputs."""
-    if is_activation_name(layer):
+    if activates or is_activation_name(layer):
         node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"
         node.saves = [Save(made.storage, interpreter.tape.tick(), "result", True)]
     elif not saves_nothing_by_name(layer):

@@ -82,12 +82,17 @@ def _any_of(found: list[Value]) -> Value:
 
 
 def _some_of(found: list[Value], leading: list[Path], vague: set[int]) -> Value:
-    """Of too many values the first tensors, each with its path, and something unknown for all the others.
+    """Of too many values a few tensors, each with its path, and something unknown for all the others.
 
-    Those in `vague` lie on two ways that exclude each other: no path tells which.
+    They are the first ones, and a view that may not be written, if there is one. Those in `vague` lie on two
+    ways that exclude each other: no path tells which.
     """
     clear = [(value, leading[place]) for place, value in enumerate(found) if place not in vague]
-    kept = [(value, path) for value, path in clear if isinstance(value, Tensor)][: _MOST_OPTIONS - 1]
+    tensors = [(value, path) for value, path in clear if isinstance(value, Tensor)]
+    refused = [pair for pair in tensors if pair[0].view in ("multi", "nograd", "custom")]
+    kept = tensors[: _MOST_OPTIONS - 1]
+    if refused and not any(pair in kept for pair in refused):
+        kept[-1] = refused[0]
     if len(kept) < 2:
         return _any_of(found)
     return Choice((*(value for value, _ in kept), _any_of(found)), (*(path for _, path in kept), ()))

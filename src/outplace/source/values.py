@@ -24,11 +24,13 @@ class Value:
 class Unknown(Value):
     """Could be anything; nothing is ever concluded from it."""
 
-    __slots__ = ("of",)
+    __slots__ = ("activates", "of")
 
-    def __init__(self, of: frozenset[Storage] = frozenset()) -> None:
+    def __init__(self, of: frozenset[Storage] = frozenset(), activates: bool = False) -> None:
         self.of = of
         """Memory that it may lie in. Only `rebinding` asks for it."""
+        self.activates = activates
+        """Was it built with an activation: `ConvModule(3, 8, act_cfg=...)`?"""
 
 
 class Plain(Value):

@@ -22,11 +22,11 @@ def _import(interpreter: Interpreter, node: ast.Import) -> int:
 
 
 def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
-    base = node.module or ""
-    if node.level:
-        package = interpreter.frame.module.package.split(".")
-        kept = package[: len(package) - (node.level - 1)]
-        base = ".".join([*kept, *([base] if base else [])])
+    base, package = node.module or "", interpreter.frame.module.package
+    if node.level and package:
+        parts = package.split(".")
+        base = ".".join([*parts[: len(parts) - (node.level - 1)], *([base] if base else [])])
+    beside = node.level == 1 and not package  # in a folder without `__init__.py`
     holder = interpreter.import_module(base) if base else UNKNOWN
     for alias in node.names:
         if alias.name == "*":
@@ -36,12 +36,16 @@ def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
         value: Value
         if isinstance(holder, Namespace):
             value = Imported(holder, alias.name)
-        elif isinstance(inner := interpreter.import_module(f"{base}.{alias.name}") if base else UNKNOWN, Namespace):
+        elif (base or beside) and isinstance(inner := _module(interpreter, base, alias.name), Namespace):
             value = inner
         else:
             value = interpreter.attribute(holder, alias.name, node)
         interpreter.frame.scope.set(alias.asname or alias.name, value)
     return Stop.RAN
+
+
+def _module(interpreter: Interpreter, base: str, name: str) -> Value:
+    return interpreter.import_module(f"{base}.{name}" if base else name)
 
 
 def _global(interpreter: Interpreter, node: ast.Global) -> int:
