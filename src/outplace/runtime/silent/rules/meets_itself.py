@@ -68,7 +68,8 @@ class Detector(detector.Detector):
     def on_compared(self, one: torch.Tensor, other: torch.Tensor, frame: FrameType) -> None:
         """`one - other`, a distance or a loss of both: they have the same address."""
         if same_piece(one, other) and one.grad_fn is None and other.grad_fn is None:
-            scan.guarded(partial(self._meet, one, other, frame))
+            if not _copies_back(frame):  # then it is told of what is copied
+                scan.guarded(partial(self._meet, one, other, frame))
             reporting.raise_if_strict()
 
     def _copied_back(self, source: torch.Tensor, target: torch.Tensor, frame: FrameType) -> None:
@@ -94,6 +95,17 @@ class Detector(detector.Detector):
         elif known is None and len(self._met) < _MOST_MEETINGS:
             kept = one if untracked_aliases.is_untracked(one) or type(other) is torch.nn.Parameter else other
             self._met[key] = Weak(kept), _next_number(), hidden_writes.count()
+
+
+def _copies_back(frame: FrameType) -> bool:
+    """Does the running function also assign or copy into parameters: `p.data = ...`, `p.data.copy_(s)`?"""
+    standing = sites.statement_of(frame)
+    for node in ast.walk(standing[0].scope(standing[1])) if standing is not None else ():
+        if isinstance(node, ast.Attribute) and (
+            node.attr == "copy_" or (node.attr == "data" and isinstance(node.ctx, ast.Store))
+        ):
+            return True
+    return False
 
 
 def _written_since(tensor: torch.Tensor, moment: int, hidden: int, line: Instruction) -> tuple[Mutation, ...]:
@@ -132,7 +144,9 @@ def _tell_of_parameter(source: torch.Tensor, tensor: torch.Tensor, frame: FrameT
     place, since = (frame.f_code, frame.f_lasti), untracked_aliases.made_at(source)
     if not scan.steps_on({storage_of(tensor)}, -1):
         return False
-    mutations = _written_since(tensor, since, hidden_writes.count(), place) if since >= 0 else ()
+    mutations = scan.steps_on({storage_of(tensor)}, since)
+    if not mutations:
+        mutations = _written_since(tensor, since, hidden_writes.count(), place) if since >= 0 else ()
     mutations = mutations or scan.steps_on({storage_of(tensor)}, -1)
     located = sites.at_instruction(place, "copy_")
     assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None
