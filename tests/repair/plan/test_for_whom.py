@@ -145,3 +145,37 @@ def test_parts_whose_whole_is_read_later_keep_their_writes(fixed):
         "logits -= logits.logsumexp(-1, keepdim=True)\n", ""
     )
     assert verdict(source, fixed(source)).startswith("mended")
+
+
+@pytest.mark.parametrize("mark", ["*=", "/=", "-="])
+@pytest.mark.parametrize("read", ["x[:, 2:3]", "x[:, 2:3] * x[:, :1]", "x[:, 3:].sigmoid()"])
+def test_a_part_that_is_updated_by_another_part(fixed, mark, read):
+    """Only what is read gets a copy. A copy of what is written would lose the write."""
+    source = f"""import torch
+
+w = torch.linspace(0.2, 1.3, 12, dtype=torch.float64).view(3, 4).requires_grad_()
+leaves = [w]
+rows = [w.sin(), w.cos()]
+loss = 0
+for i in range(2):
+    x = rows[i]
+    x = x[x[:, 1] > 0.1]
+    x[:, 3:] {mark} {read}
+    loss = loss + (x * x).sum()
+loss.backward()
+"""
+    assert verdict(source, fixed(source)) in ("mended", "legal")
+
+
+def test_the_same_fails_as_it_was_written(fixed):
+    """The product keeps the part that is read, in the memory that is written."""
+    source = """import torch
+
+w = torch.linspace(0.2, 1.3, 12, dtype=torch.float64).view(3, 4).requires_grad_()
+leaves = [w]
+x = w.sin()[:2]
+x[:, 3:] *= x[:, 2:3]
+loss = (x + 1).sum()
+loss.backward()
+"""
+    assert run(source).error and verdict(source, fixed(source)) == "mended"

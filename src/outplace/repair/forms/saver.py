@@ -118,8 +118,9 @@ def kept_operands(code: Code, node: ast.AST, trail: Collection[Span]) -> list[as
         operation = waiting.pop()
         written = target_of(operation) if isinstance(operation, ast.Call) else None
         for child in ast.iter_child_nodes(operation):
-            stored = isinstance(getattr(child, "ctx", None), ast.Store | ast.Del)
-            if isinstance(child, ast.expr) and not stored and span_of(code, child) in trail:
+            if isinstance(getattr(child, "ctx", None), ast.Store | ast.Del):
+                continue  # what is assigned to is written: a copy of it would get the write
+            if isinstance(child, ast.expr) and span_of(code, child) in trail:
                 found += [child] if child is not written else []
             elif child is not written:
                 waiting.append(child)
