@@ -69,6 +69,7 @@ NESTED = "import torch\nt = torch.ones(3, requires_grad=True)\nx = t.exp()\n{}x 
         "l = [t]\n" + "l = l if input() else [l, l]\n" * 60 + "y = x + l\n",
         "l = [t] * 9\ny = [a" + "".join(f" for a{i} in l" for i in range(30)) + " for a in l]\n",
         "l = [t, t]\n" + "l[0:0] = l\n" * 60,
+        "m = torch.nn.ReLU()\n" + "m = torch.nn.ModuleList([m, m])\n" * 60,
         "n = 3\n" + "n = n ** 2\n" * 20 + "y = x[n:]\n",
     ],
 )
@@ -80,6 +81,15 @@ def test_containers_of_containers(lines):
     assert time.thread_time() - start < 2
     assert (outcome.failure, outcome.notes) == (None, ())
     assert program.splitlines().index("x += 1") + 1 in [finding.site.line for finding in outcome.findings]
+
+
+def test_a_module_that_runs_itself_twice_at_each_level_ends(monkeypatch):
+    monkeypatch.setattr(projects, "MOST_SECONDS", 0.5)
+    lines = "m = torch.nn.ReLU()\n" + "m = torch.nn.Sequential(m, m)\n" * 60 + "y = m(x)\n"
+    start = time.thread_time()
+    outcome = check_text("program.py", NESTED.format(lines), Project(), fixes=False)
+    assert time.thread_time() - start < 2
+    assert outcome.failure is None
 
 
 def test_what_a_nested_container_holds_is_still_known():

@@ -105,6 +105,7 @@ def run_layer(
     if layer.kind == "torch.nn.Sequential":
         value: Value = args[0] if args else UNKNOWN
         for child in layer.children.values():
+            interpreter.require_time()
             value = interpreter.call(child, [value], {}, node)
         return after_forward(interpreter, layer, args, value, node)
     if layer.kind in CONTAINERS or layer.kind == "torch.nn.Module":

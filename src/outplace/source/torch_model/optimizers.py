@@ -182,16 +182,18 @@ def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
 
 def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node: ast.AST) -> None:
     """A name or an attribute gets another value: is that a parameter, or a module, which an optimizer knows?"""
-    if old is new:
-        return
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
-        if old.held and new.leaf and new.requires_grad:
-            old.replaced = Replaced(new, interpreter.place(node), interpreter.tape.path)
-    elif isinstance(old, Layer) and isinstance(new, Layer):
-        for name, tensor in old.state.items():
-            note_replaced(interpreter, tensor, new.state.get(name, NONE), node)
-        for name, child in old.children.items():
-            note_replaced(interpreter, child, new.children.get(name, NONE), node)
+    stack, seen = [(old, new)], set[tuple[int, int]]()
+    while stack:
+        before, after = stack.pop()
+        if before is after or (id(before), id(after)) in seen:  # a module may be held twice
+            continue
+        seen.add((id(before), id(after)))
+        if isinstance(before, Tensor) and isinstance(after, Tensor):
+            if before.held and after.leaf and after.requires_grad:
+                before.replaced = Replaced(after, interpreter.place(node), interpreter.tape.path)
+        elif isinstance(before, Layer) and isinstance(after, Layer):
+            stack += [(tensor, after.state.get(name, NONE)) for name, tensor in before.state.items()]
+            stack += [(child, after.children.get(name, NONE)) for name, child in before.children.items()]
 
 
 def forget_gradients(
