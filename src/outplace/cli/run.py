@@ -46,7 +46,7 @@ from outplace.repair.facts.location import STYLES, Style
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --fix: time limit for each proof.",
+    help="With --fix: time limit for all proofs together.",
 )
 @color
 @click.pass_context

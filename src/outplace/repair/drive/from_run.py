@@ -28,12 +28,14 @@ from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.edits import Conflict, Edit
 from outplace.repair.syntax.files import Files
+from outplace.source.project import OutOfTime
 
 MOST_ROUNDS = 8
 MOST_TRIES = 8
 """The most runs of one round."""
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
 _OF_FREED = "you must choose where to detach: a detach changes what is trained, so no run can prove it"
+_OUT_OF_TIME = "no rewrite was proved within the time of --fix-timeout"
 _LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "values", "steps", "gradients", "all")
 _SAVED = ("saved", "stepped", "silent-data", "detached")
 """Kinds that do not fail if everything saved is copied. Such a run has the right gradients."""
@@ -78,6 +80,7 @@ class Repair:
         self._reference: Evidence | None = None
         self._earlier: Evidence | None = None
         """The reference run of this round, and that of the round before."""
+        self._ran_out = False
         self._is_partial = False
         """Has the last round repaired only some of several errors? Then the next reference must confirm it."""
 
@@ -85,6 +88,14 @@ class Repair:
         """Runs the program, repairs it, and proves the repair."""
         evidence, output = self._runs.first()
         outcome = Outcome(evidence, output, output)
+        try:
+            return self._repaired(outcome)
+        except OutOfTime:
+            outcome.texts, outcome.proofs, outcome.trouble = {}, [], _OUT_OF_TIME
+            return outcome
+
+    def _repaired(self, outcome: Outcome) -> Outcome:
+        evidence, output = outcome.evidence, outcome.output
         files = Files({path: text for path in evidence.files if (text := _text(path)) is not None}, may_read=False)
         for _ in range(MOST_ROUNDS):
             if evidence.good or not evidence.diagnoses:
@@ -125,6 +136,8 @@ class Repair:
         return [*proofs[:-1], _of_training(proofs[-1].title, self._reference)]
 
     def _why_not(self, evidence: Evidence, files: Files) -> str:
+        if self._ran_out:
+            return _OUT_OF_TIME
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
         if kinds != {"stepped"}:
             return "no rewrite could be proved"
@@ -154,7 +167,10 @@ class Repair:
         for number, (candidate, edited) in enumerate(candidates, 1):
             tried = files.edited(candidate.checking) if candidate.checking else edited
             about = f"repair {number} of {len(candidates)}: {candidate.title}"
-            after, output = self._runs.again(_changed(tried or edited), about)
+            ran = self._run_again(_changed(tried or edited), about)
+            if ran is None:
+                break
+            after, output = ran
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
             if proof is not None:
                 flaw = _flaw(candidate, evidence, after)
@@ -167,6 +183,14 @@ class Repair:
                 fewer = fewer if proof is None else (edited, after, output, proof)
         self._is_partial = not second_best and fewer is not None
         return second_best.get("later error") or second_best.get("other draws") or fewer
+
+    def _run_again(self, texts: dict[str, str], about: str) -> tuple[Evidence, Path] | None:
+        """Runs the program with these texts; None if the time is over."""
+        try:
+            return self._runs.again(texts, about)
+        except OutOfTime:
+            self._ran_out = True
+            return None
 
     def _run_reference(self, files: Files, evidence: Evidence) -> Evidence | None:
         """A run that copies everything saved, for errors that do not occur then."""
@@ -280,7 +304,7 @@ def _united(edits_of_each: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, t
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
     """The proof that the bug is gone and nothing else has changed; None if there is none."""
-    if not after.good and not _fails_later(before, after):
+    if _stopped_early(before, after) or not (after.good or _fails_later(before, after)):
         return None
     if candidate.keeps == "steps":
         return _as_meant(candidate, before, after, reference)
@@ -293,6 +317,11 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
     if kinds <= _CHANGED_VALUES:
         return _first_only(candidate, before, after)
     return _same_values(candidate, before, after, reference, 1 if _all_silent(before) else None)
+
+
+def _stopped_early(before: Evidence, after: Evidence) -> bool:
+    """Was it stopped, for lack of time, before it came to the point of the error?"""
+    return after.stopped and bool(before.code) and len(after.roots) < len(before.roots)
 
 
 def _fails_later(before: Evidence, after: Evidence) -> bool:

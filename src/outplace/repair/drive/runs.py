@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,18 +20,20 @@ from outplace.model import Site
 from outplace.repair.drive.evidence import Evidence, read
 from outplace.repair.drive.streaming import Streaming
 from outplace.repair.facts.bug import Bug
+from outplace.source.project import OutOfTime
 
 Telling = Callable[[str], AbstractContextManager[None]]
 """Tells the user what is being run, while it runs."""
 
 
 class Runs:
-    """Runs the program as often as needed."""
+    """Runs the program as often as needed. After the first run, all others together have `limit` seconds."""
 
     def __init__(self, words: Sequence[str], limit: float, tell: Telling) -> None:
         self._words, self._limit, self._tell = list(words), limit, tell
         self._folder = tempfile.TemporaryDirectory(prefix="outplace-fix-")
         self._count = 0
+        self._first_took = self._ends_at = 0.0
 
     def close(self) -> None:
         """Deletes the temporary files."""
@@ -42,19 +45,33 @@ class Runs:
 
     def first(self) -> tuple[Evidence, Path]:
         """Runs the unchanged program. What it prints is shown as it comes, and stored."""
+        start = time.monotonic()
         with self._tell(""):
-            return self._run({}, False, visible=True)
+            done = self._run({}, False, None)
+        self._first_took = time.monotonic() - start
+        self._ends_at = time.monotonic() + self._limit
+        return done
 
     def again(self, texts: Mapping[str, str], about: str, reference: bool = False) -> tuple[Evidence, Path]:
         """Runs the program with these texts instead of its files. `about`: what is tried, for the user.
 
         `reference`: copy everything that backward needs.
         """
+        seconds = self._seconds_for_a_run()
         with self._tell(about):
-            return self._run(texts, reference, visible=False)
+            return self._run(texts, reference, seconds)
 
-    def _run(self, texts: Mapping[str, str], reference: bool, visible: bool) -> tuple[Evidence, Path]:
+    def _seconds_for_a_run(self) -> float:
+        """Half of the time that is left, so that others can follow; all of it if half is too little to see anything."""
+        left = self._ends_at - time.monotonic()
+        if left <= 0 or left < min(self._first_took, self._limit / 2):
+            raise OutOfTime
+        return left / 2 if left / 2 > 2 * self._first_took else left
+
+    def _run(self, texts: Mapping[str, str], reference: bool, seconds: float | None) -> tuple[Evidence, Path]:
+        """`seconds`: how long it may take. None: the first run, which the user sees, takes as long as it does."""
         self._count += 1
+        visible = seconds is None
         folder = Path(self._folder.name, str(self._count))
         folder.mkdir()
         environment = dict(os.environ)
@@ -78,7 +95,7 @@ class Runs:
             )
             streaming = Streaming(process.stdout, output) if process.stdout is not None else None
             try:
-                code = process.wait(None if visible else self._limit)
+                code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 stopped = True
             finally:
