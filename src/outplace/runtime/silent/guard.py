@@ -160,7 +160,8 @@ def tell(hit: Hit, frame: FrameType) -> None:
     saver = SavedTensor(name, hit.saved_as, None, made_at(place, name), hit.number)
     keeps = describe_saved(name, hit.saved_as)
     writer = _writers.get(place)
-    report = partial(_report, names.described(hit.alias, tensor_name), keeps, saver, how_far([hit]))
+    tensor = names.described(base if tensor_name else hit.alias, tensor_name)
+    report = partial(_report, tensor, keeps, saver, how_far([hit]))
     if writer is not None or reporting.strict or not _marks_run:
         report(writer)
         _untold.pop(place, None)
@@ -171,7 +172,7 @@ def tell(hit: Hit, frame: FrameType) -> None:
 
 def _report(tensor: Tensor, keeps: str, saver: SavedTensor, notes: tuple[str, ...], writer: Place = None) -> None:
     located = sites.at_place(writer) if writer is not None else None
-    mutations = () if located is None else (Mutation("unseen", located.site),)
+    mutations = () if located is None else (Mutation("untraced write", located.site),)
     by = "by this line" if mutations else "before the backward, by something that leaves no trace"
     why = (
         f"{keeps} for its backward. Its contents were then changed {by}: numpy, a C extension, a raw pointer, another "

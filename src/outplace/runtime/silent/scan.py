@@ -263,7 +263,8 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     stack = names.own_frames(None, frame)
     is_leaf = base.is_leaf and base.requires_grad
     own = None if is_leaf else target_of(written[-1], by_data=True)
-    tensor_name = own or names.name_in_frames(base, stack) or target_of(written[-1])
+    name_of_base = None if own else names.name_in_frames(base, stack)
+    tensor_name = own or name_of_base or target_of(written[-1])
     unseen = "through numpy" if kind == "silent-alias" else "in a way that moves no version"
     name = first.node.name()
     why = (
@@ -276,7 +277,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         kind,
         DATA_WRITE_USED.code if used else BY_NAME[kind].code,
         reporting.NO_ERROR,
-        names.described(first.alias, tensor_name),
+        names.described(base if name_of_base else first.alias, tensor_name),
         why,
         cause=DATA_WRITE_USED.name if used else "",
         mutations=mutations,
