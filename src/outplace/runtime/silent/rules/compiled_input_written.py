@@ -54,11 +54,11 @@ class Detector(detector.Detector):
         before = record.backwards[-2].moment if len(record.backwards) > 1 else -1
         since = next((call.start for call in regions.calls if call.start >= before), regions.calls[-1].start)
         since = min(since, regions.calls[-1].start)
-        return any(entries and entries[-1].moment >= since for entries in (record.writes, record.steps))
+        return any(entries and entries[-1].moment > since for entries in (record.writes, record.steps))
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """Has something changed that a compiled node of this graph holds, and will PyTorch not see it?"""
-        for node in nodes:
+        for node in nodes if self.wants_to_look() else ():  # another detector may have wanted to look
             number = graph.number_of(node)
             if number is None or not replays.is_compiled(node):
                 continue
