@@ -90,9 +90,9 @@ def check(ctx: click.Context, /, **values: Any) -> None:
     something would change), 2 could not run.
     """
     options = _Options(**values)
-    given = [f"--{name.replace('_', '-')}" for name in _ALONE if values[name]]
-    if len(given) > 1:
-        raise click.UsageError(f"{given[0]} and {given[1]} cannot be used together.", ctx)
+    arguments = [f"--{name.replace('_', '-')}" for name in _ALONE if values[name]]
+    if len(arguments) > 1:
+        raise click.UsageError(f"{arguments[0]} and {arguments[1]} cannot be used together.", ctx)
     if options.watch:
         from outplace.cli import watching
 

@@ -23,5 +23,5 @@ def fix(ctx: click.Context, /, **options: Any) -> None:
 
     Exit codes: 0 nothing is left to fix, 1 something is (with --diff: something would change), 2 could not run.
     """
-    given = SourceOptions(fix=True, **options)
-    ctx.exit(Fixing(given, given.configuration("fix")).run())
+    arguments = SourceOptions(fix=True, **options)
+    ctx.exit(Fixing(arguments, arguments.configuration("fix")).run())

@@ -75,8 +75,8 @@ class Misplaced:
             first = [self.words[number] for at in ours for number in at]
             rest = [word for number, word in enumerate(self.words) if not any(number in at for at in ours)]
             line = shlex.join(["outplace", command, *first, *rest])
-            given = f"{first[0]} comes after the program, so the program got it"
-            print(f"outplace: {given}. To give it to outplace: {line}", file=sys.stderr)
+            arguments = f"{first[0]} comes after the program, so the program got it"
+            print(f"outplace: {arguments}. To give it to outplace: {line}", file=sys.stderr)
 
 
 def misplaced(ctx: click.Context) -> Misplaced:

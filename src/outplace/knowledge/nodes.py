@@ -303,7 +303,7 @@ def _by_node(name: str) -> Node:
 
 def saved_phrase(node: str, saved_as: str) -> str:
     """What a saved attribute is to its node: "its result", "its second operand", "its weight (transposed)"."""
-    made = by_node(node)
+    result = by_node(node)
     attribute = re.sub(r"^_?(raw_)?saved_(?!tensors)", "", saved_as)
     item = re.fullmatch(r"(\w+)\[(\d+)\]", attribute)
     if item:
@@ -311,7 +311,7 @@ def saved_phrase(node: str, saved_as: str) -> str:
     if attribute == "saved_tensors":
         number = f" (tensor {item[2]})" if item else ""
         return f"what it passed to save_for_backward{number}"
-    return _phrase(made, attribute) + (f" (number {int(item[2])})" if item and int(item[2]) else "")
+    return _phrase(result, attribute) + (f" (number {int(item[2])})" if item and int(item[2]) else "")
 
 
 def keeps_result(node: str, saved_as: str) -> bool:

@@ -173,15 +173,15 @@ def effect(
         options: settings from elsewhere (`training` and the constructor's arguments of a module).
         state: what is known of a module's parameters (frozen ones do not require grad).
     """
-    given: dict[str | int, Arg] = dict([*enumerate(args), *(keywords or {}).items()])
+    arguments: dict[str | int, Arg] = dict([*enumerate(args), *(keywords or {}).items()])
     keys = _keys_of_parameters(op, args, keywords or {}, method)
-    known = {name: _merged([given[key] for key in its_keys]) for name, its_keys in keys.items()}
+    known = {name: _merged([arguments[key] for key in its_keys]) for name, its_keys in keys.items()}
     known |= dict.fromkeys(op.state, state)
     call = Call(known, {**op.defaults, **(options or {})})
     saved: dict[str | int, bool | None] = {}
     for name, when in op.saves.items():
         if name in known and (holds := when.holds(call)) is not False:
-            tensors = {key: given.get(key, state).tensor for key in keys.get(name, [name])}
+            tensors = {key: arguments.get(key, state).tensor for key in keys.get(name, [name])}
             saved |= {key: holds if is_tensor else None for key, is_tensor in tensors.items() if is_tensor is not False}
     results = {out: holds for out, when in op.results.items() if (holds := when.holds(call)) is not False}
     shares = tuple(

@@ -263,12 +263,12 @@ def unknown_arguments(
     """What a function is given when it is run alone; `called` says that its own file calls it."""
     args: list[Value] = []
     if owner is not None and function.kind != "staticmethod":
-        made = _bare if _name(function) == "__init__" else partial(_receiver, receivers=receivers)
-        args.append(owner if function.kind == "classmethod" else made(interpreter, owner))
+        receiver = _bare if _name(function) == "__init__" else partial(_receiver, receivers=receivers)
+        args.append(owner if function.kind == "classmethod" else receiver(interpreter, owner))
     if interpreter.assumes:
         return [*args, *hypotheses.arguments(interpreter, function, len(args), called)]
-    given = [*function.node.args.posonlyargs, *function.node.args.args]
-    args.extend(_unknown_argument(interpreter, argument) for argument in given[len(args) :])
+    parameters = [*function.node.args.posonlyargs, *function.node.args.args]
+    args.extend(_unknown_argument(interpreter, argument) for argument in parameters[len(args) :])
     return args
 
 
@@ -304,24 +304,24 @@ def _is_for_inference(function: Function) -> bool:
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
     """`self`: made once by the class's own `__init__`, with unknown arguments."""
     if owner in receivers:
-        made, names, _ = receivers[owner]
-        made.names.clear()  # what another method has set is not known to be set now
-        made.names.update(names)
-        return made
-    made, called = _bare(interpreter, owner), set[ast.AST]()
+        result, names, _ = receivers[owner]
+        result.names.clear()  # what another method has set is not known to be set now
+        result.names.update(names)
+        return result
+    result, called = _bare(interpreter, owner), set[ast.AST]()
     init = owner.find("__init__")
     if isinstance(init, Function):
         others, interpreter.on_call = interpreter.on_call, called.add
         unknown = _constructor_arguments(interpreter, init)
         _guarded(
             lambda: interpreter.within(
-                INIT_STEPS, lambda: interpreter.call_function(init, [made, *unknown], {}, init.node)
+                INIT_STEPS, lambda: interpreter.call_function(init, [result, *unknown], {}, init.node)
             )
         )
         interpreter.on_call = others
-    made.names["training"] = Const(True) if interpreter.assumes else Plain()
-    receivers[owner] = Receiver(made, dict(made.names), called)
-    return made
+    result.names["training"] = Const(True) if interpreter.assumes else Plain()
+    receivers[owner] = Receiver(result, dict(result.names), called)
+    return result
 
 
 def _constructor_arguments(interpreter: Interpreter, init: Function) -> list[Value]:
@@ -333,17 +333,17 @@ def _constructor_arguments(interpreter: Interpreter, init: Function) -> list[Val
 
 def _bare(interpreter: Interpreter, owner: Class) -> Instance:
     """An object as its `__init__` is given it."""
-    made = Instance(owner)
+    instance = Instance(owner)
     base = owner.torch_base()
     if base is not None:
-        made.names.update(torch_model.own_state(interpreter, base, owner.node))
-    return made
+        instance.names.update(torch_model.own_state(interpreter, base, owner.node))
+    return instance
 
 
 def _unknown_argument(interpreter: Interpreter, argument: ast.arg) -> Value:
     says = says_tensor(argument.annotation)
     if says is False:
         return Unknown()
-    made = Tensor(Storage(), None, known=says is True)
-    made.since = interpreter.tape.tick()
-    return made
+    tensor = Tensor(Storage(), None, known=says is True)
+    tensor.since = interpreter.tape.tick()
+    return tensor

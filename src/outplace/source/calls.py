@@ -93,17 +93,17 @@ def call(
     """Calls anything."""
     run = _CALLS.get(type(function))
     if run is None or (isinstance(function, Outside) and function.name.split(".")[0] not in sys.stdlib_module_names):
-        for given in (*args, *keywords.values()):
-            torch_model.forget_state(interpreter, given)  # `reset_net(model)`
+        for arguments in (*args, *keywords.values()):
+            torch_model.forget_state(interpreter, arguments)  # `reset_net(model)`
             if not (isinstance(function, Outside) and function.name.startswith(("builtins.", "numpy."))):
-                torch_model.forget_array(interpreter, given)  # `camera.read(frame)`
-    made: Value = UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
-    if made is UNKNOWN and interpreter.assumes:
+                torch_model.forget_array(interpreter, arguments)  # `camera.read(frame)`
+    result: Value = UNKNOWN if run is None else run(interpreter, function, args, keywords, node)
+    if result is UNKNOWN and interpreter.assumes:
         return hypotheses.call_unknown(interpreter, function, args, keywords, node)
-    if made is UNKNOWN and any(isinstance(given, Tensor) and given.requires_grad for given in args):
+    if result is UNKNOWN and any(isinstance(arguments, Tensor) and arguments.requires_grad for arguments in args):
         caller = interpreter.frame.function
         interpreter.lost_in.update([caller.node] if caller is not None else ())
-    return made
+    return result
 
 
 def _call_torch(
@@ -120,10 +120,10 @@ def _call_torch(
 def _call_outside(
     interpreter: Interpreter, function: Outside, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    made = python_model.call_outside(interpreter, function.name, args, keywords, node)
-    if made is UNKNOWN:
-        made = frameworks.call_outside(interpreter, function.name, args, keywords, node) or UNKNOWN
-    return made
+    result = python_model.call_outside(interpreter, function.name, args, keywords, node)
+    if result is UNKNOWN:
+        result = frameworks.call_outside(interpreter, function.name, args, keywords, node) or UNKNOWN
+    return result
 
 
 def _call_partial(
@@ -167,20 +167,20 @@ def _construct(
         and (special := torch_model.construct(interpreter, cls, base, args, keywords, node)) is not None
     ):
         return special
-    made = Instance(cls)
+    instance = Instance(cls)
     if base is not None:
-        made.names["training"] = Const(True)
-        made.names.update(torch_model.own_state(interpreter, base, node))
+        instance.names["training"] = Const(True)
+        instance.names.update(torch_model.own_state(interpreter, base, node))
     init = cls.find("__init__")
     if isinstance(init, Function):
-        interpreter.call_function(init, [made, *args], keywords, node)
+        interpreter.call_function(init, [instance, *args], keywords, node)
     elif cls.fields is not None:
-        _fill_fields(interpreter, made, cls.fields, args, keywords, node)
+        _fill_fields(interpreter, instance, cls.fields, args, keywords, node)
     elif has_unknown_base(cls) and base is None:
-        made.names.update(keywords)
+        instance.names.update(keywords)
     elif base is not None:
-        torch_model.init_container(interpreter, made, base, args, node)
-    return made
+        torch_model.init_container(interpreter, instance, base, args, node)
+    return instance
 
 
 def _fill_fields(
@@ -303,8 +303,8 @@ def _is_deep_enough(
     if not before:
         return False
     rounds = 1 if function.scope is function.module.scope else 2
-    given = [*args, *keywords.values()]
-    return len(before) > 3 or (len(before) >= rounds and _is_nothing_new(given, before[-1].args))
+    arguments = [*args, *keywords.values()]
+    return len(before) > 3 or (len(before) >= rounds and _is_nothing_new(arguments, before[-1].args))
 
 
 def _is_nothing_new(args: list[Value], before: list[Value]) -> bool:

@@ -254,8 +254,8 @@ def spread(value: Value) -> list[Value]:
 def item_at(columns: list[tuple[list[Value], Path]], place: int) -> Value:
     """What stands at a place of one of several containers."""
     there = [(column[place], path) for column, path in columns if place < len(column)]
-    made = join_arms([item for item, _ in there], [path for _, path in there])
-    return Unknown() if made is UNKNOWN else made
+    result = join_arms([item for item, _ in there], [path for _, path in there])
+    return Unknown() if result is UNKNOWN else result
 
 
 def is_exact(value: Value) -> bool:

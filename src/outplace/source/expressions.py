@@ -174,42 +174,42 @@ def _sequence(interpreter: Interpreter, node: ast.List | ast.Tuple | ast.Set) ->
                 rest = UNKNOWN
         else:
             items.append(interpreter.eval(element))
-    made = Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)
+    sequence = Items(items, "tuple" if isinstance(node, ast.Tuple) else "list", rest)
     for original in copied:
-        holders.link(made, original)
-    return made
+        holders.link(sequence, original)
+    return sequence
 
 
 def _dict(interpreter: Interpreter, node: ast.Dict) -> Value:
-    made = Dictionary()
+    mapping = Dictionary()
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = interpreter.eval(value_node)
         if key_node is None:
             if isinstance(value, Dictionary):
-                made.items.update(value.items)
-                holders.link(made, value)
+                mapping.items.update(value.items)
+                holders.link(mapping, value)
             continue
         key = python_model.as_key(interpreter.eval(key_node))
         if isinstance(key, Const) and python_model.hashable(key.value):
-            made.items[key.value] = value
+            mapping.items[key.value] = value
         else:
-            made.rest = value if made.rest is None else join([made.rest, value])
-    return made
+            mapping.rest = value if mapping.rest is None else join([mapping.rest, value])
+    return mapping
 
 
 def _comprehension(
     interpreter: Interpreter, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 ) -> Value:
     inner = Frame(interpreter.frame.module, Scope(interpreter.frame.scope), interpreter.frame.name, None)
-    made: list[Value] = []
+    result: list[Value] = []
     keys: list[Value] = []
 
     def element() -> None:
         if isinstance(node, ast.DictComp):
             keys.append(python_model.as_key(interpreter.eval(node.key)))
-            made.append(interpreter.eval(node.value))
+            result.append(interpreter.eval(node.value))
         else:
-            made.append(interpreter.eval(node.elt))
+            result.append(interpreter.eval(node.elt))
 
     exact = [True]
     copied: list[Value] = []
@@ -225,7 +225,7 @@ def _comprehension(
         exact[0] &= python_model.is_exact(iterable)
         for item in python_model.iterate(interpreter, iterable, node, most=8):
             interpreter.require_time()
-            if len(made) > MOST_ITEMS:
+            if len(result) > MOST_ITEMS:
                 return
             interpreter.bind(generator.target, item, node)
             known = [interpreter.truth(interpreter.eval(test)) for test in generator.ifs]
@@ -235,11 +235,11 @@ def _comprehension(
 
     interpreter._in_frame(inner, lambda: generate(0))
     if isinstance(node, ast.DictComp):
-        pairs = [(key.value, value) for key, value in zip(keys, made, strict=True) if isinstance(key, Const)]
-        whole = len(pairs) == len(made) and exact[0]
-        collected: Dictionary | Items = Dictionary(dict(pairs), None if whole else join(made))
+        pairs = [(key.value, value) for key, value in zip(keys, result, strict=True) if isinstance(key, Const)]
+        whole = len(pairs) == len(result) and exact[0]
+        collected: Dictionary | Items = Dictionary(dict(pairs), None if whole else join(result))
     else:
-        collected = Items(made, "list", None if exact[0] else join(made))
+        collected = Items(result, "list", None if exact[0] else join(result))
     for original in copied:
         holders.link(collected, original)
     return collected

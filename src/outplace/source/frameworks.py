@@ -96,8 +96,8 @@ def _train(interpreter: Interpreter, framework: Framework, holder: Instance, bat
     automatic = holder.names.get("automatic_optimization", Const(True))
     for batch in iterate(interpreter, batches, node, most=_ROUNDS) if steps else ():
         model = holder.names.get("model")
-        given = [batch, PLAIN] if model is None else [model, batch]
-        loss = interpreter.call_function(steps[0], [holder, *given][: _count(steps[0])], {}, node)
+        arguments = [batch, PLAIN] if model is None else [model, batch]
+        loss = interpreter.call_function(steps[0], [holder, *arguments][: _count(steps[0])], {}, node)
         if isinstance(automatic, Const) and automatic.value:
             _backward(interpreter, [_loss_in(loss)], node)
             for optimizer in _all_optimizers(_optimizers(interpreter, framework, holder, node)):
@@ -123,14 +123,14 @@ def _optimizers(interpreter: Interpreter, framework: Framework, holder: Instance
     function = holder.cls.find(framework.makes_optimizers)
     if not isinstance(function, Function):
         return UNKNOWN
-    made = interpreter.call_function(function, [holder], {}, node)
-    if isinstance(made, Dictionary):
-        return made.items.get("optimizer", UNKNOWN)
-    if isinstance(made, Items) and any(isinstance(item, Items) for item in made.items):
-        made = made.items[0]  # the optimizers, and their schedulers behind them
-    if isinstance(made, Items) and len(made.items) == 1:
-        return made.items[0]
-    return made
+    result = interpreter.call_function(function, [holder], {}, node)
+    if isinstance(result, Dictionary):
+        return result.items.get("optimizer", UNKNOWN)
+    if isinstance(result, Items) and any(isinstance(item, Items) for item in result.items):
+        result = result.items[0]  # the optimizers, and their schedulers behind them
+    if isinstance(result, Items) and len(result.items) == 1:
+        return result.items[0]
+    return result
 
 
 def _all_optimizers(value: Value) -> list[Optimizer]:
@@ -153,15 +153,15 @@ def _gather(
     function = holder.cls.find("message")
     if not isinstance(function, Function):
         return UNKNOWN
-    given: dict[str, Value] = {}
+    arguments: dict[str, Value] = {}
     for argument in function.node.args.args[1:]:
         name = argument.arg
         whole = keywords.get(name.removesuffix("_i").removesuffix("_j"), UNKNOWN)
         rows = isinstance(whole, Tensor) and name not in keywords
-        given[name] = (
+        arguments[name] = (
             torch_model.run_op(interpreter, "index_select", [whole, Const(0), UNKNOWN], {}, node) if rows else whole
         )
-    messages = interpreter.call_function(function, [holder], given, node)
+    messages = interpreter.call_function(function, [holder], arguments, node)
     if not isinstance(messages, Tensor):
         return UNKNOWN
     return torch_model.run_op(interpreter, "sum", [messages, Const(0)], {}, node)

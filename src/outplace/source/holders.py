@@ -78,14 +78,16 @@ def note_item(interpreter: Interpreter, holder: Value, node: ast.AST) -> None:
 def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.AST) -> None:
     """What a name stands for was updated in place: who else holds it?"""
     update = interpreter.updates.setdefault(node, Update())
-    given = interpreter.frame.args
+    arguments = interpreter.frame.args
     for tensor, write in _written(options(old), node):
         held = False
         for holder, name in _elsewhere(interpreter, tensor, target.id):
             held = True
             _spoil(holder, name, (tensor, write, update))
         # A function that changes its argument by design is called with temporaries, too.
-        update.two |= not held and isinstance(node, ast.AugAssign) and not any(tensor is argument for argument in given)
+        update.two |= (
+            not held and isinstance(node, ast.AugAssign) and not any(tensor is argument for argument in arguments)
+        )
 
 
 def note_method(interpreter: Interpreter, call: ast.Call, target: ast.expr) -> None:

@@ -84,14 +84,14 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int, called
     uses.sequences |= function.by_level
     uses.tensors -= function.by_level
     is_forward = getattr(function.node, "name", "").startswith("forward")
-    given = [
+    values = [
         _argument(interpreter, place, default, uses, is_forward)
         for place, default in list(zip(places, defaults, strict=True))[skipped:]
     ]
-    for value in given if not called and _may_be_kept(function) else ():
+    for value in values if not called and _may_be_kept(function) else ():
         if isinstance(value, Tensor) and value.node is not None and not is_raw_data(value.node.place.node.arg):  # type: ignore[attr-defined]
             value.node.saves = [Save(value.storage, value.since, _KEPT_BEFORE, True)]
-    return given
+    return values
 
 
 def _may_be_kept(function: Function) -> bool:
@@ -123,9 +123,9 @@ def _argument(
         return Unknown()
     if says is None and name in uses.sequences and name not in uses.tensors:
         return Items([], "list", rest=_tensor(interpreter, argument, True))
-    made = _tensor(interpreter, argument, says is True or name in uses.tensors or (is_forward and default is None))
-    made.is_none = None if name in uses.optional or _may_be_none(default, argument.annotation) else False
-    return made
+    result = _tensor(interpreter, argument, says is True or name in uses.tensors or (is_forward and default is None))
+    result.is_none = None if name in uses.optional or _may_be_none(default, argument.annotation) else False
+    return result
 
 
 def _may_be_none(default: ast.expr | None, annotation: ast.expr | None) -> bool:
@@ -160,13 +160,13 @@ def _is_other(annotation: ast.expr | None) -> bool:
 
 
 def _tensor(interpreter: Interpreter, argument: ast.arg, known: bool) -> Tensor:
-    made = Tensor(Storage(), None, known=known)
-    made.since = interpreter.tape.tick()
+    tensor = Tensor(Storage(), None, known=known)
+    tensor.since = interpreter.tape.tick()
     if not takes_no_gradient(argument.arg):
-        made.requires_grad, made.family.grad = True, True
-        made.node = Node(ARGUMENT, interpreter.place(argument), made.since, ())
-        made.node.assumed = f"{argument.arg} requires grad"
-    return made
+        tensor.requires_grad, tensor.family.grad = True, True
+        tensor.node = Node(ARGUMENT, interpreter.place(argument), tensor.since, ())
+        tensor.node.assumed = f"{argument.arg} requires grad"
+    return tensor
 
 
 class _Uses:
@@ -213,14 +213,14 @@ def constructor_arguments(init: Function) -> list[Value]:
     """What a constructor is assumed to be given: classes, functions and modules by default, else anything."""
     spec = init.node.args
     count = len(spec.posonlyargs) + len(spec.args) - 1
-    given: list[Value] = [Unknown() for _ in range(count)]
+    values: list[Value] = [Unknown() for _ in range(count)]
     names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][1:]
-    given = [Const(False) if asks_for_writes(name) else value for name, value in zip(names, given, strict=True)]
+    values = [Const(False) if asks_for_writes(name) else value for name, value in zip(names, values, strict=True)]
     for place, default in zip(range(count - 1, -1, -1), reversed(init.defaults), strict=False):
         asked_for = isinstance(default, Const) and asks_for_writes(names[place])
         if asked_for or isinstance(default, (Class, Function, Torch, Layer, Instance, Partial, Outside)):
-            given[place] = default
-    return given
+            values[place] = default
+    return values
 
 
 # What is not known ---------------------------------------------------------------------------------------------------
@@ -232,22 +232,22 @@ def call_unknown(
     """A call of something that is not known: with tensors, a typical layer or a function of them."""
     if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
         return UNKNOWN
-    given = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
-    if not isinstance(node, ast.Call) or not (given or _is_given_a_batch(node)):
+    tensors = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
+    if not isinstance(node, ast.Call) or not (tensors or _is_given_a_batch(node)):
         return Unknown(activates=True) if _has_activation(keywords) else UNKNOWN
-    made = Tensor(Storage(), None, known=False, dtype="float")
-    made.since = interpreter.tape.tick()
+    new_tensor = Tensor(Storage(), None, known=False, dtype="float")
+    new_tensor.since = interpreter.tape.tick()
     layer = _layer_name(node.func) if isinstance(function, Unknown) else None
-    grads = [tensor.requires_grad for tensor in given]
+    grads = [tensor.requires_grad for tensor in tensors]
     if interpreter.grad != "on" or not (layer or True in grads):
-        made.requires_grad = False if interpreter.grad in ("off", "inference") else None
-        return made
-    made.requires_grad = made.family.grad = True
-    made.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
-    _connect(made.node, given, made)
+        new_tensor.requires_grad = False if interpreter.grad in ("off", "inference") else None
+        return new_tensor
+    new_tensor.requires_grad = new_tensor.family.grad = True
+    new_tensor.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
+    _connect(new_tensor.node, tensors, new_tensor)
     if layer is not None:
-        _assume_saves(interpreter, made.node, layer, made, args, getattr(function, "activates", False))
-    return made
+        _assume_saves(interpreter, new_tensor.node, layer, new_tensor, args, getattr(function, "activates", False))
+    return new_tensor
 
 
 def _has_activation(keywords: dict[str, Value]) -> bool:
@@ -325,21 +325,21 @@ def is_output(interpreter: Interpreter, whole: Tensor, name: str) -> bool:
 
 def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:
     """One of several tensors that something unknown has returned together."""
-    made = Tensor(Storage(), whole.requires_grad, whole.node, known=False, dtype=whole.dtype)
-    made.since, made.family.grad = interpreter.tape.tick(), whole.requires_grad
-    return made
+    tensor = Tensor(Storage(), whole.requires_grad, whole.node, known=False, dtype=whole.dtype)
+    tensor.since, tensor.family.grad = interpreter.tape.tick(), whole.requires_grad
+    return tensor
 
 
 def named_part(interpreter: Interpreter, whole: Tensor, name: str) -> Tensor:
     """`batch["image"]`, `outputs.last_hidden_state`: one of the tensors in it, the same whenever it is asked for."""
     key = (id(whole), name)
     if key not in interpreter.parts:
-        made = part_of(interpreter, whole)
+        tensor = part_of(interpreter, whole)
         if whole.node is not None and whole.node.operation == ARGUMENT:
-            made.node = Node(ARGUMENT, whole.node.place, made.since, ())
-            made.node.assumed = whole.node.assumed
-            made.node.saves = [Save(made.storage, made.since, _KEPT_BEFORE, True)] if whole.node.saves else []
-        interpreter.parts[key] = whole, made
+            tensor.node = Node(ARGUMENT, whole.node.place, tensor.since, ())
+            tensor.node.assumed = whole.node.assumed
+            tensor.node.saves = [Save(tensor.storage, tensor.since, _KEPT_BEFORE, True)] if whole.node.saves else []
+        interpreter.parts[key] = whole, tensor
     return interpreter.parts[key][1]
 
 

@@ -98,10 +98,10 @@ class Interpreter:
 
     def record(self, operation: str, node: ast.AST) -> Node:
         """A node that autograd makes here."""
-        made = Node(operation, self.place(node), self.tape.tick(), self.tape.path, self.tape.group)
+        graph_node = Node(operation, self.place(node), self.tape.tick(), self.tape.path, self.tape.group)
         if self.assumes:
-            self.recorded.append(made)
-        return made
+            self.recorded.append(graph_node)
+        return graph_node
 
     def lines(self, node: ast.AST) -> list[tuple[Frame, int]]:
         """The running functions, the outermost first, and the line that each of them is at."""
@@ -241,8 +241,8 @@ class Interpreter:
     def eval_within(self, function: Function, receiver: Value, node: ast.expr) -> Value:
         """The value of one expression of a method, its arguments and names as far as they are known by default."""
         frame = Frame(function.module, Scope(function.scope), function.name, function)
-        given = hypotheses.constructor_arguments(function)
-        calls.bind_arguments(self, function, frame.scope, [receiver, *given], {})
+        arguments = hypotheses.constructor_arguments(function)
+        calls.bind_arguments(self, function, frame.scope, [receiver, *arguments], {})
         found: list[Value] = []
         with contextlib.suppress(OutOfSteps):
             self.within(_EXPRESSION_STEPS, lambda: self._in_frame(frame, lambda: found.append(self.eval(node))))

@@ -175,7 +175,7 @@ class Hypothesis(Interpreter):
         found = [(option, path) for option, path in paths if isinstance(option, Tensor)]
         self.unclear |= any(not isinstance(option, Tensor | Const | Plain) for option, _ in paths)
         copies = {id(tensor): _copied(tensor) for tensor, _ in found}
-        self._copies.update(made.storage for made in copies.values())
+        self._copies.update(new_tensor.storage for new_tensor in copies.values())
         here, now = self.tape.path, self.tape.tick()
         self._latest = [
             LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now, copies[id(tensor)].storage)
@@ -316,8 +316,8 @@ class Hypothesis(Interpreter):
 
     def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         """As before. A function that is not run here reads all that lies in the containers that it is given."""
-        given = [*args, *keywords.values()]
-        self._keep(function, given, node)
+        arguments = [*args, *keywords.values()]
+        self._keep(function, arguments, node)
         runs = isinstance(function, Function | Instance | Partial) or (
             isinstance(function, Bound) and (isinstance(function.function, Function) or not _is_tensor(function))
         )
@@ -328,9 +328,9 @@ class Hypothesis(Interpreter):
             and not (isinstance(function, Outside) and function.name in _ASKED_ABOUT)
             and not calls.asks_for_shape(function)
         ):
-            for value in given:
+            for value in arguments:
                 self._look(value, node, deep=True)
-        return self._shared(function, given, calls.call(self, function, args, keywords, node))
+        return self._shared(function, arguments, calls.call(self, function, args, keywords, node))
 
     def _shared(self, function: Value, given: list[Value], result: Value) -> Value:
         """What a call of torch has made may be what it was given, if that is not known, or in evaluation."""
@@ -452,10 +452,15 @@ def _answer(facts: list[bool | None]) -> Answer:
 
 def _copied(tensor: Tensor) -> Tensor:
     """The same tensor in memory of its own."""
-    made = copy.copy(tensor)
-    made.storage, made.family, made.region, made.parts = Storage(), copy.copy(tensor.family), (), ()
-    made.parameter = made.held = False
-    return made
+    new_tensor = copy.copy(tensor)
+    new_tensor.storage, new_tensor.family, new_tensor.region, new_tensor.parts = (
+        Storage(),
+        copy.copy(tensor.family),
+        (),
+        (),
+    )
+    new_tensor.parameter = new_tensor.held = False
+    return new_tensor
 
 
 def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:

@@ -21,16 +21,16 @@ def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     if short == "namedtuple":
         fields = list(_words(args[1] if len(args) > 1 else keywords.get("field_names", UNKNOWN)))
         return _record_class(interpreter, _text(args[0] if args else UNKNOWN) or "record", fields)
-    made = Instance(_record_class(interpreter, short, None))
-    made.names.update(keywords)
-    return made
+    instance = Instance(_record_class(interpreter, short, None))
+    instance.names.update(keywords)
+    return instance
 
 
 def _record_class(interpreter: Interpreter, name: str, fields: list[str] | None) -> Class:
     node = ast.ClassDef(name=name, bases=[], keywords=[], body=[], decorator_list=[])
-    made = Class(node, interpreter.frame.module, [], name)
-    made.fields, made.frozen = fields or None, fields is not None
-    return made
+    new_class = Class(node, interpreter.frame.module, [], name)
+    new_class.fields, new_class.frozen = fields or None, fields is not None
+    return new_class
 
 
 def _text(value: Value) -> str | None:
@@ -47,8 +47,8 @@ def callbacks(manager: Value) -> list[Items]:
     """What an ExitStack calls when it is left, the last first; each is a function and its arguments."""
     if not isinstance(manager, Instance) or manager.cls.name != _STACK:
         return []
-    given = manager.names.get(_PENDING)
-    return [item for item in reversed(given.items) if isinstance(item, Items)] if isinstance(given, Items) else []
+    pending = manager.names.get(_PENDING)
+    return [item for item in reversed(pending.items) if isinstance(item, Items)] if isinstance(pending, Items) else []
 
 
 def record_method(record: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
@@ -67,10 +67,10 @@ def record_method(record: Instance, name: str, args: list[Value], keywords: dict
 
 def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
     """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another one, with the same values but these."""
-    made = Instance(record.cls)
-    made.names.update({**record.names, **changes})
-    holders.link(made, record)
-    return made
+    instance = Instance(record.cls)
+    instance.names.update({**record.names, **changes})
+    holders.link(instance, record)
+    return instance
 
 
 def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
@@ -83,8 +83,8 @@ def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dic
         target = _text(keywords.get("dest", NONE)) or long.lstrip("-").replace("-", "_")
         action = _text(keywords.get("action", NONE))
         flags: dict[str | None, Value] = {"store_true": Const(False), "store_false": Const(True)}
-        given = keywords.get("default")
-        parser.names[target] = given if given is not None else flags.get(action, PLAIN)
+        value = keywords.get("default")
+        parser.names[target] = value if value is not None else flags.get(action, PLAIN)
         return NONE
     if name == "set_defaults":
         parser.names.update(keywords)

@@ -56,13 +56,13 @@ def _verdict(write: Write) -> bool | None:
         return None
     scope = write.place.module.tree
     names = {ast.unparse(node) for node in ast.walk(operand) if isinstance(node, ast.Name | ast.Attribute)}
-    made = _made(scope, write.place.node) if scope is not None else {}
-    own = _is_own(operand, target, made)
+    definitions = _made(scope, write.place.node) if scope is not None else {}
+    own = _is_own(operand, target, definitions)
     if step == "add":
         return True if own or _is_constant(operand, target) else None
     if own:
-        return _has_power(operand, made)
-    plain = isinstance(operand, ast.Attribute) or (isinstance(operand, ast.Name) and operand.id not in made)
+        return _has_power(operand, definitions)
+    plain = isinstance(operand, ast.Attribute) or (isinstance(operand, ast.Name) and operand.id not in definitions)
     if not plain or target in names or spellings(write.operation)[0] in ("mul_", "multiply_"):
         return None
     return True

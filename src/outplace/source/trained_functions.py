@@ -95,8 +95,10 @@ def _is_for_others(function: Function) -> bool:
     module = function.module
     if never_trained(_name(function)) or is_file_of_data(module.name) or "Optimizer" in module.source:
         return False
-    given = [*function.node.args.posonlyargs, *function.node.args.args]
-    return any(says_tensor(argument.annotation) for argument in given) or _is_given_tensors(function.node, given)
+    parameters = [*function.node.args.posonlyargs, *function.node.args.args]
+    return any(says_tensor(argument.annotation) for argument in parameters) or _is_given_tensors(
+        function.node, parameters
+    )
 
 
 def _is_given_tensors(function: ast.AST, given: list[ast.arg]) -> bool:

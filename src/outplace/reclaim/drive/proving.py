@@ -125,10 +125,10 @@ def _place(item: Suggestion) -> str:
 
 
 def _changed(files: Files, suggestions: Sequence[Suggestion]) -> dict[str, str]:
-    made = edited(files, suggestions)
-    if made is None:
+    new_files = edited(files, suggestions)
+    if new_files is None:
         return {}
-    return {path: made.text(path) for path in made.paths if made.text(path) != files.text(path)}
+    return {path: new_files.text(path) for path in new_files.paths if new_files.text(path) != files.text(path)}
 
 
 def _text(path: str) -> str | None:

@@ -102,7 +102,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         if not (self.on and self._looking) or (node is None and threading.get_ident() != self._thread):
             return func(*args, **kwargs)
         self._now += 1
-        made = torch._C._autograd._get_sequence_nr() - 1
+        sequence_number = torch._C._autograd._get_sequence_nr() - 1
         inputs = tuple(self._tensor(tensor, given=True) for tensor in _tensors((args, kwargs)))
         try:
             with OnCuda() if self._cuda else OnCpu() as workspace:
@@ -117,7 +117,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 func._overloadpacket.__name__,
                 self._place(sys._getframe(1)),
                 tuple(reversed(self._calls[-_MOST_CALLS:])),
-                graph.number_of(node) if node is not None else made,
+                graph.number_of(node) if node is not None else sequence_number,
                 node is not None,
                 inputs,
                 outputs,
@@ -177,15 +177,15 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
 
     def _account_for(self, taken: int) -> None:
         """Memory that CUDA's allocator gave to this operation beyond its result tensors."""
-        made = []
+        tensors = []
         for storage in reversed(self.recording.storages):
             if storage.born < self._now:
                 break
             if storage.maker == self._now and storage.device.startswith("cuda"):
-                made.append(storage)
-        rest = taken - sum(rounded(storage) for storage in made)
-        if 0 < rest < LARGEST_SLACK * len(made):
-            made[0].slack = rest
+                tensors.append(storage)
+        rest = taken - sum(rounded(storage) for storage in tensors)
+        if 0 < rest < LARGEST_SLACK * len(tensors):
+            tensors[0].slack = rest
         elif rest > 0:  # cuBLAS takes memory at its first call and never gives it back
             device = f"cuda:{torch.cuda.current_device()}"
             self.recording.storages.append(Storage(rest, device, self._now, None, self._now))

@@ -102,8 +102,8 @@ class _Probe:
             if self._ledger is None:
                 result = function(*args, **kwargs)
             else:
-                given = signature.bind(*args, **kwargs).arguments
-                result = self._witnessed(function, given, sys._getframe(1), args, kwargs)
+                arguments = signature.bind(*args, **kwargs).arguments
+                result = self._witnessed(function, arguments, sys._getframe(1), args, kwargs)
             self._backwards += 1
             if self._backwards >= _BACKWARDS_A_STEP * self._steps and not self._optimizers:
                 self._stop()

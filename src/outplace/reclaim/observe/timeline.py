@@ -132,8 +132,10 @@ class Account:
     def _standing(self) -> set[int]:
         """Storages at the peak that stay until the end, and gradients. Graphs that are never freed do not count."""
         last, moment = self._recording.last, self.curve().moment
-        given = (tensor for operation in self._recording.operations for tensor in operation.inputs)
-        made = {tensor.storage for tensor in given if not tensor.leaf and not tensor.view}  # a weight's view is no leaf
+        inputs = (tensor for operation in self._recording.operations for tensor in operation.inputs)
+        storages = {
+            tensor.storage for tensor in inputs if not tensor.leaf and not tensor.view
+        }  # a weight's view is no leaf
         gradients = {number for clearing in self._recording.clearings for number in clearing.storages}
         alive = {n: died for n, (born, died) in self._lives.items() if born <= moment <= died}
-        return {n for n, died in alive.items() if n in gradients or (died >= last and n not in made)}
+        return {n for n, died in alive.items() if n in gradients or (died >= last and n not in storages)}

@@ -24,8 +24,8 @@ class Hints:
         """The expressions of the user's code, and the operations by which each of them has made something new."""
         for number, operation in enumerate(recording.operations):
             place = recording.places[operation.place]
-            made = operation.outputs and recording.storages[operation.outputs[0].storage].maker == number
-            if operation.backward or not made or not place or (found := node_at(files, place[0])) is None:
+            is_new = operation.outputs and recording.storages[operation.outputs[0].storage].maker == number
+            if operation.backward or not is_new or not place or (found := node_at(files, place[0])) is None:
                 continue
             self._ran.setdefault(found[1], (found[0], []))[1].append(number)
 
@@ -72,8 +72,8 @@ class Hints:
         """The factor of the difference, if it was made from bool values."""
         for tensor in product.inputs:
             maker = self._recording.storages[tensor.storage].maker
-            made = self._recording.operations[maker] if maker is not None else None
-            was_bool = made is not None and made.name == "_to_copy" and made.inputs[0].dtype == "torch.bool"
+            producer = self._recording.operations[maker] if maker is not None else None
+            was_bool = producer is not None and producer.name == "_to_copy" and producer.inputs[0].dtype == "torch.bool"
             if tensor.storage != difference.outputs[0].storage and (tensor.dtype == "torch.bool" or was_bool):
                 return tensor
         return None
@@ -90,16 +90,16 @@ class Hints:
             operation = self._recording.operations[number]
             if operation.name != "relu":
                 return
-            result, given = operation.outputs[0].storage, operation.inputs[0].storage
-            maker = self._recording.storages[given].maker
-            made = self._recording.operations[maker] if maker is not None else None
+            result, input_storage = operation.outputs[0].storage, operation.inputs[0].storage
+            maker = self._recording.storages[input_storage].maker
+            producer = self._recording.operations[maker] if maker is not None else None
             keepers = {saved.node for saved in self._recording.savers.get(result, ())}
-            kept_anyway = {saved.node for saved in self._recording.savers.get(given, ())}
-            if made is None or made.node not in kept_anyway or keepers != {operation.node}:
+            kept_anyway = {saved.node for saved in self._recording.savers.get(input_storage, ())}
+            if producer is None or producer.node not in kept_anyway or keepers != {operation.node}:
                 return
             readers = [n for n in self._recording.readers.get(result, ()) if not self._recording.operations[n].backward]
             lives[result] = (self._recording.storages[result].born, max([number, *readers]))
-            makers.add(made.name)
+            makers.add(producer.name)
         text = code.segment(operand)
         after = f"{text if isinstance(operand, _PLAIN) else f'({text})'}.clamp_min(0)"
         because = f"relu keeps its result, clamp_min its input, which {' and '.join(sorted(makers))} keeps anyway; "

@@ -46,9 +46,9 @@ def in_place(code: Code, node: ast.AST | None, operation: str, position: int | N
 def flagged(code: Code, call: ast.Call) -> Edit | None:
     """The edit that adds `inplace=True` to a call; None if the call has the flag or starred arguments."""
     name = called_name(call)
-    given = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
+    is_starred = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
     position = inplace_position(name)
-    if position is None or given or len(call.args) > position:
+    if position is None or is_starred or len(call.args) > position:
         return None
     flags = [keyword for keyword in call.keywords if keyword.arg == "inplace"]
     if flags:

@@ -92,21 +92,21 @@ class Blocks:
         backward = min((number for number in reached if number > last), default=None)
         if backward is None:
             return Change()  # without gradients it is a plain call
-        given = {
+        inputs = {
             tensor.storage
             for number in run.numbers
             for tensor in recording.operations[number].inputs
             if recording.storages[tensor.storage].maker not in numbers
         }
-        if any(self._is_written(storage, first, backward) for storage in given):
+        if any(self._is_written(storage, first, backward) for storage in inputs):
             return None
         gaps = {}
         for storage in (storage for number in run.numbers for storage in self._made.get(number, ())):
             gap = self._gap(storage, nodes, last, backward)
             if gap is not None:
                 gaps[storage] = gap
-        made = {storage for storage in given if recording.storages[storage].maker is not None}
-        return Change(gaps=gaps, longer=dict.fromkeys(made, backward), keeps=frozenset(given))
+        computed = {storage for storage in inputs if recording.storages[storage].maker is not None}
+        return Change(gaps=gaps, longer=dict.fromkeys(computed, backward), keeps=frozenset(inputs))
 
     def _is_written(self, storage: int, start: int, end: int) -> bool:
         writes = self._written.get(storage, [])

@@ -201,8 +201,8 @@ class Reuses:
     def _all_calls_seen(self, code: Code, call: ast.Call, made_at: Instruction) -> bool:
         """Did every line run that calls such a module? A line that did not could need its input."""
         recording = self._recording
-        made = [m for m in recording.modules if m.place >= 0 and recording.places[m.place][:1] == (made_at,)]
-        names = {module.name for module in made if module.name.isidentifier()}
+        modules = [m for m in recording.modules if m.place >= 0 and recording.places[m.place][:1] == (made_at,)]
+        names = {module.name for module in modules if module.name.isidentifier()}
         statement = code.parents.get(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if isinstance(target, ast.Name):

@@ -122,8 +122,8 @@ def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.
         for node in ast.walk(home.tree):
             if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == owner.name:
                 call = home.parents.get(node)
-                made = home.parents.get(call) if isinstance(call, ast.Call) and call.func is node else None
-                target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+                parent = home.parents.get(call) if isinstance(call, ast.Call) and call.func is node else None
+                target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
                 if not isinstance(target, ast.Name | ast.Attribute):
                     return None
                 names.add(ast.unparse(target).split(".")[-1])

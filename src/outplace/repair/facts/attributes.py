@@ -63,8 +63,8 @@ def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
         for target in flat(node.targets)
         if isinstance(target, ast.Attribute) and target.attr == name
     ]
-    made = [value for value in values if not (isinstance(value, ast.Constant) and value.value is None)]
-    return bool(made) and all(makes_items(value) for value in made)
+    known = [value for value in values if not (isinstance(value, ast.Constant) and value.value is None)]
+    return bool(known) and all(makes_items(value) for value in known)
 
 
 def makes_items(value: ast.expr | None) -> bool:

@@ -86,8 +86,8 @@ def _ends_a_round(place: Place) -> bool:
 
 def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
     """Does only its position suggest an update? The value depends on a leaf, or one graph uses both leaf values."""
-    given = any(in_graph(place, value, place.statement, leaves=True) for value in values)
-    return given or _between_uses(place, place.target or place.node)
+    is_in_graph = any(in_graph(place, value, place.statement, leaves=True) for value in values)
+    return is_in_graph or _between_uses(place, place.target or place.node)
 
 
 def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
@@ -123,10 +123,10 @@ def _computes_with(part: ast.AST, name: str) -> bool:
         computing = isinstance(node, ast.BinOp)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method, of = node.func.attr, node.func.value
-            made = (
+            is_new = (
                 method[0].islower() and not method.endswith("_") and not may_share(method) and not without_graph(method)
             )
-            computing = made and (is_library(of) or reads(of, name))
+            computing = is_new and (is_library(of) or reads(of, name))
         if computing and reads(node, name):
             return True
     return False
@@ -155,8 +155,8 @@ def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
     value = getattr(binding, "value", None)
     if not isinstance(value, ast.Attribute):
         return False
-    made = module_made_at(place.files, place.code, value)
-    return is_parameter_name(value.attr) or (made is not None and called_name(made[1]) == "Parameter")
+    module = module_made_at(place.files, place.code, value)
+    return is_parameter_name(value.attr) or (module is not None and called_name(module[1]) == "Parameter")
 
 
 def _handed_on(place: Place, name: str) -> bool:
@@ -242,8 +242,8 @@ def _call_in_graph(place: Place, call: ast.Call) -> bool | None:
     """Does it run a module? None for a function that is not known. The arguments do not count."""
     if isinstance(call.func, ast.Attribute) and is_library(call.func.value):
         return False
-    made = module_made_at(place.files, place.code, call.func)
-    if made is not None and called_name(made[1])[:1].isupper():
+    module = module_made_at(place.files, place.code, call.func)
+    if module is not None and called_name(module[1])[:1].isupper():
         return True
     return False if isinstance(call.func, ast.Attribute) else None
 
@@ -252,23 +252,23 @@ def _attribute_in_graph(place: Place, node: ast.Attribute) -> bool | None:
     """Is it a parameter? None if nothing shows what made it."""
     if node.attr in ("shape", "dtype", "device", "data", "grad"):
         return False
-    made = module_made_at(place.files, place.code, node)
-    return None if made is None else called_name(made[1]) == "Parameter"
+    module = module_made_at(place.files, place.code, node)
+    return None if module is None else called_name(module[1]) == "Parameter"
 
 
 def is_leaf(place: Place, path: str, statement: ast.stmt | None = None, depth: int = 0) -> bool:
     """Is it known to be trained itself, not computed?"""
     statement = statement or place.statement
     if "." in path:
-        made = module_made_at(place.files, place.code, ast.parse(path, mode="eval").body)
-        return made is not None and makes_leaf(made[1])
+        module = module_made_at(place.files, place.code, ast.parse(path, mode="eval").body)
+        return module is not None and makes_leaf(module[1])
     for binding in bindings(place.code, statement, path):
         value = getattr(binding, "value", None)
         if isinstance(value, ast.Call) and makes_leaf(value):
             return True
         if binding is None and depth < _DEEPEST:
-            given = _arguments(place, path, statement) or ()
-            if any(isinstance(one, ast.Name) and is_leaf(caller, one.id, None, depth + 1) for caller, one in given):
+            arguments = _arguments(place, path, statement) or ()
+            if any(isinstance(one, ast.Name) and is_leaf(caller, one.id, None, depth + 1) for caller, one in arguments):
                 return True
     return False
 
@@ -291,8 +291,8 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, lea
     unknown = False
     for binding in bindings(place.code, statement, name):
         value = getattr(binding, "value", None)
-        if binding is None and (given := _given(place, name, statement, depth, leaves)) is not None:
-            if given:
+        if binding is None and (arguments := _given(place, name, statement, depth, leaves)) is not None:
+            if arguments:
                 return True
             continue
         if binding is None or not isinstance(value, ast.expr) or not isinstance(binding, ast.stmt):
@@ -307,10 +307,10 @@ def _name_in_graph(place: Place, name: str, statement: ast.stmt, depth: int, lea
 
 def _given(place: Place, name: str, statement: ast.stmt, depth: int, leaves: bool) -> bool | None:
     """For an argument: does a caller's value depend on something that is trained? None if no caller is known."""
-    given = _arguments(place, name, statement)
-    if given is None:
+    arguments = _arguments(place, name, statement)
+    if arguments is None:
         return None
-    answers = [in_graph(caller, argument, caller.statement, depth + 1, leaves) for caller, argument in given]
+    answers = [in_graph(caller, argument, caller.statement, depth + 1, leaves) for caller, argument in arguments]
     return True if True in answers else None if None in answers or not answers else False
 
 
@@ -334,7 +334,7 @@ def _trained(place: Place, name: str) -> bool:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == name:
             return True
         optimizer = isinstance(node, ast.Call) and makes_optimizer(node)
-        given = node.args if optimizer else []  # type: ignore[attr-defined]
-        if any(isinstance(part, ast.Name) and part.id == name for arg in given for part in ast.walk(arg)):
+        arguments = node.args if optimizer else []  # type: ignore[attr-defined]
+        if any(isinstance(part, ast.Name) and part.id == name for arg in arguments for part in ast.walk(arg)):
             return True
     return False

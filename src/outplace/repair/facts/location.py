@@ -135,8 +135,8 @@ class Place:
         """What the analysis knows of the written tensor."""
         if self.holder is not None:
             return facts_of(self.files, self.code, self.statement, ast.unparse(self.holder))
-        given = self.node.args[0] if isinstance(self.node, ast.Call) and self.node.args else None
-        value = self.target if self.target is not None else given
+        argument = self.node.args[0] if isinstance(self.node, ast.Call) and self.node.args else None
+        value = self.target if self.target is not None else argument
         return WriteFacts() if value is None else facts_of_value(self.files, self.code, value)
 
     @cached_property

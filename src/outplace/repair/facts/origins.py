@@ -70,12 +70,12 @@ def _of_module(files: Files, code: Code, function: ast.Attribute) -> tuple[Code,
         return None
     imported = [item for node in code.every(ast.Import) for item in node.names]
     imported += [item for node in code.every(ast.ImportFrom) for item in node.names]
-    given = [item.name for item in imported if (item.asname or item.name) == function.value.id]
-    ends = tuple(f"{os.sep}{name.split('.')[-1]}.py" for name in given)
+    names = [item.name for item in imported if (item.asname or item.name) == function.value.id]
+    ends = tuple(f"{os.sep}{name.split('.')[-1]}.py" for name in names)
     found = [
         (other, node)
         for other in files.codes(function.attr)
-        if given and f"{os.sep}{other.path}".endswith(ends)
+        if names and f"{os.sep}{other.path}".endswith(ends)
         for node in other.tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function.attr
     ]
@@ -133,8 +133,8 @@ def module_made_at(files: Files, code: Code, function: ast.expr, depth: int = 0)
     if len(assignments) != 1:
         return None
     home, value = assignments[0]
-    given = _given_to_init(files, home, value) if depth < _DEEPEST else None
-    return given or ((home, value) if isinstance(value, ast.Call) else None)
+    arguments = _given_to_init(files, home, value) if depth < _DEEPEST else None
+    return arguments or ((home, value) if isinstance(value, ast.Call) else None)
 
 
 def _assignments_of(files: Files, code: Code, function: ast.Name | ast.Attribute) -> list[tuple[Code, ast.expr]]:
@@ -188,24 +188,24 @@ def _iterated(code: Code, name: ast.Name) -> ast.expr | None:
             names = [ast.unparse(item) for item in getattr(loop.target, "elts", ())]
             place = names.index(name.id) if name.id in names else -1
             kind = ast.unparse(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
-            given = loop.iter.args if isinstance(loop.iter, ast.Call) else []
-            if kind == "enumerate" and place == 1 and given:
-                return given[0]
-            return given[place] if kind == "zip" and 0 <= place < len(given) else None
+            arguments = loop.iter.args if isinstance(loop.iter, ast.Call) else []
+            if kind == "enumerate" and place == 1 and arguments:
+                return arguments[0]
+            return arguments[place] if kind == "zip" and 0 <= place < len(arguments) else None
     return None
 
 
 def _element(code: Code, listed: ast.Call) -> tuple[Code, ast.Call] | None:
     """The constructor of the modules in a ModuleList, if all have one class."""
-    given = listed.args[0] if called_name(listed) == "ModuleList" and listed.args else None
-    if isinstance(given, ast.ListComp | ast.GeneratorExp):
-        parts = [given.elt]
+    argument = listed.args[0] if called_name(listed) == "ModuleList" and listed.args else None
+    if isinstance(argument, ast.ListComp | ast.GeneratorExp):
+        parts = [argument.elt]
     else:
-        parts = given.elts if isinstance(given, ast.List | ast.Tuple) else []
-    made = [part for part in parts if isinstance(part, ast.Call)]
+        parts = argument.elts if isinstance(argument, ast.List | ast.Tuple) else []
+    calls = [part for part in parts if isinstance(part, ast.Call)]
     return (
-        (code, made[0])
-        if made and len(made) == len(parts) and len({called_name(new_value) for new_value in made}) == 1
+        (code, calls[0])
+        if calls and len(calls) == len(parts) and len({called_name(new_value) for new_value in calls}) == 1
         else None
     )
 
@@ -218,10 +218,10 @@ def _given_to_init(files: Files, code: Code, value: ast.expr) -> tuple[Code, ast
         and value.func.attr in MODULE_RETURNS_ITSELF
     ):
         value = value.func.value
-    given = given_to_init(files, code, value) if isinstance(value, ast.Name) else []
-    if len(given) != 1:
+    arguments = given_to_init(files, code, value) if isinstance(value, ast.Name) else []
+    if len(arguments) != 1:
         return None
-    home, argument = given[0]
+    home, argument = arguments[0]
     if isinstance(argument, ast.Call):
         return home, argument
     return None if argument is None else module_made_at(files, home, argument, _DEEPEST)
@@ -234,8 +234,8 @@ def given_to_init(files: Files, code: Code, name: ast.Name) -> list[tuple[Code, 
         return []
     if name.id not in [arg.arg for arg in function.args.args][1:]:
         return []
-    made = [(home, call) for home in files.codes(owner.name) for call in home.every(ast.Call) if _makes(call, owner)]
-    return [(home, argument_of(function, call, name.id, bound=True)) for home, call in made]
+    calls = [(home, call) for home in files.codes(owner.name) for call in home.every(ast.Call) if _makes(call, owner)]
+    return [(home, argument_of(function, call, name.id, bound=True)) for home, call in calls]
 
 
 def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:

@@ -18,9 +18,9 @@ def to_target(code: Code, node: ast.expr | ast.stmt, target: ast.expr) -> list[E
     if isinstance(node, ast.AugAssign):
         value = node.value
     elif isinstance(node, ast.Call):
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         tensors = [
-            argument for argument in given if not isinstance(argument, ast.Constant | ast.Starred)
+            argument for argument in arguments if not isinstance(argument, ast.Constant | ast.Starred)
         ]  # `clamp_(0, highest)`
         value = tensors[0] if len(tensors) == 1 else None
     if value is None or isinstance(value, ast.Constant) or not isinstance(target, ast.Name | ast.Attribute):

@@ -17,10 +17,10 @@ def parameter(files: Files) -> tuple[str, list[Edit]] | None:
     """
     found: list[tuple[str, list[Edit]]] = []
     for code in {home for name in having("expands") for home in files.codes(name)}:
-        made = [call.args[0] for call in code.every(ast.Call) if called_name(call) == "Parameter" and call.args]
+        data = [call.args[0] for call in code.every(ast.Call) if called_name(call) == "Parameter" and call.args]
         for node in code.every(ast.Assign):
-            made += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
-        for of in made:
+            data += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
+        for of in data:
             if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and method_has(of.func.attr, "expands"):
                 end = code.span(of)[1]
                 found.append((code.path, [Edit(end, end, ".clone()")]))

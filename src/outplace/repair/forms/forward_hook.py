@@ -69,8 +69,8 @@ def _hooked(code: Code, names: set[str]) -> bool:
         return False
     calls = code.every(ast.Call)
     to_hooks = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == _REGISTERS]
-    given = any(call.args and _name(call.args[0]) in names for call in to_hooks)
-    return given and not any(_name(call.func) in names for call in calls)
+    is_hooked = any(call.args and _name(call.args[0]) in names for call in to_hooks)
+    return is_hooked and not any(_name(call.func) in names for call in calls)
 
 
 def _name(node: ast.expr) -> str:

@@ -42,10 +42,10 @@ def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, a
         return []
     if isinstance(call.func, ast.Call):
         return [(code, call.func)] if dropped(code, call.func) else []
-    made = module_made_at(files, code, call.func)
-    if made is None:
+    module = module_made_at(files, code, call.func)
+    if module is None:
         return []
-    home, constructor = made
+    home, constructor = module
     inside = [node for node in ast.walk(constructor) if isinstance(node, ast.Call) and dropped(home, node)]
     if inside:
         return [(home, node) for node in inside]

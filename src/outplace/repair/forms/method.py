@@ -79,10 +79,10 @@ def _function(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
 def out_of_place(code: Code, call: ast.Call, statement: ast.stmt) -> list[Edit] | None:
     """The edits; None if the target cannot be rebound where the call is."""
     whole = chain_of(code, call)
-    made = new_value(code, whole)
-    if made is None:
+    result = new_value(code, whole)
+    if result is None:
         return None
-    target, edits = made
+    target, edits = result
     if not isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
         return edits  # the written tensor has no name: only the expression's value counts
     text = code.segment(target)

@@ -50,10 +50,10 @@ def decorated_step(code: Code, statement: ast.stmt) -> list[Edit] | None:
     if not isinstance(function, ast.FunctionDef) or function.name != "step" or owner is None:
         return None
     of_optimizer = any("Optimizer" in ast.unparse(base) for base in owner.bases)
-    given = {arg.arg for arg in (*function.args.args[1:], *function.args.kwonlyargs)}
+    parameters = {arg.arg for arg in (*function.args.args[1:], *function.args.kwonlyargs)}
     used = {node.id for item in function.body for node in ast.walk(item) if isinstance(node, ast.Name)}
     asked = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
-    needs_grad = given & used or asked & {"backward", "grad_fn", "enable_grad", "autograd", "closure", "step"}
+    needs_grad = parameters & used or asked & {"backward", "grad_fn", "enable_grad", "autograd", "closure", "step"}
     if not of_optimizer or function.decorator_list or needs_grad or not code.begins_line(function):
         return None
     start = code.offset(function.lineno, 0)

@@ -63,14 +63,14 @@ def new_tensor(place: Place, data: ast.Attribute) -> list[Edit] | None:
     """The edits: a new tensor under the same name, or a copy that is written."""
     code, statement = place.code, place.statement
     name, written = code.segment(data.value), code.segment(data)
-    made: list[Edit] | None = None
+    edits: list[Edit] | None = None
     if place.target is data and isinstance(statement, ast.AugAssign):
-        made = augmented.out_of_place(code, statement)
+        edits = augmented.out_of_place(code, statement)
     elif place.target is data and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        made = method.out_of_place(code, statement.value, statement)
-    if made is not None:
+        edits = method.out_of_place(code, statement.value, statement)
+    if edits is not None:
         start, end = code.span(statement)
-        text = editing.apply(code.text, made)
+        text = editing.apply(code.text, edits)
         changed = text[start : end + len(text) - len(code.text)]
         return [Edit(start, end, changed.replace(written, name))]
     several = _written_in_a_row(place, data)

@@ -147,8 +147,8 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
         for call in (part for part in ast.walk(item) if isinstance(part, ast.Call) and code.statement(part) is item):
             if not _runs(files, code, call, home, function):
                 continue
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            edits += [_cloned(code, argument) for argument in given if _is_part(argument, path)]
+            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+            edits += [_cloned(code, argument) for argument in arguments if _is_part(argument, path)]
             sure = sure and path not in facts_of_value(files, code, call).names and _only_computes(function)
     return Given(function.name, tuple(edits), sure) if edits else None
 
@@ -158,9 +158,9 @@ def _runs(files: Files, code: Code, call: ast.Call, home: Code, function: ast.Fu
     callee = callee_of(files, code, call)
     if callee is not None:
         return callee[1] is function
-    made = module_made_at(files, code, call.func) if function.name == "forward" else None
+    module = module_made_at(files, code, call.func) if function.name == "forward" else None
     owner = home.class_of(function)
-    return made is not None and owner is not None and called_name(made[1]) == owner.name
+    return module is not None and owner is not None and called_name(module[1]) == owner.name
 
 
 def _is_part(node: ast.expr, path: str) -> bool:
@@ -197,8 +197,8 @@ def is_number(code: Code, node: ast.expr) -> bool:
     """A loop counter, or a name that is only bound to numbers."""
     if not isinstance(node, ast.Name):
         return False
-    made = [item for item in ast.walk(code.scope(node)) if binds(item, node.id)]
-    return bool(made) and all(_gives_number(new_value) for new_value in made)
+    assignments = [item for item in ast.walk(code.scope(node)) if binds(item, node.id)]
+    return bool(assignments) and all(_gives_number(new_value) for new_value in assignments)
 
 
 def _gives_number(statement: ast.AST) -> bool:

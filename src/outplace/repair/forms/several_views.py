@@ -37,8 +37,8 @@ def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
     It shows the same elements of the same memory: who reads `x` sees the write, as with any view. All parts that are
     read later are taken so: PyTorch refuses to read the others once `x` is written.
     """
-    made = list(bindings(code, statement, name))
-    binding = made[0] if len(made) == 1 else None
+    assigned = list(bindings(code, statement, name))
+    binding = assigned[0] if len(assigned) == 1 else None
     parting = _parting(binding) if isinstance(binding, ast.Assign) and code.begins_line(binding) else None
     if not isinstance(binding, ast.Assign) or parting is None or name not in parting.names:
         return None
@@ -93,9 +93,9 @@ def _range(parting: _Parting, before: list[str], name: str) -> str:
 def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
     """The dimension along which the parts lie; None if that is not shown."""
     told = [keyword.value for keyword in call.keywords if keyword.arg in ("dim", "axis")]
-    given = [argument for argument in call.args if argument is not whole]
-    told = told or (given if called_name(call) == "unbind" else given[1:])
-    plain = not any(isinstance(argument, ast.Starred) for argument in given) and all(
+    arguments = [argument for argument in call.args if argument is not whole]
+    told = told or (arguments if called_name(call) == "unbind" else arguments[1:])
+    plain = not any(isinstance(argument, ast.Starred) for argument in arguments) and all(
         isinstance(item, ast.Constant | ast.UnaryOp | ast.Name | ast.Attribute) for item in told[:1]
     )
     if not plain or called_name(call) not in ("chunk", "split", "split_with_sizes", "tensor_split", "unbind"):
@@ -135,8 +135,8 @@ def kept_here(code: Code, statement: ast.stmt) -> bool:
     around: ast.stmt = loops[-1] if loops else statement
     if not read_later(code, around, item.value.id):
         return False
-    for made in bindings(code, statement, item.value.id):
-        parts = _collected(made.value) if isinstance(made, ast.Assign) else None
+    for binding in bindings(code, statement, item.value.id):
+        parts = _collected(binding.value) if isinstance(binding, ast.Assign) else None
         tensor = _parted(parts) if parts is not None and is_parting(parts) else None
         if not isinstance(tensor, ast.Name) or any(reads(entry, tensor.id) for entry in getattr(around, "body", ())):
             return False

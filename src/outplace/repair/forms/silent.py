@@ -42,8 +42,8 @@ def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt
 
 def _new_value(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
     """The edits that make a writing call return a new tensor."""
-    made = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
-    return None if made is None else made[1]
+    new_value = method.new_value(code, method.chain_of(code, node)) if isinstance(node, ast.Call) else None
+    return None if new_value is None else new_value[1]
 
 
 def _rebound(code: Code, statement: ast.stmt) -> list[Edit] | None:
@@ -387,8 +387,8 @@ def detached_copy(code: Code, statement: ast.stmt, target: ast.expr) -> list[Edi
             target = target.value
         if not isinstance(target, ast.Name | ast.Attribute):
             return None
-        made = [getattr(binding, "value", None) for binding in bindings(code, statement, ast.unparse(target))]
-        aliases = [_detached(value) if isinstance(value, ast.expr) else None for value in made]
+        assigned = [getattr(binding, "value", None) for binding in bindings(code, statement, ast.unparse(target))]
+        aliases = [_detached(value) if isinstance(value, ast.expr) else None for value in assigned]
     ends = [code.span(alias)[1] for alias in aliases if alias is not None]
     return [Edit(end, end, ".clone()") for end in ends] if ends and len(ends) == len(aliases) else None
 
@@ -447,17 +447,17 @@ def _new_contents(value: ast.expr) -> ast.expr | None:
 def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | None:
     """Makes the optimizer after the module has got its last layer."""
     block = code.block(statement)
-    made = next((item for item in block if item.lineno <= line <= (item.end_lineno or 0)), None)
-    if not isinstance(made, ast.Assign) or block.index(made) >= block.index(statement):
+    assignment = next((item for item in block if item.lineno <= line <= (item.end_lineno or 0)), None)
+    if not isinstance(assignment, ast.Assign) or block.index(assignment) >= block.index(statement):
         return None
-    names = [ast.unparse(target) for target in made.targets]
-    between = block[block.index(made) + 1 : block.index(statement) + 1]
-    if any(reads(item, name) for item in between for name in names) or not code.begins_line(made):
+    names = [ast.unparse(target) for target in assignment.targets]
+    between = block[block.index(assignment) + 1 : block.index(statement) + 1]
+    if any(reads(item, name) for item in between for name in names) or not code.begins_line(assignment):
         return None
-    start, stop = code.offset(made.lineno, 0), code.offset((made.end_lineno or 0) + 1, 0)
+    start, stop = code.offset(assignment.lineno, 0), code.offset((assignment.end_lineno or 0) + 1, 0)
     last = statement.end_lineno or 0
     end = code.offset(last, len(code.lines[last - 1].encode()))
-    lines = code.lines[made.lineno - 1 : made.end_lineno]
+    lines = code.lines[assignment.lineno - 1 : assignment.end_lineno]
     return [Edit(start, stop, ""), Edit(end, end, "".join(f"\n{text}" for text in lines))]
 
 
@@ -470,11 +470,11 @@ def deep_copies(code: Code) -> list[list[Edit]]:
 
 def own_argument(place: Place) -> list[Edit] | None:
     """`work = x.float()` in a Function's forward, which then writes it: a copy, even if nothing is converted."""
-    made = list(bindings(place.code, place.statement, place.path)) if place.path is not None else []
-    if made == [None]:
+    assigned = list(bindings(place.code, place.statement, place.path)) if place.path is not None else []
+    if assigned == [None]:
         return subscript.into_a_copy(place, hoist=False)
-    values = [new_value.value for new_value in made if isinstance(new_value, ast.Assign)]
-    if len(values) != 1 or len(made) != 1:
+    values = [new_value.value for new_value in assigned if isinstance(new_value, ast.Assign)]
+    if len(values) != 1 or len(assigned) != 1:
         return None
     end = place.code.span(values[0])[1]
     return [Edit(end, end, ".clone()")] if isinstance(values[0], ast.Call | ast.Name | ast.Attribute) else None

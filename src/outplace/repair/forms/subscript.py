@@ -68,8 +68,8 @@ def as_expression(place: Place) -> tuple[str, list[Edit]] | None:
         and _is_made(place, target.slice, makes_integers)
         and _is_made(place, value, makes_tensor)
     ):
-        name, index, given = (place.code.segment(part) for part in (target.value, target.slice, value))
-        text = f"{name} = {name}.index_put(({index},), {given})"
+        name, index, value_text = (place.code.segment(part) for part in (target.value, target.slice, value))
+        text = f"{name} = {name}.index_put(({index},), {value_text})"
         return "Use `index_put`, which makes a new tensor", [place.code.replaced(statement, text)]
     return None
 
@@ -132,13 +132,15 @@ def _is_made(place: Place, node: ast.expr, makes: Callable[[str], bool], named: 
     if isinstance(node, ast.BinOp):
         return any(_is_made(place, side, makes, named) for side in (node.left, node.right))
     if isinstance(node, ast.Name) and named:
-        made = list(bindings(place.code, place.statement, node.id))
+        assigned = list(bindings(place.code, place.statement, node.id))
         single = [
             new_value
-            for new_value in made
+            for new_value in assigned
             if isinstance(new_value, ast.Assign) and [ast.unparse(target) for target in new_value.targets] == [node.id]
         ]
-        return bool(made) and made == single and all(_is_made(place, item.value, makes, False) for item in single)
+        return (
+            bool(assigned) and assigned == single and all(_is_made(place, item.value, makes, False) for item in single)
+        )
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     name = node.func.attr
@@ -181,14 +183,18 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
 def _names_own_mask(name: str, tensor: ast.expr, place: Place) -> bool:
     """Is the name bound once, to a mask of the tensor, and is the tensor not rebound since?"""
     found = list(bindings(place.code, place.statement, name))
-    made = found[0] if len(found) == 1 else None
-    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], ast.Name):
+    assignment = found[0] if len(found) == 1 else None
+    if (
+        not isinstance(assignment, ast.Assign)
+        or len(assignment.targets) != 1
+        or not isinstance(assignment.targets[0], ast.Name)
+    ):
         return False
     path = ast.unparse(tensor)
-    then, now = (set(bindings(place.code, at, path)) for at in (made, place.statement))
-    if isinstance(made.value, ast.Name) or then != now or place.code.loops(place.statement):
+    then, now = (set(bindings(place.code, at, path)) for at in (assignment, place.statement))
+    if isinstance(assignment.value, ast.Name) or then != now or place.code.loops(place.statement):
         return False
-    return _own_mask(made.value, tensor, place)
+    return _own_mask(assignment.value, tensor, place)
 
 
 def _of_shape(node: ast.expr, tensor: ast.expr) -> bool:
@@ -212,7 +218,7 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.expr):
         return None
-    name, index, given = code.segment(target.value), _index(place, target), code.segment(value)
+    name, index, value_text = code.segment(target.value), _index(place, target), code.segment(value)
     method = "set"
     if isinstance(statement, ast.AugAssign):
         operator = _METHODS.get(type(statement.op))
@@ -220,8 +226,8 @@ def _at(place: Place) -> tuple[str, list[Edit]] | None:
             method = operator
         else:  # with a repeated index `x[i] += v` adds once and `at(x)[i].add(v)` twice
             symbol = SYMBOLS[type(statement.op)]
-            given = f"{name}[{index}] {symbol} {given if strength(value) > 6 else f'({given})'}"
-    text = f"{name} = outplace.at({name})[{index}].{method}({given})"
+            value_text = f"{name}[{index}] {symbol} {value_text if strength(value) > 6 else f'({value_text})'}"
+    text = f"{name} = outplace.at({name})[{index}].{method}({value_text})"
     return "Use `outplace.at`, which makes a new tensor", [*code.importing("outplace"), code.replaced(statement, text)]
 
 

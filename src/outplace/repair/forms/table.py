@@ -120,15 +120,15 @@ class _Reader:
 
     def _table(self) -> _Table:
         code, loop = self.code, self.loop
-        made, between = self._made()
+        result, between = self._made()
         self.writes = list(self._once(loop.body))
         self.dim, (counter, ahead) = self._place(self.writes[0].targets[0])
-        self.entry = self._one_entry(made.value)
+        self.entry = self._one_entry(result.value)
         start, stop = self._rounds(counter)
         if self._sum(stop, ahead) != self._size():
             raise _NoList
-        self._stays(made, counter, [*between, loop])
-        edits = [*self._beginning(made, between, start + ahead)]
+        self._stays(result, counter, [*between, loop])
+        edits = [*self._beginning(result, between, start + ahead)]
         for statement in self.writes:
             if self._place(statement.targets[0]) != (self.dim, (counter, ahead)):
                 raise _NoList

@@ -50,10 +50,10 @@ def _candidate(title: Title, edits: dict[str, tuple[Edit, ...]], sure: bool, ope
 
 def _copy_for_function(place: Place, code: Code, node: ast.AST, sure: bool) -> Iterator[Candidate]:
     """`f(x.clone())`, if a function saves its argument."""
-    given = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
-    if given is not None:
-        title = f"Give `{given.function}` a copy of `{place.path}`, for its backward to keep"
-        yield _candidate(title, {place.code.path: given.edits}, sure and given.sure, place.path or "")
+    arguments = saver.given_copies(place.files, place.code, place.statement, place.path or "", code, node)
+    if arguments is not None:
+        title = f"Give `{arguments.function}` a copy of `{place.path}`, for its backward to keep"
+        yield _candidate(title, {place.code.path: arguments.edits}, sure and arguments.sure, place.path or "")
 
 
 def _ways(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) -> Iterator[_Way]:

@@ -37,7 +37,7 @@ def own_memory(place: Place) -> Iterator[Candidate]:
             copied.append(short(code.segment(node)))
     if copied:
         what = " and ".join(f"`{text}`" for text in copied) if len(copied) < 3 else "what is written"
-        yield Candidate(f"Write into a copy of {what}", "safe", {path: tuple(made) for path, made in edits.items()})
+        yield Candidate(f"Write into a copy of {what}", "safe", {path: tuple(result) for path, result in edits.items()})
 
 
 def _nearest(place: Place, trail: tuple[Span, ...]) -> tuple[Code, ast.expr] | None:

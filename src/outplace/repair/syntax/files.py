@@ -56,13 +56,13 @@ class Document:
     def _with_ends(self, text: str) -> str:
         """A new text with the line ends of the old one, which mixes several."""
         old, new = reading.lines(self.text), reading.lines(text)
-        made: list[str] = []
+        result: list[str] = []
         for tag, start, end, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if tag == "equal" and len(self._raw_lines) == len(old):
-                made += self._raw_lines[start:end]
+                result += self._raw_lines[start:end]
             else:
-                made += [line.replace("\n", self.newline) for line in new[first:last]]
-        return "".join(made)
+                result += [line.replace("\n", self.newline) for line in new[first:last]]
+        return "".join(result)
 
 
 def read(path: str) -> Document:
@@ -152,9 +152,9 @@ class Files:
         texts = {path: apply(self.text(path), changes) for path, changes in edits.items()}
         if any(not parses(text) for text in texts.values()) or all(self.text(p) == text for p, text in texts.items()):
             return None
-        made = Files({**self._texts, **texts}, self._may_read)
-        made._codes = {path: code for path, code in self._codes.items() if path not in texts}
-        return made
+        new_files = Files({**self._texts, **texts}, self._may_read)
+        new_files._codes = {path: code for path, code in self._codes.items() if path not in texts}
+        return new_files
 
 
 def write_all(data: Mapping[str, bytes], before: Mapping[str, Document]) -> None:

@@ -89,13 +89,13 @@ def _table(lines: list[str]) -> Markup:
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines if not re.fullmatch(r"[|: -]+", line)
     ]
-    made = (_row(cells, "td" if number else "th") for number, cells in enumerate(rows))
-    return Markup("<div class='wide'><table>{}</table></div>").format(Markup("").join(made))
+    result = (_row(cells, "td" if number else "th") for number, cells in enumerate(rows))
+    return Markup("<div class='wide'><table>{}</table></div>").format(Markup("").join(result))
 
 
 def _row(cells: list[str], tag: str) -> Markup:
-    made = Markup("").join(Markup("<{0}>{1}</{0}>").format(Markup(tag), _inline(cell)) for cell in cells)
-    return Markup("<tr>{}</tr>").format(made)
+    result = Markup("").join(Markup("<{0}>{1}</{0}>").format(Markup(tag), _inline(cell)) for cell in cells)
+    return Markup("<tr>{}</tr>").format(result)
 
 
 def _inline(text: str) -> Markup:

@@ -40,10 +40,10 @@ class Event:
 def tell(diagnosis: Diagnosis) -> list[Event]:
     """All events, the first one first."""
     events = list(_graph(diagnosis))
-    made = diagnosis.made_at
-    if made and diagnosis.saved_by is None:
+    made_at = diagnosis.made_at
+    if made_at and diagnosis.saved_by is None:
         name = diagnosis.tensor.name or "the tensor"
-        events.append(Event("made", name.split("[")[0], "made here", made, -2.0, "made"))
+        events.append(Event("made", name.split("[")[0], "made here", made_at, -2.0, "made"))
     for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
         if saved is not None:
             _keep(events, saved, is_first=saved is diagnosis.saved_by)

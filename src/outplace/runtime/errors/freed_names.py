@@ -85,8 +85,8 @@ def find(kept: Any, user: Any, nodes: set[Any], stack: Sequence[FrameType]) -> K
 def form(node: Any) -> tuple[tuple[int, ...] | None, str | None]:
     """The shape and dtype of a node's result."""
     try:
-        made = node._input_metadata[0]
-        return tuple(made.shape), str(made.dtype).removeprefix("torch.")
+        metadata = node._input_metadata[0]
+        return tuple(metadata.shape), str(metadata.dtype).removeprefix("torch.")
     except (AttributeError, IndexError, RuntimeError, TypeError):
         return None, None
 
@@ -227,8 +227,8 @@ def _in_both(computed: Located | None, used: Located | None) -> str | None:
         return None
     if computed.filename != used.filename:
         return None
-    given = {ast.unparse(base(target)) for target in targets(computed.statement)} & reads(used.statement)
-    return given.pop() if len(given) == 1 else None
+    in_both = {ast.unparse(base(target)) for target in targets(computed.statement)} & reads(used.statement)
+    return in_both.pop() if len(in_both) == 1 else None
 
 
 def _in_loop(kept: Any, nodes: set[Any], computed: Located | None, stack: Iterable[FrameType]) -> Keeper | None:
@@ -296,8 +296,12 @@ def _read_by(used: Located | None) -> set[str]:
         return set()
     found = reads(used.statement)
     around = _around(used)[-1:]
-    given = [statement for block in around for statement in _statements(block) if isinstance(statement, ast.Assign)]
-    taken = [reads(argument) for argument in given if any(ast.unparse(target) in found for target in targets(argument))]
+    assignments = [
+        statement for block in around for statement in _statements(block) if isinstance(statement, ast.Assign)
+    ]
+    taken = [
+        reads(argument) for argument in assignments if any(ast.unparse(target) in found for target in targets(argument))
+    ]
     return found.union(*taken)
 
 
@@ -330,9 +334,9 @@ def _outlives(target: ast.expr, function: ast.AST, statements: Iterable[ast.stmt
     declared = {
         name for statement in statements if isinstance(statement, ast.Global | ast.Nonlocal) for name in statement.names
     }
-    given = {part.id for statement in statements for part in ast.walk(statement) if _is_given(part)}
+    arguments = {part.id for statement in statements for part in ast.walk(statement) if _is_given(part)}
     parameters = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
-    return target.id in declared or target.id not in given | parameters
+    return target.id in declared or target.id not in arguments | parameters
 
 
 def _is_given(node: ast.AST) -> TypeGuard[ast.Name]:
@@ -378,12 +382,12 @@ def is_given_again(call: Located | None, frame: FrameType) -> bool:
         return True
     around = _around(call)
     loops = [block for block in around if isinstance(block, ast.For | ast.While | ast.AsyncFor)]
-    given = [item for block in loops for item in (block, *_statements(block))]
-    given += [
+    repeated = [item for block in loops for item in (block, *_statements(block))]
+    repeated += [
         statement for statement in _statements(around[-1]) if call.statement.lineno < statement.lineno <= frame.f_lineno
     ]
     name = ast.unparse(base(root))
-    return any(_gives(argument, name) for argument in given)
+    return any(_gives(argument, name) for argument in repeated)
 
 
 def _gives(statement: ast.stmt, name: str) -> bool:

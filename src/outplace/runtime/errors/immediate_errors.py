@@ -303,9 +303,9 @@ def _made_at(
         if place is not None:
             return sites.at_instruction(place).site
     if tensor is not None and kind in ("multi-view", "custom-view", "expanded", "leaf-view"):
-        made = _view_made_at(tensor)
-        if made is not None and made != located.site:
-            return made
+        site = _view_made_at(tensor)
+        if site is not None and site != located.site:
+            return site
     return _only_assignment(target, located) if kind not in ("shape-dtype", "out-arg") else None
 
 

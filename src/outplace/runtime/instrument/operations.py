@@ -156,8 +156,8 @@ class Operations(Calls):
             method.value = self.keep(method.value, "copy to")
             node.args[0] = self.keep(node.args[0], "copied")
         elif method.attr in _KEEPING_METHODS and plain and not isinstance(node.args[-1], ast.Starred | ast.Constant):
-            made = isinstance(node.args[-1], ast.Tuple | ast.List | ast.ListComp | ast.Dict | ast.DictComp)
-            node.args[-1] = self.keep(node.args[-1], "items" if made else method.attr)
+            is_literal = isinstance(node.args[-1], ast.Tuple | ast.List | ast.ListComp | ast.Dict | ast.DictComp)
+            node.args[-1] = self.keep(node.args[-1], "items" if is_literal else method.attr)
 
     def _mark_last_operand(self, node: ast.Call, number: ast.Constant) -> None:
         if node.keywords and node.keywords[-1].arg is not None:

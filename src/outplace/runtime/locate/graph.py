@@ -323,8 +323,8 @@ def arguments_of(block: Any) -> Iterator[torch.Tensor]:
     saver = _keeper_of_arguments(block)
     if saver is not None:
         yield from (tensor for _, tensor in held(saver))
-    given = (getattr(argument, "data", None) for argument in getattr(block, "saved_args", None) or ())
-    yield from (tensor for tensor in given if isinstance(tensor, torch.Tensor))
+    arguments = (getattr(argument, "data", None) for argument in getattr(block, "saved_args", None) or ())
+    yield from (tensor for tensor in arguments if isinstance(tensor, torch.Tensor))
 
 
 def _keeper_of_arguments(block: Any) -> Any:

@@ -57,8 +57,8 @@ class Surroundings:
             if mutation.moment is None or mutation.site is None:
                 continue
             numbers = range(mutation.moment, mutation.moment + _NODES_OF_A_WRITE)
-            made = [node for node in self._nearer if graph.number_of(node) in numbers]
-            for node in sorted(made, key=graph.age_of):
+            makers = [node for node in self._nearer if graph.number_of(node) in numbers]
+            for node in sorted(makers, key=graph.age_of):
                 site = _site(node)
                 if site is not None and (site.file, site.line) == (mutation.site.file, mutation.site.line):
                     yield node

@@ -129,5 +129,5 @@ def _makes(expression: ast.expr, names: set[str]) -> bool:
 
 def _may_be_module(call: ast.Call) -> bool:
     """Could this call run a module or a helper, unlike `range` or `len`?"""
-    given = bool(call.args or call.keywords)
-    return given and called_name(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}
+    has_arguments = bool(call.args or call.keywords)
+    return has_arguments and called_name(call) not in {"range", "len", "zip", "enumerate", "print", "isinstance"}

@@ -50,15 +50,15 @@ class Replay(torch.fx.Interpreter):  # type: ignore[misc]
         self.writes: list[Write] = []
         self._starts: list[int] = []
         self._places: list[Place] = []
-        made: Any = ()
+        result: Any = ()
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         with log.without_writes(), no_dispatch_modes(), mode, torch.enable_grad():
             self.inputs = [_like(value) for value in region.inputs]
             self.start = _next_number()
             with contextlib.suppress(Exception):  # what the graph does before an error is known
-                made = self.run(*self.inputs, enable_io_processing=False)
+                result = self.run(*self.inputs, enable_io_processing=False)
         self.end = _next_number()
-        self.results: list[Any] = list(made) if isinstance(made, list | tuple) else [made]
+        self.results: list[Any] = list(result) if isinstance(result, list | tuple) else [result]
         self.nodes: dict[int, Any] = {}
         for node in graph.walk(self.roots()):
             number = graph.number_of(node)
@@ -83,10 +83,10 @@ class Replay(torch.fx.Interpreter):  # type: ignore[misc]
         place, moment = _place(n), _next_number()
         self._starts.append(moment)
         self._places.append(place)
-        given = [value for item in n.all_input_nodes if isinstance(value := self.env.get(item), torch.Tensor)]
-        before = [value._version for value in given]
+        arguments = [value for item in n.all_input_nodes if isinstance(value := self.env.get(item), torch.Tensor)]
+        before = [value._version for value in arguments]
         result = super().run_node(n)
-        written = {_storage(value): (value, version) for value, version in zip(given, before, strict=True)}
+        written = {_storage(value): (value, version) for value, version in zip(arguments, before, strict=True)}
         for storage, (value, version) in written.items():
             if value._version != version and place is not None:
                 geometry = (int(value.storage_offset()), tuple(value.size()), tuple(value.stride()))
@@ -110,9 +110,9 @@ def _storage(tensor: torch.Tensor) -> int:
 def _like(value: Any) -> Any:
     if not isinstance(value, Input):
         return value
-    made = torch.empty_strided(value.size, value.stride, dtype=value.dtype, device=value.device)
-    made.requires_grad_(value.requires_grad)
-    return made if value.is_leaf else made.clone()
+    result = torch.empty_strided(value.size, value.stride, dtype=value.dtype, device=value.device)
+    result.requires_grad_(value.requires_grad)
+    return result if value.is_leaf else result.clone()
 
 
 def _place(node: torch.fx.Node) -> Instruction | None:

@@ -151,8 +151,8 @@ def _hands_on(write: Write) -> bool:
 
 def _saves_itself(write: Write, hurt: Hurt) -> bool:
     """Is the write the operation that saved the tensor: `h.mul_(h)` saves and overwrites its second operand?"""
-    made = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
-    return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in made)
+    own_nodes = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
+    return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in own_nodes)
 
 
 def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
@@ -219,8 +219,8 @@ def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int
     nodes = _history(hurt)
     for write, _ in hurt.writes:
         if isinstance(write, Write) and write.grad_enabled:
-            made = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
-            nodes = [node for node in nodes if not made or node is not made[0]]
+            later_nodes = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
+            nodes = [node for node in nodes if not later_nodes or node is not later_nodes[0]]
     if len(nodes) != len(missing):
         return []  # a write left no node: no line is better than a wrong one
     made_by = [NodeWrite(f"{by_node(node.name()).op}_", place_of(node)) for node in nodes]

@@ -151,9 +151,9 @@ def _compile(program: Program, source: str | bytes, filename: str) -> CodeType:
         return instrument.compile_main(source, filename)
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     plain = settings.without_ours(os.environ)
-    given = source if filename == "<stdin>" else None
+    stdin_source = source if filename == "<stdin>" else None
     words = [sys.executable, *options, program.target, *program.arguments]
-    raise SystemExit(subprocess.run(words, input=given, env=plain).returncode)
+    raise SystemExit(subprocess.run(words, input=stdin_source, env=plain).returncode)
 
 
 def _is_text(source: bytes) -> bool:

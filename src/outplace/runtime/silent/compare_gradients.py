@@ -79,8 +79,8 @@ def _may_run(node: Any) -> bool:
 
 
 def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
-    made = _run_compiled(node, gradients) if replays.is_compiled(node) else node(*gradients)
-    parts = made if isinstance(made, tuple) else (made,)
+    result = _run_compiled(node, gradients) if replays.is_compiled(node) else node(*gradients)
+    parts = result if isinstance(result, tuple) else (result,)
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
@@ -102,8 +102,8 @@ class _Copy:
 def _run_compiled(node: Any, gradients: Any) -> Any:
     copies = [part.clone() if isinstance(part, torch.Tensor) else part for part in gradients]
     function = node._forward_cls
-    given = [copies] if getattr(function, "boxed_grads_call", False) else copies
-    return function.backward(_Copy(node), *given)
+    arguments = [copies] if getattr(function, "boxed_grads_call", False) else copies
+    return function.backward(_Copy(node), *arguments)
 
 
 def _with(patches: Sequence[Contents], compute: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:

@@ -24,9 +24,9 @@ class Detectors:
 
     def patches(self, after: str = "") -> Iterator[Patch]:
         """The rows of the detectors that can start as soon as the module `after` is imported."""
-        made = [self._make(name) for name in modules(after)]
+        detectors = [self._make(name) for name in modules(after)]
         why = "The detectors are called for what they want to know of."
-        yield Patch("outplace.runtime.record.events.events", "callback slot", why, lambda: _start(made))
+        yield Patch("outplace.runtime.record.events.events", "callback slot", why, lambda: _start(detectors))
         if not after:
             why = "What was seen before belongs to an earlier time of being attached."
             yield Patch("outplace.runtime.silent.scan", "callback slot", why, _reset_on_detach)
@@ -37,7 +37,7 @@ class Detectors:
             yield Patch("outplace.runtime.patches.backward.connect", "callback slot", why, scan.connect)
             yield from self._optimizers.patches()
             yield from self._state_dicts.patches()
-        for detector in made:
+        for detector in detectors:
             yield from detector.patches()
 
     def _make(self, name: str) -> Detector:

@@ -57,13 +57,13 @@ def _computes_only_with(storage: int | None, write: Write, frame: FrameType) -> 
     if located is None or not operands:
         return False
     code, statement = located
-    made: dict[str, list[ast.expr]] = {}
+    result: dict[str, list[ast.expr]] = {}
     for item in ast.walk(code.scope(statement)):
         if isinstance(item, ast.Assign):
             for target in item.targets:
                 if isinstance(target, ast.Name):
-                    made.setdefault(target.id, []).append(item.value)
-    return all(_is_own(operand, frame, storage, made, _HOPS) for operand in operands)
+                    result.setdefault(target.id, []).append(item.value)
+    return all(_is_own(operand, frame, storage, result, _HOPS) for operand in operands)
 
 
 def _is_own(node: ast.expr, frame: FrameType, storage: int | None, made: dict[str, list[ast.expr]], hops: int) -> bool:

@@ -194,8 +194,8 @@ def _suspicious(node: Any) -> Iterator[Hit]:
 
 def _changed_in_graph(write: Write, alias: torch.Tensor) -> bool:
     """Was a node's result changed through numpy before an operation used it?"""
-    made = None if write.operation != hidden_writes.ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
-    return made is not None and write.moment > made
+    number = None if write.operation != hidden_writes.ARRAY or alias.grad_fn is None else graph.number_of(alias.grad_fn)
+    return number is not None and write.moment > number
 
 
 def _tell_all(hits: list[Hit], frame: FrameType) -> None:

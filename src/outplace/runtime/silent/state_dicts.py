@@ -73,12 +73,12 @@ class StateDicts:
         def state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
             if tensor_writes.is_traced():
                 return original(module, *args, **kwargs)
-            made = caller_frames.call(_get_frame(1), original, (module, *args), kwargs)
+            result = caller_frames.call(_get_frame(1), original, (module, *args), kwargs)
             for listener in events.state_dict:
                 listener(module)
             if not args and "destination" not in kwargs:
-                self._note_taken(module, made)
-            return made
+                self._note_taken(module, result)
+            return result
 
         return state_dict
 

@@ -67,24 +67,26 @@ def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], 
     if isinstance(args[0], Unknown):
         return UNKNOWN
     if isinstance(args[0], Items):
-        made = Items(list(args[0].items), "list", args[0].rest)
-        holders.link(made, args[0])
-        return made
+        sequence = Items(list(args[0].items), "list", args[0].rest)
+        holders.link(sequence, args[0])
+        return sequence
     items = iterate(interpreter, args[0], node, most=16)
     return Items(items, "list", None if is_exact(args[0]) else join(items))
 
 
 def as_dict(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: ast.AST) -> Value:
     """`dict(...)`."""
-    made = Dictionary(dict(args[0].items), args[0].rest) if args and isinstance(args[0], Dictionary) else Dictionary()
+    mapping = (
+        Dictionary(dict(args[0].items), args[0].rest) if args and isinstance(args[0], Dictionary) else Dictionary()
+    )
     if args and isinstance(args[0], Items):
         for pair in args[0].items:
             if isinstance(pair, Items) and len(pair.items) == 2:
-                set_item(made, pair.items[0], pair.items[1])
+                set_item(mapping, pair.items[0], pair.items[1])
     if args:
-        holders.link(made, args[0])
-    made.items.update(keywords)
-    return made
+        holders.link(mapping, args[0])
+    mapping.items.update(keywords)
+    return mapping
 
 
 def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
@@ -92,8 +94,8 @@ def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value],
     if len(args) < 2:
         return UNKNOWN
     rows = zip(*(iterate(interpreter, arg, node, most=8) for arg in args[1:]), strict=False)
-    made = [interpreter.call(args[0], list(row), {}, node) for row in rows]
-    return Items(made, "list", None if is_exact(args[1]) else join(made))
+    result = [interpreter.call(args[0], list(row), {}, node) for row in rows]
+    return Items(result, "list", None if is_exact(args[1]) else join(result))
 
 
 def _sum(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:

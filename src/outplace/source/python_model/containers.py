@@ -109,9 +109,9 @@ def _iterate_tensor(interpreter: Interpreter, value: Tensor, node: ast.AST, leas
 
 def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, most: int, least: int) -> list[Value]:
     own, following = value.cls.find("__iter__"), value.cls.find("__next__")
-    made = interpreter.call_function(own, [value], {}, node) if isinstance(own, Function) else value
-    if made is not value:
-        return iterate(interpreter, made, node, most, least)
+    result = interpreter.call_function(own, [value], {}, node) if isinstance(own, Function) else value
+    if result is not value:
+        return iterate(interpreter, result, node, most, least)
     if isinstance(following, Function):
         return [interpreter.call_function(following, [value], {}, node) for _ in range(least)]
     children = _module_children(value)
@@ -211,9 +211,9 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
 def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
     if name == "items":
         pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
-        made = Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
-        holders.link_pairs(made, holder)
-        return made
+        sequence = Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)
+        holders.link_pairs(sequence, holder)
+        return sequence
     if name == "values":
         return linked(Items(list(holder.items.values()), rest=holder.rest), holder)
     if name == "keys":

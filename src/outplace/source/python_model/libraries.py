@@ -99,8 +99,8 @@ def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     """`threading.Thread(target=...)`: the function is taken to run at once."""
     if "target" not in keywords:
         return None
-    given = keywords.get("args")
-    interpreter.call(keywords["target"], spread(given) if given is not None else [], {}, node)
+    arguments = keywords.get("args")
+    interpreter.call(keywords["target"], spread(arguments) if arguments is not None else [], {}, node)
     return PLAIN
 
 
@@ -185,10 +185,10 @@ _MOST_REPEATED = 8
 
 
 def _chain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    made = Items([])
+    sequence = Items([])
     for argument in args:
-        extend(made, argument)
-    return made
+        extend(sequence, argument)
+    return sequence
 
 
 _RECORDS = (
@@ -218,16 +218,16 @@ def _shallow_copy(interpreter: Interpreter, value: Value) -> Value:
     if isinstance(value, Tensor):
         return _deep_copy(interpreter, value, {})
     if isinstance(value, Items):
-        made: Items | Dictionary | Instance = Items(list(value.items), value.kind, value.rest)
+        result: Items | Dictionary | Instance = Items(list(value.items), value.kind, value.rest)
     elif type(value) is Dictionary:
-        made = Dictionary(dict(value.items), value.rest)
+        result = Dictionary(dict(value.items), value.rest)
     elif isinstance(value, Instance) and value.cls.torch_base() is None:
-        made = Instance(value.cls)
-        made.names.update(value.names)
+        result = Instance(value.cls)
+        result.names.update(value.names)
     else:
         return value
-    holders.link(made, value)
-    return made
+    holders.link(result, value)
+    return result
 
 
 def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -> Value:
@@ -235,27 +235,27 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, Tensor):
-        made: Value = torch_model.copied(interpreter, value)
+        result: Value = torch_model.copied(interpreter, value)
     elif isinstance(value, Items):
-        made = seen[id(value)] = Items([], value.kind, value.rest)  # known before its items, which may hold it
-        made.items.extend([_deep_copy(interpreter, item, seen) for item in value.items])
+        result = seen[id(value)] = Items([], value.kind, value.rest)  # known before its items, which may hold it
+        result.items.extend([_deep_copy(interpreter, item, seen) for item in value.items])
     elif isinstance(value, Dictionary):
-        made = seen[id(value)] = Dictionary({}, value.rest)
-        made.items.update({key: _deep_copy(interpreter, item, seen) for key, item in value.items.items()})
+        result = seen[id(value)] = Dictionary({}, value.rest)
+        result.items.update({key: _deep_copy(interpreter, item, seen) for key, item in value.items.items()})
     elif isinstance(value, Instance):
-        made = seen[id(value)] = Instance(value.cls)
-        made.names.update({name: _deep_copy(interpreter, item, seen) for name, item in value.names.items()})
+        result = seen[id(value)] = Instance(value.cls)
+        result.names.update({name: _deep_copy(interpreter, item, seen) for name, item in value.names.items()})
     elif isinstance(value, Layer):
-        made = seen[id(value)] = Layer(value.kind, value.options)
-        made.training, made.sizes = value.training, value.sizes
-        made.parametrized, made.recomputed = value.parametrized, dict(value.recomputed)
-        made.computed = {name: list(those) for name, those in value.computed.items()}
-        made.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
-        made.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
+        result = seen[id(value)] = Layer(value.kind, value.options)
+        result.training, result.sizes = value.training, value.sizes
+        result.parametrized, result.recomputed = value.parametrized, dict(value.recomputed)
+        result.computed = {name: list(those) for name, those in value.computed.items()}
+        result.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
+        result.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
     else:
-        made = value
-    seen[id(value)] = made
-    return made
+        result = value
+    seen[id(value)] = result
+    return result
 
 
 # In the tables below: i the interpreter, a the arguments, k the keywords, n the node of the call.

@@ -75,11 +75,11 @@ def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
     if run is None or not (numbers or (isinstance(left, str) and isinstance(right, str))):
         return PLAIN
     try:
-        made = run(left, right)
+        result = run(left, right)
     except (ArithmeticError, TypeError, ValueError):
         return PLAIN
-    too_large = (isinstance(made, int) and abs(made) > 1 << 62) or (isinstance(made, str) and len(made) > 1000)
-    return PLAIN if too_large else Const(made)
+    too_large = (isinstance(result, int) and abs(result) > 1 << 62) or (isinstance(result, str) and len(result) > 1000)
+    return PLAIN if too_large else Const(result)
 
 
 def unary(op: ast.unaryop, value: Value) -> Value:

@@ -63,8 +63,8 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
     elif name in ("contextmanager", "asynccontextmanager"):
         function.kind = "contextmanager"
     elif isinstance(decorator, Function) and _touches_tensors(decorator):
-        made = interpreter.call(_brief(decorator), [value], {}, node)
-        return made if isinstance(made, (Function, Bound)) else value
+        result = interpreter.call(_brief(decorator), [value], {}, node)
+        return result if isinstance(result, (Function, Bound)) else value
     return value
 
 
@@ -80,10 +80,10 @@ def _brief(decorator: Function) -> Function:
     """A decorator that hands its function back, without the blocks in which it keeps books about other things."""
     if decorator.brief is None:
         decorator.brief = decorator
-        given = _handed_back(decorator.node)
-        if given is not None:
+        returned = _handed_back(decorator.node)
+        if returned is not None:
             node: Any = copy.copy(decorator.node)
-            node.body = [part for part in node.body if not hasattr(part, "body") or _uses(part, given)]
+            node.body = [part for part in node.body if not hasattr(part, "body") or _uses(part, returned)]
             decorator.brief = Function(node, decorator.module, decorator.scope, decorator.name)
     return decorator.brief
 
@@ -127,13 +127,13 @@ def _touches_tensors(decorator: Function) -> bool:
 def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
     bases = [interpreter.eval(base) for base in node.bases]
     name = node.name if interpreter.frame.name == "<module>" else f"{interpreter.frame.name}.{node.name}"
-    made = Class(node, interpreter.frame.module, bases, name)
-    scope = Scope(interpreter.frame.scope, made.names)
+    new_class = Class(node, interpreter.frame.module, bases, name)
+    scope = Scope(interpreter.frame.scope, new_class.names)
     frame = Frame(interpreter.frame.module, scope, name)
     interpreter._in_frame(frame, lambda: interpreter.block(node.body))
-    for value in made.names.values():
+    for value in new_class.names.values():
         if isinstance(value, Function) and value.owner is None:
-            value.owner = made
+            value.owner = new_class
             if value.scope is scope:
                 value.scope = interpreter.frame.scope  # a method does not see the names of its class
     decorators = [_last_name(decorator) for decorator in node.decorator_list]
@@ -145,8 +145,8 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
             for item in node.body
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
         ]
-        made.fields, made.frozen = [*inherited, *own], named or any(map(_freezes, node.decorator_list))
-    interpreter.frame.scope.set(node.name, made)
+        new_class.fields, new_class.frozen = [*inherited, *own], named or any(map(_freezes, node.decorator_list))
+    interpreter.frame.scope.set(node.name, new_class)
     return Stop.RAN
 
 

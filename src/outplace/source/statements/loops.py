@@ -20,8 +20,8 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
     interpreter.lazy = None
     if isinstance(iterable, Instance) and isinstance(own := iterable.cls.find("__iter__"), Function):
         interpreter.lazy = node
-        made = interpreter.call_function(own, [iterable], {}, node)
-        iterable, interpreter.lazy = made, None
+        result = interpreter.call_function(own, [iterable], {}, node)
+        iterable, interpreter.lazy = result, None
     if isinstance(iterable, Context):
         return _for_each_yield(interpreter, iterable, node)
     most = _MOST_SHORT if _may_be_long(iterable) and _is_short(node) else _MOST

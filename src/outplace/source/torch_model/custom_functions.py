@@ -53,7 +53,7 @@ def _apply_function(
     known = {id(tensor.storage) for value in args for tensor in tensors_in(value)}
     begun = interpreter.tape.tick()
     around, interpreter.tape.in_function = interpreter.tape.in_function, True
-    made = _run_forward(interpreter, forward, cls.find("setup_context"), context, args, keywords, node)
+    result = _run_forward(interpreter, forward, cls.find("setup_context"), context, args, keywords, node)
     interpreter.grad, interpreter.tape.in_function = mode, around
     inputs = [tensor for value in args for tensor in tensors_in(value)]
     grad = False if mode in ("off", "inference") else any_grad(inputs)
@@ -61,12 +61,12 @@ def _apply_function(
     if grad:
         recorded = interpreter.record(f"{cls.node.name}Backward", node)
         depend_on(recorded, inputs)
-        recorded.backward = _backward(interpreter, cls, context, made, node)
+        recorded.backward = _backward(interpreter, cls, context, result, node)
         recorded.saves.extend(_saves(context, recorded.time))
         if "dirty" not in context.names:
             writes = [write for tensor in inputs for write in tensor.storage.writes if write.time > begun]
             interpreter.tape.undeclared.update((write.time, recorded) for write in writes)
-    return _function_results(interpreter, made, recorded, grad, known)
+    return _function_results(interpreter, result, recorded, grad, known)
 
 
 def _run_forward(
@@ -79,10 +79,10 @@ def _run_forward(
     node: ast.AST,
 ) -> Value:
     """With `setup_context` forward gets no `ctx`."""
-    made = interpreter.call_function(forward, [context, *args] if setup is None else args, keywords, node)
+    result = interpreter.call_function(forward, [context, *args] if setup is None else args, keywords, node)
     if isinstance(setup, Function):
-        interpreter.call_function(setup, [context, Items(list(args), "tuple"), made], {}, node)
-    return made
+        interpreter.call_function(setup, [context, Items(list(args), "tuple"), result], {}, node)
+    return result
 
 
 def _saves(context: Instance, time: int) -> Iterator[Save]:

@@ -84,9 +84,9 @@ def _linked(interpreter: Interpreter, parts: Iterable[Tensor], unknown: bool, na
     """A new tensor that is computed from these."""
     parts = list(parts)
     grad = any_grad(parts) or (None if unknown else False)
-    made = fresh(interpreter, False if interpreter.grad in ("off", "inference") else grad, "float")
-    if made.requires_grad:
-        made.node = interpreter.record(name, node)
-        made.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
-        made.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
-    return made
+    tensor = fresh(interpreter, False if interpreter.grad in ("off", "inference") else grad, "float")
+    if tensor.requires_grad:
+        tensor.node = interpreter.record(name, node)
+        tensor.node.inputs = [before for part in parts if (before := node_of(part)) is not None]
+        tensor.node.leaves = [part for part in parts if part.leaf and part.requires_grad]
+    return tensor

@@ -35,8 +35,8 @@ def call(
 
 
 def _pattern(args: list[Value], keywords: dict[str, Value]) -> tuple[Axes, Axes] | None:
-    given = keywords.get("pattern", args[1] if len(args) > 1 else UNKNOWN)
-    text = given.value if isinstance(given, Const) else None
+    argument = keywords.get("pattern", args[1] if len(args) > 1 else UNKNOWN)
+    text = argument.value if isinstance(argument, Const) else None
     if not isinstance(text, str) or text.count("->") != 1:
         return None
     before, after = (_axes(side) for side in text.split("->"))
@@ -65,14 +65,14 @@ def _laid_out(interpreter: Interpreter, tensor: Tensor, before: Axes, after: Axe
     joined = [dimension for dimension in after if len(dimension) > 1]
     if all(_lie_together(dimension, flat) for dimension in joined):
         name = "permute" if _turns(flat, after) else "view"
-        made = run_op(interpreter, name, [tensor, Plain()], {}, node, label="rearrange")
-        if joined and isinstance(made, Tensor) and not (tensor.packed or _is_one_to_one(joined, before)):
-            made.certain, made.view_sure, made.anchor = False, tensor.view_sure, object()
+        result = run_op(interpreter, name, [tensor, Plain()], {}, node, label="rearrange")
+        if joined and isinstance(result, Tensor) and not (tensor.packed or _is_one_to_one(joined, before)):
+            result.certain, result.view_sure, result.anchor = False, tensor.view_sure, object()
     else:
-        made = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
-    assert isinstance(made, Tensor)
-    made.shape = (None,) * len(after) if ["..."] not in after else None
-    return made
+        result = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
+    assert isinstance(result, Tensor)
+    result.shape = (None,) * len(after) if ["..."] not in after else None
+    return result
 
 
 def _turns(flat: list[str], after: Axes) -> bool:
@@ -103,11 +103,13 @@ def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     new = [dimension for dimension in after if any(axis not in own and axis != "1" for axis in dimension)]
     if any(len(dimension) > 1 for dimension in new):
         return run_op(interpreter, "clone", [tensor], {}, node, label="repeat")
-    made = _laid_out(interpreter, tensor, before, [dimension for dimension in after if dimension not in new], node)
+    new_tensor = _laid_out(
+        interpreter, tensor, before, [dimension for dimension in after if dimension not in new], node
+    )
     if not new:
-        return made
+        return new_tensor
     sizes = [Plain() for _ in after]
-    expanded = run_op(interpreter, "expand", [made, *sizes], {}, node, label="repeat")
+    expanded = run_op(interpreter, "expand", [new_tensor, *sizes], {}, node, label="repeat")
     if isinstance(expanded, Tensor):
         expanded.shape, expanded.expanded = (None,) * len(after), True
     return expanded
@@ -120,11 +122,11 @@ def _reduce(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     how = keywords.get("reduction", args[2] if len(args) > 2 else UNKNOWN)
     name = how.value if isinstance(how, Const) and how.value in _REDUCTIONS else "mean"
     op = {"max": "amax", "min": "amin"}.get(name, name)
-    made = run_op(interpreter, op, [tensor, Plain()], {}, node, label="reduce")
-    if isinstance(made, Tensor):
+    result = run_op(interpreter, op, [tensor, Plain()], {}, node, label="reduce")
+    if isinstance(result, Tensor):
         pattern = _pattern(args, keywords)
-        made.shape = (None,) * len(pattern[1]) if pattern is not None else None
-    return made
+        result.shape = (None,) * len(pattern[1]) if pattern is not None else None
+    return result
 
 
 def _einsum(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:

@@ -22,22 +22,22 @@ def make_tensor(
     """`torch.zeros(...)`, `torch.tensor(...)` and all others that make a tensor of sizes, numbers or data."""
     dtype = dtype_of(keywords) if "dtype" in keywords else _dtype(short, args)
     grad = flag(keywords.get("requires_grad"))
-    made = fresh(interpreter, grad, dtype, leaf=True)
-    made.shape = _shape(short, args, keywords)
-    made.repeats = _repeats(short, args)
-    made.packed = layouts.of_new(short, args, keywords)
+    tensor = fresh(interpreter, grad, dtype, leaf=True)
+    tensor.shape = _shape(short, args, keywords)
+    tensor.repeats = _repeats(short, args)
+    tensor.packed = layouts.of_new(short, args, keywords)
     if has(short, "takes_array") and args:
         source = args[0]
         if isinstance(source, Plain):
-            source.storage = source.storage or made.storage if source is not PLAIN else None
-            made.storage = source.storage or made.storage
-            made.certain = source.whole  # of a part it is not known which writes reach it
-            made.packed = None
+            source.storage = source.storage or tensor.storage if source is not PLAIN else None
+            tensor.storage = source.storage or tensor.storage
+            tensor.certain = source.whole  # of a part it is not known which writes reach it
+            tensor.packed = None
             if "dtype" not in keywords:  # another dtype is a copy
-                check_taken_again(interpreter, source, made, node)
+                check_taken_again(interpreter, source, tensor, node)
         elif isinstance(source, Tensor):
             return source
-    return made
+    return tensor
 
 
 def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.Shape | None:
@@ -50,8 +50,8 @@ def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.
     if has(short, "variadic"):
         return shapes.sizes(args)
     if short.endswith("Tensor"):  # `torch.Tensor(5)` has five elements, `torch.Tensor([5])` one
-        given = len(args) == 1 and not isinstance(args[0], Const)
-        return shapes.of_literal(args[0]) if given else shapes.sizes(args)
+        is_data = len(args) == 1 and not isinstance(args[0], Const)
+        return shapes.of_literal(args[0]) if is_data else shapes.sizes(args)
     if short in _SIZES_AT and isinstance(args[_SIZES_AT[short]], Items):
         return shapes.sizes([args[_SIZES_AT[short]]])
     if has(short, "from_data"):

@@ -69,8 +69,8 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         name = f"torch.{name.split('.')[3]}"
     special = _FUNCTIONS.get(name)
     if special is not None:
-        made: Value = special(interpreter, args, keywords, node)
-        return made
+        result: Value = special(interpreter, args, keywords, node)
+        return result
     short = name.rpartition(".")[2]
     if short[:1].isupper() and name.startswith("torch.optim."):
         return make_optimizer(interpreter, name, args, keywords)
@@ -112,8 +112,8 @@ def _function(
         rate = _argument(name, "p", args, keywords, Const(0.5))
         return run_dropout(interpreter, asked, args[0], rate, contents.truth(training), node, short)
     plain = {key: value for key, value in keywords.items() if key not in ("out", "inplace")}
-    made = run_op(interpreter, asked, args, plain, node, label=short)
-    return out if out is not None else made
+    result = run_op(interpreter, asked, args, plain, node, label=short)
+    return out if out is not None else result
 
 
 def _argument(name: str, wanted: str, args: list[Value], keywords: dict[str, Value], default: Value) -> Value:
@@ -130,12 +130,12 @@ def _foreach(interpreter: Interpreter, name: str, args: list[Value], node: ast.A
     if not args or not isinstance(args[0], Items):
         return UNKNOWN
     rest = [value.items if isinstance(value, Items) else None for value in args[1:]]
-    made: list[Value] = []
+    result: list[Value] = []
     for place, item in enumerate(args[0].items):
         row = [args[1 + at] if column is None else column[place] if place < len(column) else UNKNOWN
                for at, column in enumerate(rest)]  # fmt: skip
-        made.append(run_op(interpreter, name, [item, *row], {}, node, method=True, label=f"_foreach_{name}"))
-    return Items(made)
+        result.append(run_op(interpreter, name, [item, *row], {}, node, method=True, label=f"_foreach_{name}"))
+    return Items(result)
 
 
 def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: ast.AST) -> None:
@@ -184,14 +184,14 @@ def _from_dlpack(interpreter: Interpreter, args: list[Value], keywords: dict[str
 def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     wanted = keywords.get("requires_grad", args[1] if len(args) > 1 else Const(True))
     grad = wanted.value if isinstance(wanted, Const) else None
-    made = parameter(interpreter, grad)
+    tensor = parameter(interpreter, grad)
     if args and isinstance(args[0], Tensor):
-        made.storage, made.shape, made.packed = args[0].storage, args[0].shape, args[0].packed
-        made.region, made.expanded, made.repeated = args[0].region, args[0].expanded, args[0].repeated
-        made.since, made.aliased = interpreter.tape.tick(), args[0]
+        tensor.storage, tensor.shape, tensor.packed = args[0].storage, args[0].shape, args[0].packed
+        tensor.region, tensor.expanded, tensor.repeated = args[0].region, args[0].expanded, args[0].repeated
+        tensor.since, tensor.aliased = interpreter.tape.tick(), args[0]
     if grad:
-        made.family.leaf = made
-    return made
+        tensor.family.leaf = tensor
+    return tensor
 
 
 def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str) -> Value:
@@ -241,13 +241,13 @@ def _cat(name: str, shaped: bool = False) -> Any:
         if "out" in keywords:
             _check_out(interpreter, keywords["out"], args, node)
         grad = False if interpreter.grad in ("off", "inference") else any_grad(parts)
-        made = fresh(interpreter, grad, dtypes.common(parts))
-        made.shape = shapes.joined(name, parts, args, keywords) if shaped else None
-        made.packed = layouts.together(parts) or None
+        new_tensor = fresh(interpreter, grad, dtypes.common(parts))
+        new_tensor.shape = shapes.joined(name, parts, args, keywords) if shaped else None
+        new_tensor.packed = layouts.together(parts) or None
         if grad:
-            made.node = interpreter.record(name, node)
-            depend_on(made.node, parts)
-        return made
+            new_tensor.node = interpreter.record(name, node)
+            depend_on(new_tensor.node, parts)
+        return new_tensor
 
     return run
 
@@ -256,8 +256,8 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     if not args:
         return UNKNOWN
     begin = interpreter.tape.tick()
-    made = interpreter.call(args[0], args[1:], {}, node)
-    roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
+    result = interpreter.call(args[0], args[1:], {}, node)
+    roots = [root for tensor in tensors_in(result) if (root := node_of(tensor)) is not None]
     inside = [item for item in interpreter.tape.reached(roots) if item.time > begin and item.block is None]
     # What is not said is True: PyTorch warns that it will be False one day.
     reentrant = contents.truth(keywords.get("use_reentrant", Const(True)))
@@ -265,7 +265,7 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     block = Block(begin, interpreter.tape.tick(), reentrant, saves)
     for item in inside:
         item.block = block
-    return made
+    return result
 
 
 def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -279,10 +279,10 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
 
 def _packed(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`pack_padded_sequence`: a copy of what is there, in a PackedSequence."""
-    made = _cat("packed")(interpreter, args[:1], {}, node)
-    if isinstance(made, Tensor):
-        made.sequence = True
-    return made if isinstance(made, Value) else UNKNOWN
+    result = _cat("packed")(interpreter, args[:1], {}, node)
+    if isinstance(result, Tensor):
+        result.sequence = True
+    return result if isinstance(result, Value) else UNKNOWN
 
 
 def _sequence(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -290,9 +290,9 @@ def _sequence(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     data = args[0] if args else keywords.get("data", UNKNOWN)
     if not isinstance(data, Tensor):
         return UNKNOWN
-    made = copy.copy(data)
-    made.sequence = True
-    return made
+    tensor = copy.copy(data)
+    tensor.sequence = True
+    return tensor
 
 
 def _unpacked(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:

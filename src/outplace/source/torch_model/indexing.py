@@ -63,20 +63,22 @@ def _repeated_in(tensor: Tensor, key: Value) -> frozenset[int]:
 
 def _index_copy(interpreter: Interpreter, tensor: Tensor, key: Value, node: ast.AST) -> Value:
     """`x[mask]`, `x[rows, columns]`: a copy, for which autograd keeps the indices."""
-    made = fresh(interpreter, requires_grad(tensor), tensor.dtype)
-    made.storage.is_index_copy = tensor.known and _surely_copies(key)
+    new_tensor = fresh(interpreter, requires_grad(tensor), tensor.dtype)
+    new_tensor.storage.is_index_copy = tensor.known and _surely_copies(key)
     if tensor.shape and isinstance(key, Tensor) and key.dtype == "int" and key.shape is not None:
-        made.shape = (*key.shape, *tensor.shape[1:])
-        made.packed = tensor.packed
+        new_tensor.shape = (*key.shape, *tensor.shape[1:])
+        new_tensor.packed = tensor.packed
     if interpreter.grad in ("off", "inference"):
-        made.requires_grad = False
+        new_tensor.requires_grad = False
     before = node_of(tensor)
-    if made.requires_grad:
-        made.node = interpreter.record("IndexBackward0", node)
-        made.node.inputs = [before] if before is not None else []
-        made.node.leaves = [tensor] if tensor.leaf else []
-        made.node.saves = [Save(kept.storage, made.node.time, "indices", kept.certain) for kept in tensors_in(key)]
-    return made
+    if new_tensor.requires_grad:
+        new_tensor.node = interpreter.record("IndexBackward0", node)
+        new_tensor.node.inputs = [before] if before is not None else []
+        new_tensor.node.leaves = [tensor] if tensor.leaf else []
+        new_tensor.node.saves = [
+            Save(kept.storage, new_tensor.node.time, "indices", kept.certain) for kept in tensors_in(key)
+        ]
+    return new_tensor
 
 
 def check_kept(interpreter: Interpreter, written: Value, expression: ast.expr, node: ast.AST) -> None:
@@ -189,12 +191,12 @@ def _set_tensor_item(
         grad = False
     if grad is False:
         return
-    made = None
+    graph_node = None
     if grad:
-        made = interpreter.record("CopySlices", node)
-        made.inputs = [before for item in (tensor, *values) if (before := node_of(item)) is not None]
-        made.leaves = [item for item in values if item.leaf and item.requires_grad]
-    rebase(interpreter, tensor, made, grad)
+        graph_node = interpreter.record("CopySlices", node)
+        graph_node.inputs = [before for item in (tensor, *values) if (before := node_of(item)) is not None]
+        graph_node.leaves = [item for item in values if item.leaf and item.requires_grad]
+    rebase(interpreter, tensor, graph_node, grad)
 
 
 _HOW = {True: "item assignment by index", False: "item assignment by view", None: "item assignment"}

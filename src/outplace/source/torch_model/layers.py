@@ -58,9 +58,9 @@ def _options(kind: str, args: list[Value], keywords: dict[str, Value]) -> dict[s
 
 def _make_state(interpreter: Interpreter, layer: Layer, op: Op) -> None:
     """The parameters and buffers of a module."""
-    kind, given = layer.kind, layer.options
+    kind, arguments = layer.kind, layer.options
     for name in op.state:
-        if not (name == "bias" and given.get("bias") is False):
+        if not (name == "bias" and arguments.get("bias") is False):
             is_buffer = name.startswith("running_") or name == "num_batches_tracked"
             layer.state[name] = fresh(interpreter, False, "float") if is_buffer else parameter(interpreter)
     if kind.startswith("nn.BatchNorm"):
@@ -78,8 +78,8 @@ _OUT = ("out_features", "out_channels", "embedding_dim", "hidden_size")
 
 
 def _number(args: list[Value], keywords: dict[str, Value], place: int, names: tuple[str, ...]) -> int | None:
-    given = next((keywords[name] for name in names if name in keywords), args[place] if place < len(args) else None)
-    return given.value if isinstance(given, Const) and type(given.value) is int else None
+    argument = next((keywords[name] for name in names if name in keywords), args[place] if place < len(args) else None)
+    return argument.value if isinstance(argument, Const) and type(argument.value) is int else None
 
 
 def fill_container(layer: Layer, args: list[Value]) -> None:
@@ -120,12 +120,12 @@ def run_layer(
     if layer.kind.startswith("nn.Embedding") and layer.options.get("max_norm") is not None:
         interpreter.tape.write(layer.state["weight"], interpreter.place(node), "embedding_renorm_")
     if idle_in_evaluation(layer.kind):
-        rate, given = layer.options["p"], args[0] if args else UNKNOWN
+        rate, argument = layer.options["p"], args[0] if args else UNKNOWN
         return run_dropout(
-            interpreter, name, given, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
+            interpreter, name, argument, UNKNOWN if rate is None else Const(rate), layer.training, node, layer.kind
         )
-    made = _run_with_state(interpreter, layer, name, args, keywords, node)
-    return after_forward(interpreter, layer, args, made, node)
+    result = _run_with_state(interpreter, layer, name, args, keywords, node)
+    return after_forward(interpreter, layer, args, result, node)
 
 
 def _run_with_state(
@@ -135,16 +135,16 @@ def _run_with_state(
     originals = layer.state
     if layer.computed:
         layer.state = {name_of: read_parameter(interpreter, layer, name_of, node) for name_of in originals}
-    made = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
+    result = run_op(interpreter, name, args, keywords, node, layer=layer, label=layer.kind)
     layer.state = originals
     if layer.parametrized and interpreter.grad == "on":
-        computed_weight(interpreter, layer, made, node)
+        computed_weight(interpreter, layer, result, node)
     if has(layer.kind, "returns_state"):
-        made = interpreter.each(made, lambda option: _with_state(interpreter, layer, option))
-        if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(made, Items):
-            for output in tensors_in(made.items[0]):
+        result = interpreter.each(result, lambda option: _with_state(interpreter, layer, option))
+        if args and isinstance(args[0], Tensor) and args[0].sequence and isinstance(result, Items):
+            for output in tensors_in(result.items[0]):
                 output.sequence = True
-    return made
+    return result
 
 
 def run_dropout(
@@ -157,9 +157,9 @@ def run_dropout(
         return given
     op = find_op(name)
     if op is None or op.writes is None or (training and isinstance(rate, Const)):
-        made = run_op(interpreter, name, [given], {}, node, label=label)
+        result = run_op(interpreter, name, [given], {}, node, label=label)
         does_nothing = interpreter.assumes and not isinstance(rate, Const) and _is_kept(given)
-        return Choice((made, given)) if does_nothing else made
+        return Choice((result, given)) if does_nothing else result
     perhaps = Tensor(given.storage, given.requires_grad, given.node, dtype=given.dtype, of=given)
     perhaps.certain, perhaps.view_sure, perhaps.anchor = False, False, object()
     perhaps.since, perhaps.view, perhaps.shape = given.since, given.view, given.shape
@@ -175,9 +175,9 @@ def _is_kept(tensor: Tensor) -> bool:
 
 def _assumed_tensor(interpreter: Interpreter) -> Tensor:
     """An argument of a module must be a tensor, whatever it is."""
-    made = fresh(interpreter, None)
-    made.certain = False
-    return made
+    tensor = fresh(interpreter, None)
+    tensor.certain = False
+    return tensor
 
 
 def _with_state(interpreter: Interpreter, layer: Layer, made: Value) -> Value:
@@ -195,9 +195,9 @@ def _with_state(interpreter: Interpreter, layer: Layer, made: Value) -> Value:
 
 
 def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
-    made = fresh(interpreter, tensor.requires_grad, tensor.dtype)
-    made.node = tensor.node
-    return made
+    new_tensor = fresh(interpreter, tensor.requires_grad, tensor.dtype)
+    new_tensor.node = tensor.node
+    return new_tensor
 
 
 def before_forward(interpreter: Interpreter, module: Layer | Instance, args: list[Value], node: ast.AST) -> list[Value]:

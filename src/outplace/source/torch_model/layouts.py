@@ -24,9 +24,9 @@ def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | N
     """How a new tensor lies: contiguous if made of sizes, like the tensor it was made of, unknown for arrays."""
     if has(name, "layout_by_kernel"):
         return None
-    given = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]
-    of_data = has(name, "from_data") and any(isinstance(value, (Plain, Unknown)) for value in given)
-    return None if of_data else together([value for value in given if isinstance(value, Tensor)])
+    arguments = [value for value in (*args, *keywords.values()) if not isinstance(value, (Const, Torch))]
+    of_data = has(name, "from_data") and any(isinstance(value, (Plain, Unknown)) for value in arguments)
+    return None if of_data else together([value for value in arguments if isinstance(value, Tensor)])
 
 
 def of_view(name: str, source: Tensor) -> bool | None:

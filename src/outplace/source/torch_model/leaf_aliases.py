@@ -44,8 +44,8 @@ def check_overwritten(interpreter: Interpreter, read: Tensor) -> None:
 def check_put_back(interpreter: Interpreter, name: str, old: Value | None, new: Value, node: ast.AST) -> None:
     """`self.state = saved` of an argument, which is the very tensor that `self.state` holds, and has been written as
     such: a program that puts a value back believes that it was unchanged."""
-    given = isinstance(node, ast.Assign) and any(new is argument for argument in interpreter.frame.args)
-    if not given or not isinstance(old, Tensor) or old is not new or old.parameter:
+    is_argument = isinstance(node, ast.Assign) and any(new is argument for argument in interpreter.frame.args)
+    if not is_argument or not isinstance(old, Tensor) or old is not new or old.parameter:
         return
     for write in old.storage.writes:
         if write.target.split("[")[0].endswith(f".{name}") and compatible(write.path, interpreter.tape.path):

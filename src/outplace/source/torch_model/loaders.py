@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 def make_loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`DataLoader(dataset)`: goes through batches, of which none is that of the round before."""
-    given = args[0] if args else keywords.get("dataset", UNKNOWN)
+    argument = args[0] if args else keywords.get("dataset", UNKNOWN)
     size, collate = keywords.get("batch_size", args[1] if len(args) > 1 else Const(1)), keywords.get("collate_fn", NONE)
     if is_none(size) or "batch_sampler" in keywords or len(args) > 2:
         return UNKNOWN
-    if isinstance(given, Items) and not is_none(collate):
+    if isinstance(argument, Items) and not is_none(collate):
         return UNKNOWN
-    if isinstance(given, Items) and given.kind == "tuple" and given.items:
-        batch: Value = Items([_batch_of(interpreter, column, whole=True) for column in given.items], "tuple")
-    elif isinstance(given, Instance):
-        sample = _sample(interpreter, given, node)
+    if isinstance(argument, Items) and argument.kind == "tuple" and argument.items:
+        batch: Value = Items([_batch_of(interpreter, column, whole=True) for column in argument.items], "tuple")
+    elif isinstance(argument, Instance):
+        sample = _sample(interpreter, argument, node)
         if is_none(collate):
             batch = _batch_of(interpreter, sample)
         else:
@@ -102,15 +102,15 @@ def _is_guarded(write: Write) -> bool:
 def _batch_of(interpreter: Interpreter, sample: Value, whole: bool = False) -> Value:
     """Samples put together as a loader does it by itself; `whole`: of a tensor that holds all of them."""
     if isinstance(sample, Tensor):
-        made = fresh(interpreter, requires_grad(sample), sample.dtype)
+        tensor = fresh(interpreter, requires_grad(sample), sample.dtype)
         if sample.shape is not None:
-            made.shape = (None, *(sample.shape[1:] if whole else sample.shape))
-        made.packed, made.known = True, sample.known
-        return made
+            tensor.shape = (None, *(sample.shape[1:] if whole else sample.shape))
+        tensor.packed, tensor.known = True, sample.known
+        return tensor
     if isinstance(sample, Const) and isinstance(sample.value, (bool, int, float)):
-        made = fresh(interpreter, False, {bool: "bool", int: "int", float: "float"}[type(sample.value)])
-        made.shape, made.packed = (None,), True
-        return made
+        tensor = fresh(interpreter, False, {bool: "bool", int: "int", float: "float"}[type(sample.value)])
+        tensor.shape, tensor.packed = (None,), True
+        return tensor
     if isinstance(sample, Items) and sample.items and sample.rest is None:
         return Items([_batch_of(interpreter, item) for item in sample.items], "list")
     if isinstance(sample, Dictionary):

@@ -89,8 +89,8 @@ def tensor_method(
         return reduced(interpreter, name, [tensor, *args], keywords, node, True)
     special = _TENSOR_METHODS.get(name)
     if special is not None:
-        made: Value = special(interpreter, tensor, args, keywords, node)
-        return made
+        result: Value = special(interpreter, tensor, args, keywords, node)
+        return result
     if name == "new" or name.startswith("new_"):
         return _new_tensor(interpreter, name, args, keywords)
     if has(name, "may_share") and always_kind(name) in ("bool", "int"):
@@ -126,17 +126,17 @@ def _copy_into(
 
 def _new_tensor(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Tensor:
     """`x.new_zeros(...)` and its kin."""
-    made = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
-    made.packed = True
-    made.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
-    return made
+    tensor = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
+    tensor.packed = True
+    tensor.shape = shapes.sizes(args if name != "new_full" else args[:1]) if name != "new_tensor" else None
+    return tensor
 
 
 def _whole_numbers(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -> Tensor:
     """The same shape in integers or booleans: no gradient passes."""
-    made = fresh(interpreter, False, dtype)
-    made.shape = tensor.shape
-    return made
+    new_tensor = fresh(interpreter, False, dtype)
+    new_tensor.shape = tensor.shape
+    return new_tensor
 
 
 def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> None:
@@ -165,10 +165,10 @@ def _unknown_method(
     """A method of a function's argument: a tensor if the op table knows the name."""
     if find_op(name) is None:
         return UNKNOWN
-    made = run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
-    for found in tensors_in(made):
+    result = run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
+    for found in tensors_in(result):
         found.known = False
-    return made
+    return result
 
 
 def _backward(

@@ -52,12 +52,12 @@ def run_module(
     forward, own = module.cls.find("forward"), module.names.get("forward")
     args = before_forward(interpreter, module, args, node) if module.pre_hooks else args
     if isinstance(own, (Function, Bound)):  # `module.forward = patched`
-        made = interpreter.call(own, args, keywords, node)
+        result = interpreter.call(own, args, keywords, node)
     elif isinstance(forward, Function):
-        made = interpreter.call_function(forward, [module, *args], keywords, node)
+        result = interpreter.call_function(forward, [module, *args], keywords, node)
     else:
-        made = _base_forward(interpreter, module, args, keywords, node)
-    return after_forward(interpreter, module, args, made, node)
+        result = _base_forward(interpreter, module, args, keywords, node)
+    return after_forward(interpreter, module, args, result, node)
 
 
 def _base_forward(
@@ -146,14 +146,14 @@ def object_attribute(interpreter: Interpreter, holder: Instance, base: str, name
 
 def _not_built(interpreter: Interpreter, holder: Instance, name: str) -> Value:
     """An attribute that a constructor sets where it was not followed, the same whenever it is read."""
-    made: Value = parameter(interpreter) if name in ("weight", "bias") else Unknown()
+    tensor: Value = parameter(interpreter) if name in ("weight", "bias") else Unknown()
     init = holder.cls.find("__init__")
     value = _assigned(init, name) if isinstance(init, Function) else None
     if isinstance(init, Function) and value is not None:
         built = interpreter.eval_within(init, holder, value)
-        made = Unknown() if built is UNKNOWN else built
-    holder.names[name] = made
-    return made
+        tensor = Unknown() if built is UNKNOWN else built
+    holder.names[name] = tensor
+    return tensor
 
 
 def _assigned(init: Function, name: str) -> ast.expr | None:
@@ -212,8 +212,8 @@ def module_method(
         return None
     run = _MODULE_METHODS.get(name)
     if run is not None:
-        made: Value = run(interpreter, module, args, keywords, node)
-        return made
+        result: Value = run(interpreter, module, args, keywords, node)
+        return result
     if name in MODULE_RETURNS_ITSELF:
         if name == "apply" and args:
             for child in (module, *_all_modules(module)):
@@ -255,8 +255,8 @@ def _named_modules(module: Value, prefix: str = "", seen: set[int] | None = None
 def _train(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    given = args[0] if args else keywords.get("mode", Const(True))
-    known = contents.truth(given)
+    argument = args[0] if args else keywords.get("mode", Const(True))
+    known = contents.truth(argument)
     if isinstance(module, Layer):
         module.training = known
     elif isinstance(module, Instance):
@@ -264,7 +264,7 @@ def _train(
     if id(module) not in interpreter.training:
         interpreter.training.add(id(module))
         for child in children_of(module).values():
-            _set_training(interpreter, child, given, node)
+            _set_training(interpreter, child, argument, node)
         interpreter.training.discard(id(module))
     return module
 
@@ -313,16 +313,16 @@ def _load_state_dict(
     for tensor in own:
         if not tensor.storage.averaged_read:
             tensor.storage.averaged.clear()  # what it had become is gone
-    given = [kept for kept in options(args[0]) if isinstance(kept, Dictionary)] if args else []
-    for kept in given:
+    dictionaries = [kept for kept in options(args[0]) if isinstance(kept, Dictionary)] if args else []
+    for kept in dictionaries:
         _check_kept(interpreter, kept, own)
         if isinstance(kept, StateDict) and kept.of != id(module):
             _note_lent(kept)
-    copied_onto_themselves = {id(tensor.storage) for kept in given for tensor in _tensors_kept(kept)}
+    copied_onto_themselves = {id(tensor.storage) for kept in dictionaries for tensor in _tensors_kept(kept)}
     whole = not keywords.keys() & {"assign", "strict"}
     for name, tensor in named.items():
         if id(tensor.storage) not in copied_onto_themselves:
-            loaded = whole and all(name in kept.items or kept.rest is not None for kept in given)
+            loaded = whole and all(name in kept.items or kept.rest is not None for kept in dictionaries)
             if tensor.expanded and loaded:
                 interpreter.hit("expanded", node, tensor.certain and bool(tensor.repeated), "loaded")
             interpreter.tape.write(tensor, interpreter.place(node), "load_state_dict", step=True)

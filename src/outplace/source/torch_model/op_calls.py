@@ -38,11 +38,11 @@ class OpCall:
         self.op, self.args, self.keywords, self.node, self.label = op, args, keywords, node, label
         self.layer = layer
         """The module of torch.nn that makes the call."""
-        given = [as_argument(value) for value in args]
+        arguments = [as_argument(value) for value in args]
         named = {key: as_argument(value) for key, value in keywords.items() if key not in ("out", "inplace")}
         settings = {"training": layer.training, **layer.options} if layer is not None else None
         state = Arg(True, any_grad(layer.state.values())) if layer is not None and layer.state else ops.TENSOR
-        self.effect = _effect(op, given, named, method, settings, state)
+        self.effect = _effect(op, arguments, named, method, settings, state)
         asked: Sequence[Value] = args[:1] if "other" in shape_only(op.name) else (*args, *keywords.values())
         self.inputs: list[Tensor] = [tensor for value in asked for tensor in tensors_in(value)]
         if layer is not None:

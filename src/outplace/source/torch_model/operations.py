@@ -110,16 +110,16 @@ def _write(interpreter: Interpreter, call: OpCall, target: Tensor) -> Value:
         in_data = any_grad(call.inputs) is False
         interpreter.hit("shape-dtype", node, target.known and target.certain, "shape of data" if in_data else "shape")
     grad = result_grad(interpreter, call)
-    made = record(interpreter, call, grad)
+    graph_node = record(interpreter, call, grad)
     write = interpreter.tape.write(target, interpreter.place(node), call.label, target=target_text(node))
     note_overwritten(target, write)
     if layouts.turns_in_place(op.name):
         target.packed = False
     if grad is not False:
-        rebase(interpreter, target, made, grad)
+        rebase(interpreter, target, graph_node, grad)
     saved = call.effect.results.get("0", call.effect.results.get("*", False))
-    if saved is not False and made is not None:
-        made.saves.append(saved_result(interpreter, target, bool(saved)))
+    if saved is not False and graph_node is not None:
+        graph_node.saves.append(saved_result(interpreter, target, bool(saved)))
     return target
 
 
@@ -150,10 +150,10 @@ def binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value
         assert isinstance(known, Tensor)
         if not known.known:
             return UNKNOWN
-    made = _binary(interpreter, op, left, right, node)
-    if isinstance(made, Tensor) and (isinstance(left, Plain) or isinstance(right, Plain)):
-        made.known = any(isinstance(value, Tensor) and value.known for value in (left, right))
-    return made
+    result = _binary(interpreter, op, left, right, node)
+    if isinstance(result, Tensor) and (isinstance(left, Plain) or isinstance(right, Plain)):
+        result.known = any(isinstance(value, Tensor) and value.known for value in (left, right))
+    return result
 
 
 def _binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -171,13 +171,13 @@ def reduced(
     interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST, method: bool
 ) -> Value:
     """`max`, `min`, `sort`, `topk`: values and indices where a dim is given, else values alone."""
-    made = run_op(interpreter, name, args, keywords, node, method=method)
+    result = run_op(interpreter, name, args, keywords, node, method=method)
     with_dim = "dim" in keywords or has(name, "gives_indices")
     with_dim = with_dim or (len(args) > 1 and not isinstance(args[1], Tensor))
-    if isinstance(made, Items):
-        values: Value = made.items[0] if made.items else UNKNOWN
+    if isinstance(result, Items):
+        values: Value = result.items[0] if result.items else UNKNOWN
     else:
-        values = made
+        values = result
     if not with_dim:
         return values
     indices = fresh(interpreter, False, "int")

@@ -155,8 +155,12 @@ def _check_own_state(interpreter: Interpreter, optimizer: Optimizer, given: Valu
 
 def note_cut(interpreter: Interpreter, target: Tensor, value: Tensor, node: ast.AST) -> None:
     """`x.data = y` hands on nothing of y's graph."""
-    tape, made = interpreter.tape, node_of(value)
-    leaves = [leaf for item in tape.reached([made]) for leaf in item.leaves if leaf is not target] if made else []
+    tape, graph_node = interpreter.tape, node_of(value)
+    leaves = (
+        [leaf for item in tape.reached([graph_node]) for leaf in item.leaves if leaf is not target]
+        if graph_node
+        else []
+    )
     if leaves and interpreter.grad == "on":
         tape.cuts.append(Cut(target, tuple(leaves), interpreter.place(node), tape.path))
 

@@ -35,13 +35,18 @@ def normalize_in_place(interpreter: Interpreter, args: list[Value], keywords: di
 
 def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`parametrize.register_parametrization(layer, "weight", module)`."""
-    given = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
-    name, made = given.get("tensor_name"), given.get("parametrization")
-    for layer in options(given.get("module", UNKNOWN)):
-        if isinstance(layer, Layer) and isinstance(name, Const) and name.value in layer.state and made is not None:
-            layer.computed.setdefault(name.value, []).append(made)
+    arguments = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
+    name, parametrization = arguments.get("tensor_name"), arguments.get("parametrization")
+    for layer in options(arguments.get("module", UNKNOWN)):
+        if (
+            isinstance(layer, Layer)
+            and isinstance(name, Const)
+            and name.value in layer.state
+            and parametrization is not None
+        ):
+            layer.computed.setdefault(name.value, []).append(parametrization)
             layer.recomputed[name.value] = interpreter.tape.path
-    return given.get("module", UNKNOWN)
+    return arguments.get("module", UNKNOWN)
 
 
 def remove(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -67,11 +72,11 @@ def read_parameter(interpreter: Interpreter, layer: Layer, name: str, node: ast.
 
 def _computed(interpreter: Interpreter, layer: Layer, name: str, node: ast.AST) -> Tensor:
     own = layer.state[name]
-    made = fresh(interpreter, False if interpreter.grad in ("off", "inference") else own.requires_grad, own.dtype)
-    made.shape, made.certain, made.known = own.shape, own.certain, own.known
-    if made.requires_grad:
-        made.node = _node(interpreter, layer, node)
-    return made
+    tensor = fresh(interpreter, False if interpreter.grad in ("off", "inference") else own.requires_grad, own.dtype)
+    tensor.shape, tensor.certain, tensor.known = own.shape, own.certain, own.known
+    if tensor.requires_grad:
+        tensor.node = _node(interpreter, layer, node)
+    return tensor
 
 
 def computed_weight(interpreter: Interpreter, layer: Layer, made: Value, node: ast.AST) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def new_results(interpreter: Interpreter, call: OpCall) -> Value:
     """What an operation returns that writes nothing."""
     grad = result_grad(interpreter, call)
-    made = record(interpreter, call, grad)
+    graph_node = record(interpreter, call, grad)
     numbers = _numbers({out for out, *_ in call.effect.shares} | set(call.effect.results))
-    outputs = [_result(interpreter, call, number, made, grad) for number in numbers]
+    outputs = [_result(interpreter, call, number, graph_node, grad) for number in numbers]
     if numbers == ["0"]:
         return outputs[0]
     if numbers == ["*"]:
@@ -75,8 +75,8 @@ def _lay_out(interpreter: Interpreter, result: Tensor, number: str, call: OpCall
     if source is not None and result.storage is source.storage:
         result.packed = layouts.of_view(op.name, source)
     else:
-        given = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
-        result.packed = layouts.of_result(op.name, given)
+        arguments = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
+        result.packed = layouts.of_result(op.name, arguments)
     if interpreter.reordered:
         result.packed = result.packed and None
     if op.expanded and source is not None:

@@ -27,19 +27,19 @@ def record(interpreter: Interpreter, call: OpCall, grad: bool | None) -> Node | 
     """The node that autograd makes, with the inputs it saves; None where nothing is recorded."""
     if not grad:
         return None  # also where it is not known: nothing can be concluded from a graph that may not be there
-    made = interpreter.record(_node_name(call.op, call.label), call.node)
-    made.partial = not all(map(_is_followed, (*call.args, *call.keywords.values())))
+    graph_node = interpreter.record(_node_name(call.op, call.label), call.node)
+    graph_node.partial = not all(map(_is_followed, (*call.args, *call.keywords.values())))
     for tensor in call.inputs:
         before = node_of(tensor)
         if before is not None:
-            made.inputs.append(before)
+            graph_node.inputs.append(before)
         if tensor.leaf and requires_grad(tensor):
-            made.leaves.append(tensor)
+            graph_node.leaves.append(tensor)
     if not _is_mean(call):
-        _save_inputs(interpreter, call, made)
+        _save_inputs(interpreter, call, graph_node)
     if call.layer is not None and has(call.layer.kind, "keeps_first_state"):
-        _keep_state(made, call.layer, call)
-    return made
+        _keep_state(graph_node, call.layer, call)
+    return graph_node
 
 
 def _save_inputs(interpreter: Interpreter, call: OpCall, made: Node) -> None:
@@ -102,10 +102,10 @@ def _keep_state(made: Node, layer: Layer, call: OpCall) -> None:
     args = call.args
     state = args[1] if len(args) > 1 else call.keywords.get("hx", UNKNOWN)
     made.saves += [Save(tensor.storage, made.time, "hx", tensor.certain) for tensor in tensors_in(state)]
-    given = args[0] if args else None
-    one_step = isinstance(given, Tensor) and given.shape is not None and given.shape[1:2] == (1,)
-    if isinstance(given, Tensor) and one_step and layer.options.get("batch_first") is True:
-        made.saves.append(Save(given.storage, made.time, "input", given.certain))
+    argument = args[0] if args else None
+    one_step = isinstance(argument, Tensor) and argument.shape is not None and argument.shape[1:2] == (1,)
+    if isinstance(argument, Tensor) and one_step and layer.options.get("batch_first") is True:
+        made.saves.append(Save(argument.storage, made.time, "input", argument.certain))
 
 
 def _keeps_itself(op: ops.Op, key: str | int, tensor: Tensor, inputs: list[Tensor]) -> bool:

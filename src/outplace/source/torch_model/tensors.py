@@ -20,27 +20,27 @@ def fresh(
     interpreter: Interpreter, requires_grad: bool | None = False, dtype: str | None = None, leaf: bool = False
 ) -> Tensor:
     """A tensor in memory of its own."""
-    made = Tensor(Storage(), requires_grad, leaf=leaf, dtype=dtype)
-    made.since = interpreter.tape.tick()
-    made.inference = interpreter.grad == "inference"
+    tensor = Tensor(Storage(), requires_grad, leaf=leaf, dtype=dtype)
+    tensor.since = interpreter.tape.tick()
+    tensor.inference = interpreter.grad == "inference"
     if leaf and requires_grad:
-        made.family.leaf = made
-    return made
+        tensor.family.leaf = tensor
+    return tensor
 
 
 def parameter(interpreter: Interpreter, requires_grad: bool | None = True) -> Tensor:
     """A parameter of a module."""
-    made = fresh(interpreter, requires_grad, "float", leaf=True)
-    made.parameter = made.packed = True
-    made.inference = False
-    return made
+    tensor = fresh(interpreter, requires_grad, "float", leaf=True)
+    tensor.parameter = tensor.packed = True
+    tensor.inference = False
+    return tensor
 
 
 def copied(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     """A deep copy: a leaf of its own with the same flags."""
-    made = fresh(interpreter, tensor.requires_grad if tensor.leaf else False, tensor.dtype, leaf=tensor.leaf)
-    made.parameter, made.shape, made.packed = tensor.parameter, tensor.shape, tensor.packed
-    return made
+    new_tensor = fresh(interpreter, tensor.requires_grad if tensor.leaf else False, tensor.dtype, leaf=tensor.leaf)
+    new_tensor.parameter, new_tensor.shape, new_tensor.packed = tensor.parameter, tensor.shape, tensor.packed
+    return new_tensor
 
 
 def requires_grad(tensor: Tensor) -> bool | None:

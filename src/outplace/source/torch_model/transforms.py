@@ -27,12 +27,12 @@ def run_transformed(
     """Runs the function, on a first argument that requires grad, and goes backward."""
     if name == "vmap":
         return interpreter.call(function, [_one_of(value) for value in args], keywords, node)
-    given = [_tracked(interpreter, args[0]), *args[1:]] if args else []
-    made = interpreter.call(function, given, keywords, node)
-    roots = [root for tensor in tensors_in(made) if (root := node_of(tensor)) is not None]
+    arguments = [_tracked(interpreter, args[0]), *args[1:]] if args else []
+    result = interpreter.call(function, arguments, keywords, node)
+    roots = [root for tensor in tensors_in(result) if (root := node_of(tensor)) is not None]
     interpreter.tape.backward(roots)
     gradient = fresh(interpreter, None, "float")
-    return Items([made, gradient], "tuple") if name == "value_and_grad" else gradient
+    return Items([result, gradient], "tuple") if name == "value_and_grad" else gradient
 
 
 def _one_of(value: Value) -> Value:
@@ -52,8 +52,8 @@ def vjp(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value],
     """`torch.func.vjp(f, x)`: what f gives, and a function that goes backward."""
     if not args:
         return UNKNOWN
-    made = interpreter.call(args[0], [_tracked(interpreter, value) for value in args[1:]], {}, node)
-    return Items([made, Bound("__pull__", made)], "tuple")
+    result = interpreter.call(args[0], [_tracked(interpreter, value) for value in args[1:]], {}, node)
+    return Items([result, Bound("__pull__", result)], "tuple")
 
 
 def pull(interpreter: Interpreter, made: Value) -> Value:
@@ -66,9 +66,9 @@ def differentiated(interpreter: Interpreter, args: list[Value], keywords: dict[s
     """`torch.autograd.functional.jacobian(f, x)` and its kin, which go backward before they return."""
     if len(args) < 2:
         return UNKNOWN
-    given = args[1].items if isinstance(args[1], Items) else [args[1]]
-    made = interpreter.call(args[0], [_tracked(interpreter, value) for value in given], {}, node)
-    pull(interpreter, made)
+    inputs = args[1].items if isinstance(args[1], Items) else [args[1]]
+    result = interpreter.call(args[0], [_tracked(interpreter, value) for value in inputs], {}, node)
+    pull(interpreter, result)
     return UNKNOWN
 
 
@@ -89,11 +89,11 @@ def functional_call(interpreter: Interpreter, args: list[Value], keywords: dict[
     """`torch.func.functional_call(module, parameters, args)`: the module with other parameters for the while."""
     if len(args) < 2:
         return UNKNOWN
-    module, given = args[0], args[1]
+    module, arguments = args[0], args[1]
     rest = args[2] if len(args) > 2 else keywords.get("args", Items([]))
     swapped: list[tuple[dict[str, Value], str, Value | None]] = []
-    if isinstance(given, Dictionary):
-        for name, value in given.items.items():
+    if isinstance(arguments, Dictionary):
+        for name, value in arguments.items.items():
             holder, last = _holder(module, str(name))
             if holder is not None:
                 swapped.append((holder, last, holder.get(last)))

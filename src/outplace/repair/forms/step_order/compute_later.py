@@ -102,13 +102,13 @@ def _line_behind(order: Order) -> Reordering | None:
     if loss is None or owner is None or not isinstance(code.function(order.backward), Function):
         return None
     path = ast.unparse(loss)
-    made = [node for node in ast.walk(owner) if isinstance(node, ast.Assign) and binds(node, path)]
-    if len(made) != 1 or not _can_move(order, made[0], path):
+    assignments = [node for node in ast.walk(owner) if isinstance(node, ast.Assign) and binds(node, path)]
+    if len(assignments) != 1 or not _can_move(order, assignments[0], path):
         return None
-    deep = len(code.indent(made[0]))
-    lines = [code.indent(order.outer_step) + line[deep:] for line in text_of(code, made)]
+    deep = len(code.indent(assignments[0]))
+    lines = [code.indent(order.outer_step) + line[deep:] for line in text_of(code, assignments)]
     title = f"Compute `{path}` after the step, with the new weights"
-    return Reordering(title, "earlier", [removed(code, made[0]), pasted(code, order.outer_step, lines)])
+    return Reordering(title, "earlier", [removed(code, assignments[0]), pasted(code, order.outer_step, lines)])
 
 
 def _can_move(order: Order, made: ast.Assign, path: str) -> bool:

@@ -65,8 +65,11 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
     kept = [keyword for keyword in call.keywords if keyword.arg != "retain_graph"]
     if len(kept) == len(call.keywords) or any(item.arg is None for item in kept):
         return None
-    given = [*map(order.code.segment, call.args), *(f"{item.arg}={order.code.segment(item.value)}" for item in kept)]
-    return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(given)})")
+    arguments = [
+        *map(order.code.segment, call.args),
+        *(f"{item.arg}={order.code.segment(item.value)}" for item in kept),
+    ]
+    return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(arguments)})")
 
 
 def _cut(

@@ -42,20 +42,20 @@ def remade(
     found: list[ast.Assign] = []
     while waiting:
         name = waiting.pop()
-        made = made_last(code, at, name)
-        if made is None or not is_forward(code, made) or contexts(code, made) != contexts(code, at):
+        assignment = made_last(code, at, name)
+        if assignment is None or not is_forward(code, assignment) or contexts(code, assignment) != contexts(code, at):
             return None
-        if made not in found:
-            found.append(made)
-        inputs = names_in(_part(made, {name})[1])
-        if any(_bound_between(code, item, made, at, found) for item in inputs):
+        if assignment not in found:
+            found.append(assignment)
+        inputs = names_in(_part(assignment, {name})[1])
+        if any(_bound_between(code, item, assignment, at, found) for item in inputs):
             return None
         followed = {item for item in inputs if item in stale and item not in cut} - wanted
         wanted |= followed
         waiting += sorted(followed)
     found.sort(key=lambda candidate: candidate.lineno)
-    detached = [item for made in found for item in cut if reads(made.value, item)]
-    return Remade([_making(code, made, wanted, cut) for made in found], list(dict.fromkeys(detached)))
+    detached = [item for assignment in found for item in cut if reads(assignment.value, item)]
+    return Remade([_making(code, assignment, wanted, cut) for assignment in found], list(dict.fromkeys(detached)))
 
 
 def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:

@@ -46,15 +46,15 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
 def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
     """Do all networks of this loss run after the update? Then another update is the cause."""
     names = names_in(backward)
-    found = [made for name in names if (made := made_last(code, backward, name)) is not None]
+    found = [assignment for name in names if (assignment := made_last(code, backward, name)) is not None]
     makers: list[ast.Assign] = []
     while found:
-        made = found.pop()
-        if made not in makers and made.lineno < backward.lineno:
-            makers.append(made)
-            inputs = names_in(made.value)
-            found += [one for name in inputs if (one := made_last(code, made, name)) is not None]
-    lines = [made.lineno for made in makers if runs(code, made)]
+        assignment = found.pop()
+        if assignment not in makers and assignment.lineno < backward.lineno:
+            makers.append(assignment)
+            inputs = names_in(assignment.value)
+            found += [one for name in inputs if (one := made_last(code, assignment, name)) is not None]
+    lines = [assignment.lineno for assignment in makers if runs(code, assignment)]
     return bool(lines) and min(lines) > update.lineno
 
 

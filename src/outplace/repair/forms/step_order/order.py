@@ -65,8 +65,8 @@ class Order:
 
     def _made_in(self, scope: ast.AST, name: str) -> bool:
         """Is it an object that a forward has made, not a network?"""
-        made = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
-        return bool(made) and all(is_forward(self.code, node) for node in made)
+        assignments = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
+        return bool(assignments) and all(is_forward(self.code, node) for node in assignments)
 
     @property
     def in_one_round(self) -> bool:

@@ -35,10 +35,10 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     run_inside = {ast.unparse(call) for statement in loop.body for call in runs(order.code, statement)}
     again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
     if not again:
-        made = _computed_before(order.code, user, names, order.stale)
-        if made is not None:
+        forward_again = _computed_before(order.code, user, names, order.stale)
+        if forward_again is not None:
             title = f"Make {listed(names)} anew in each round, with the weights of the round"
-            yield Reordering(title, "earlier", [made[1]])
+            yield Reordering(title, "earlier", [forward_again[1]])
         return
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
@@ -58,9 +58,9 @@ def _computed_before(
     code: Code, user: ast.stmt, names: list[str], stale: Collection[str], cut: Collection[str] = ()
 ) -> tuple[Remade, Edit] | None:
     """Computes values again right before a statement, with the values in `cut` detached."""
-    made = remade(code, user, names, stale, cut)
-    edit = lines_before(code, user, made.lines) if made is not None else None
-    return None if made is None or edit is None else (made, edit)
+    forward_again = remade(code, user, names, stale, cut)
+    edit = lines_before(code, user, forward_again.lines) if forward_again is not None else None
+    return None if forward_again is None or edit is None else (forward_again, edit)
 
 
 def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
@@ -68,9 +68,9 @@ def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
     found: list[ast.Call] = []
     waiting, seen = [name], {name}
     while waiting:
-        made = made_last(order.code, at, waiting.pop())
-        inputs = names_in(made.value) if made is not None else set()
-        found += runs(order.code, made) if made is not None else []
+        assignment = made_last(order.code, at, waiting.pop())
+        inputs = names_in(assignment.value) if assignment is not None else set()
+        found += runs(order.code, assignment) if assignment is not None else []
         waiting += sorted((inputs & set(order.stale)) - seen)
         seen |= inputs
     return found
@@ -92,14 +92,14 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
         return  # there are none, or they are detached
     user = _first_reader(order, after, names)
     if not set(names) & set(cut):  # else some would use the old weights and some the new ones
-        made = _computed_before(order.code, user, names, order.stale, cut)
-        if made is not None and made[0].detached:
-            given = f"{listed(made[0].detached)} detached"
-            title = f"Make {listed(names)} anew from {given}: this loss is not to train what has just been stepped"
-            yield Reordering(title, "earlier", [made[1]])
-    made = _computed_before(order.code, user, names, order.stale)
-    if made is not None:
-        yield Reordering(_after_step(names), "earlier", [made[1]])
+        forward_again = _computed_before(order.code, user, names, order.stale, cut)
+        if forward_again is not None and forward_again[0].detached:
+            what = f"{listed(forward_again[0].detached)} detached"
+            title = f"Make {listed(names)} anew from {what}: this loss is not to train what has just been stepped"
+            yield Reordering(title, "earlier", [forward_again[1]])
+    forward_again = _computed_before(order.code, user, names, order.stale)
+    if forward_again is not None:
+        yield Reordering(_after_step(names), "earlier", [forward_again[1]])
 
 
 def _after_step(names: list[str]) -> str:
@@ -133,9 +133,9 @@ def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
         return
     handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
     names = [value.id for value in handed if isinstance(value, ast.Name)]
-    made = _computed_before(code, result, names, ()) if names and len(names) == len(handed) else None
-    if made is not None:
-        yield Reordering(_after_step(names), "earlier", [made[1]], code.path)
+    forward_again = _computed_before(code, result, names, ()) if names and len(names) == len(handed) else None
+    if forward_again is not None:
+        yield Reordering(_after_step(names), "earlier", [forward_again[1]], code.path)
 
 
 def _return_of_the_step(order: Order, files: Files) -> tuple[Code, Function, ast.Return] | None:
@@ -161,10 +161,10 @@ def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
     for name in names:
         if not is_built_once(files, name):
             continue
-        made, reader = _value_of(files, name), _only_reader(files, name)
-        if made is None or reader is None:
+        result, reader = _value_of(files, name), _only_reader(files, name)
+        if result is None or reader is None:
             continue
-        (home, value, used), (code, statement, owner) = made, reader
+        (home, value, used), (code, statement, owner) = result, reader
         if code is not home and used - {"self", "torch"}:
             continue  # names of another file
         again = re.sub(r"\bself\b", owner, value)
@@ -178,8 +178,8 @@ def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
 def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
     """The value of its only assignment, with its names, if it uses no local name of the `__init__`."""
     path = f"self.{name}"
-    made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
-    code, assigned = made[0] if len(made) == 1 else (None, None)
+    assignments = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
+    code, assigned = assignments[0] if len(assignments) == 1 else (None, None)
     home = code.function(assigned) if code is not None and assigned is not None else None
     if code is None or assigned is None or not isinstance(home, ast.FunctionDef) or len(assigned.targets) != 1:
         return None

@@ -112,13 +112,13 @@ def _stepped_next(statements: list[ast.stmt]) -> str | None:
 
 def _weights(code: Code, step: ast.stmt, optimizer: str) -> str:
     """The parameters that an optimizer steps, as in its constructor, if those names exist here, too."""
-    made = [node for node in code.every(ast.Assign) if ast.unparse(node.targets[0]) == optimizer]
-    constructor = only_call(made[0].value) if len(made) == 1 else None
+    assignments = [node for node in code.every(ast.Assign) if ast.unparse(node.targets[0]) == optimizer]
+    constructor = only_call(assignments[0].value) if len(assignments) == 1 else None
     stepped = method_call(constructor.args[0], "parameters") if constructor is not None and constructor.args else None
     if stepped is not None:
         network = ast.unparse(stepped.receiver)
-        of_object = network.startswith("self.") and code.class_of(made[0]) is code.class_of(step)
-        if of_object or (network.isidentifier() and code.scope(made[0]) in (code.scope(step), code.tree)):
+        of_object = network.startswith("self.") and code.class_of(assignments[0]) is code.class_of(step)
+        if of_object or (network.isidentifier() and code.scope(assignments[0]) in (code.scope(step), code.tree)):
             return f"list({code.segment(stepped.call)})"
     return f'[weight for group in {optimizer}.param_groups for weight in group["params"]]'
 

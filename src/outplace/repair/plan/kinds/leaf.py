@@ -90,8 +90,10 @@ def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:
     Its repair makes it a non-leaf, and it may be the one that is passed here.
     """
     function = place.code.function(place.statement)
-    given = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)] if function is not None else []
-    if place.path not in given:
+    parameters = (
+        [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)] if function is not None else []
+    )
+    if place.path not in parameters:
         return False
     others = [item for item in _other_leaves(place, neighbours) if item.code.function(item.statement) is not function]
     return any(intent_of(other) == "value" for other in others)

@@ -128,10 +128,10 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
         yield place.candidate("Step under `no_grad`", "safe", stepped)
     if _is_of_a_leaf(place):
         return
-    for made in bindings(code, place.statement, place.path) if place.path else ():
-        block = code.parents.get(made) if made is not None else None
-        if isinstance(made, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
-            edits = no_grad.moved_out(code, block, made)
+    for binding in bindings(code, place.statement, place.path) if place.path else ():
+        block = code.parents.get(binding) if binding is not None else None
+        if isinstance(binding, ast.Assign) and isinstance(block, ast.With) and no_grad.is_no_grad(block):
+            edits = no_grad.moved_out(code, block, binding)
             if edits is not None:
                 yield place.candidate("Make the view outside of `no_grad`", "safe", edits)
 

@@ -63,8 +63,8 @@ def _is_for_itself_or_callers(place: Place) -> bool:
     function = place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef) or place.path is None:
         return False
-    given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)} - {"self"}
-    if place.path not in given or not used_later(place.code, place.statement, place.path):
+    arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)} - {"self"}
+    if place.path not in arguments or not used_later(place.code, place.statement, place.path):
         return False
     results = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
     if any(ast.unparse(result) == place.path for result in results):

@@ -32,10 +32,10 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         return
     data = recorded.through_data(place)
     if data is not None and _may_be_recorded(place):
-        made = recorded.new_tensor(place, data)
-        if made is not None:
+        new_value = recorded.new_tensor(place, data)
+        if new_value is not None:
             title = f"Make a new `{place.path}`, which autograd records"
-            yield Candidate(title, "safe", {place.code.path: tuple(made)}, keeps="values")
+            yield Candidate(title, "safe", {place.code.path: tuple(new_value)}, keeps="values")
         if place.bug.rule is DATA_WRITE_USED:
             return
     if recorded.adds_what_was_cut(place) and rebinding(place) != "no":

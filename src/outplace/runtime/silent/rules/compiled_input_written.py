@@ -43,8 +43,8 @@ class Detector(detector.Detector):
             return
         memory = tensor.untyped_storage()
         start, stop = memory.data_ptr(), memory.data_ptr() + memory.nbytes()
-        given = any(any(call.positions(start, stop)) for call in islice(reversed(regions.calls), _LATEST))
-        if given and hidden_writes.worth_a_look(write.frames[-1]) and hidden_writes.affords(tensor):
+        arguments = any(any(call.positions(start, stop)) for call in islice(reversed(regions.calls), _LATEST))
+        if arguments and hidden_writes.worth_a_look(write.frames[-1]) and hidden_writes.affords(tensor):
             with unobserved():
                 self._before.append((write, Contents.of(tensor)))
 

@@ -100,11 +100,11 @@ class Detector(detector.Detector):
         @functools.wraps(original)
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
             before = len(log.current().writes)
-            made = original(fetcher, possibly_batched_index)
+            batch = original(fetcher, possibly_batched_index)
             if len(log.current().writes) > before:
                 scan.guarded(lambda: self._note(log.current().writes[before:]))
-                scan.guarded(lambda: self._note_batch(made, log.current().writes[before:]))
-            return made
+                scan.guarded(lambda: self._note_batch(batch, log.current().writes[before:]))
+            return batch
 
         return fetch
 

@@ -114,12 +114,12 @@ def _count_holders() -> _Alone:
 
     with torch._C.DisableTorchFunction(), torch.enable_grad():
         leaf = torch.ones(2, requires_grad=True)
-        made = Double()
-        _REGISTER_MODULE_HOOK(made, lambda module, inputs, outputs: counts.update(_counts(inputs, outputs)))
+        instance = Double()
+        _REGISTER_MODULE_HOOK(instance, lambda module, inputs, outputs: counts.update(_counts(inputs, outputs)))
         result = leaf * 3
         _REGISTER_HOOK(result, lambda gradient: counts.update(hook=gradient._use_count()))
         engine: Any = torch.autograd.Variable._execution_engine  # the engine itself: this is not recorded as a backward
-        for root in (result * 2, made(leaf * 3) * 2, Same.apply(leaf * 3) * 2):
+        for root in (result * 2, instance(leaf * 3) * 2, Same.apply(leaf * 3) * 2):
             engine.run_backward(
                 (root,), (torch.ones(2),), False, False, (), allow_unreachable=True, accumulate_grad=True
             )
@@ -138,12 +138,12 @@ class _ModuleHook:
         passed = len(gradients) == 2 and any(gradient is not None for gradient in gradients[0])
         *inputs, outputs = gradients
         alone = self._alone()
-        given = _Gradients(outputs, alone.passed if passed else alone.module)
+        gradients_in = _Gradients(outputs, alone.passed if passed else alone.module)
         also = _Gradients(inputs[0] if inputs else (), alone.module)
-        made = caller_frames.call(_get_frame().f_back, self._hook, (module, *gradients), {})
-        given.look(HOOK_WRITES_GRADIENT)
+        result = caller_frames.call(_get_frame().f_back, self._hook, (module, *gradients), {})
+        gradients_in.look(HOOK_WRITES_GRADIENT)
         also.look(HOOK_WRITES_GRADIENT)
-        return made
+        return result
 
     def __reduce__(self) -> Any:
         return _itself, (self._hook,)
@@ -188,10 +188,10 @@ class Detector(detector.Detector):
         def watched(gradient: Any) -> Any:
             if tensor_writes.is_traced():
                 return hook(gradient)
-            given = _Gradients((gradient,), self._alone().hook)
-            made = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
-            given.look(HOOK_WRITES_GRADIENT)
-            return made
+            gradients_in = _Gradients((gradient,), self._alone().hook)
+            result = caller_frames.call(_get_frame().f_back, hook, (gradient,), {})
+            gradients_in.look(HOOK_WRITES_GRADIENT)
+            return result
 
         return watched
 
@@ -234,10 +234,10 @@ class Detector(detector.Detector):
         return apply
 
     def _backward(self, backward: Any, ctx: Any, *gradients: Any) -> Any:
-        given = _Gradients(gradients, self._alone().function)
+        gradients_in = _Gradients(gradients, self._alone().function)
         before = hidden_writes.count()
-        made = caller_frames.call(_get_frame().f_back, backward, (ctx, *gradients), {})
-        given.look(BACKWARD_WRITES_GRADIENT)
+        result = caller_frames.call(_get_frame().f_back, backward, (ctx, *gradients), {})
+        gradients_in.look(BACKWARD_WRITES_GRADIENT)
         if hidden_writes.count() > before:
             scan.examine_rest(ctx)
-        return made
+        return result

@@ -59,8 +59,8 @@ def _made_of(frame: FrameType, leaves: list[Any]) -> Iterator[tuple[Any, str]]:
 def _is_made(code: Code, statement: ast.stmt, leaf: str, original: str) -> bool:
     """Does the function make one from the other? (`w = p.detach()` is meant to follow p.)"""
     assigned = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign)]
-    made = [item.value for item in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in item.targets)]
-    return any(isinstance(item, ast.Name) and item.id == original for value in made for item in ast.walk(value))
+    values = [item.value for item in assigned if any(isinstance(to, ast.Name) and to.id == leaf for to in item.targets)]
+    return any(isinstance(item, ast.Name) and item.id == original for value in values for item in ast.walk(value))
 
 
 def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
@@ -111,8 +111,8 @@ class Detector(detector.Detector):
 
     def _look_at_parameters(self, known: Known, parameters: list[Any], frame: FrameType) -> None:
         """`nn.Parameter(layer.weight.data[:n])`: is it stepped, and the weight that it lies in is not?"""
-        made = [item for item in parameters if type(item) is torch.nn.Parameter and where_leaf_was_made(item)]
-        shared = [item for item in made if item.grad is not None and _is_shared(item)]
+        new_parameters = [item for item in parameters if type(item) is torch.nn.Parameter and where_leaf_was_made(item)]
+        shared = [item for item in new_parameters if item.grad is not None and _is_shared(item)]
         if shared:
             stepped = {id(item) for other in self.optimizers for item in other.parameters()}
             for leaf in shared:

@@ -119,8 +119,8 @@ class Detector(detector.Detector):
                 continue
             if new.grad is not None and new.shape == old.shape and copyable(new):
                 with unobserved():
-                    made = sites.at_instruction(known.place).site
-                    self.waiting.append(_Lost(Weak(new), new.detach().clone(), name, mutation, made))
+                    made_at = sites.at_instruction(known.place).site
+                    self.waiting.append(_Lost(Weak(new), new.detach().clone(), name, mutation, made_at))
 
     def _replacements(self, frames: list[FrameType]) -> Iterator[tuple[Any, Any, str, Mutation | None]]:
         for replaced in self._replaced:

@@ -43,13 +43,13 @@ def _tell(module: torch.nn.Module, name: str, place: Instruction) -> None:
     written = written or name
     located = sites.at_instruction(place, operation)
     if parametrize.is_parametrized(module, name):
-        made = "A parametrization computes it whenever it is read"
+        cause = "A parametrization computes it whenever it is read"
         instead = f"assign: `{written} = values`, which a parametrization that has a `right_inverse` takes over."
     else:
-        made = "A norm computes it anew in each forward"
+        cause = "A norm computes it anew in each forward"
         instead = f"change what it is computed from ({', '.join(_originals(module, name))})."
     mutations = (Mutation(operation or "in-place write", located.site),)
-    reporting.tell(PARAMETRIZED_WEIGHT_WRITE, Tensor(written), mutations, {"made": made, "instead": instead})
+    reporting.tell(PARAMETRIZED_WEIGHT_WRITE, Tensor(written), mutations, {"made": cause, "instead": instead})
 
 
 def _originals(module: torch.nn.Module, name: str) -> list[str]:

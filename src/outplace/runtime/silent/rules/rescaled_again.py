@@ -237,8 +237,8 @@ def _is_argument(write: Write, frame: FrameType) -> bool:
     root = root_of(target) if target is not None else None
     if standing is None or not isinstance(root, ast.Name) or standing[0].loops(standing[1]):
         return False
-    given = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-    return root.id in given and used_later(*standing, root.id)
+    arguments = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return root.id in arguments and used_later(*standing, root.id)
 
 
 def _cuts(write: Write) -> bool:

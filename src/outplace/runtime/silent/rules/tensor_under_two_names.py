@@ -46,9 +46,9 @@ def _relatives(code: Code, statement: ast.stmt, name: str) -> list[str]:
     found = []
     for node in ast.walk(code.scope(statement)):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            made, root = node.targets[0].id, root_of(node.value)
-            if isinstance(root, ast.Name) and made != root.id and name in (made, root.id):
-                found.append(root.id if made == name else made)
+            assigned, root = node.targets[0].id, root_of(node.value)
+            if isinstance(root, ast.Name) and assigned != root.id and name in (assigned, root.id):
+                found.append(root.id if assigned == name else assigned)
     return found
 
 
@@ -92,11 +92,11 @@ def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: st
     says_so = function.name.endswith("_") and not function.name.endswith("__")  # `__call__` is no `mask_`
     if says_so or not isinstance(call, ast.Assign) or not isinstance(call.value, ast.Call):
         return None
-    tensor, made = _value(frames[0], name), flat(targets_of(call))
+    tensor, targets = _value(frames[0], name), flat(targets_of(call))
     for argument in call.value.args:
         value = _value(frames[1], argument.id) if isinstance(argument, ast.Name) else None
         if isinstance(argument, ast.Name) and type(value) in PLAIN and same_piece(value, tensor):
-            bound = [target.id for target in made if isinstance(target, ast.Name)]
+            bound = [target.id for target in targets if isinstance(target, ast.Name)]
             if argument.id not in bound and _is_read_below(outer, call, bound) and used_later(outer, call, argument.id):
                 return argument.id
     return None
@@ -108,9 +108,9 @@ def _name_of_argument(
     """The caller's name for an argument that this function gave a name of its own and works with: `interp = real`."""
     inner, tensor = frames[0], _value(frames[0], name)
     arguments = inner.f_code.co_varnames[: inner.f_code.co_argcount]
-    given = [_value(inner, item) for item in relatives if item in arguments]
+    values = [_value(inner, item) for item in relatives if item in arguments]
     shared = [
-        value for value in given if type(value) in PLAIN and not value.requires_grad and same_piece(value, tensor)
+        value for value in values if type(value) in PLAIN and not value.requires_grad and same_piece(value, tensor)
     ]
     standing = sites.statement_of(frames[1]) if shared and len(frames) > 1 else None
     if standing is None or not used_later(code, statement, name):
