@@ -54,7 +54,8 @@ def finish_ranks(folder, *command):
 def drawn(folder):
     """The bugs of the HTML report, each with the ranks it names."""
     page = (folder / "report.html").read_text(encoding="utf-8")
-    return re.findall(r'<p class="rule"><span class="code">(OUT\d+)</span>.*<span class="order">(ranks? [^<]+)<', page)
+    pattern = r'<p class="rule"><a class="code"[^>]*>(OUT\d+)</a>.*<span class="order">(ranks? [^<]+)<'
+    return re.findall(pattern, page)
 
 
 def facts(diagnosis):

@@ -175,7 +175,7 @@ class Hypothesis(Interpreter):
         found = [(option, path) for option, path in paths if isinstance(option, Tensor)]
         self.unclear |= any(not isinstance(option, Tensor | Const | Plain) for option, _ in paths)
         copies = {id(tensor): _copied(tensor) for tensor, _ in found}
-        self._copies.update(new_tensor.storage for new_tensor in copies.values())
+        self._copies.update(copied.storage for copied in copies.values())
         here, now = self.tape.path, self.tape.tick()
         self._latest = [
             LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now, copies[id(tensor)].storage)
@@ -452,15 +452,10 @@ def _answer(facts: list[bool | None]) -> Answer:
 
 def _copied(tensor: Tensor) -> Tensor:
     """The same tensor in memory of its own."""
-    new_tensor = copy.copy(tensor)
-    new_tensor.storage, new_tensor.family, new_tensor.region, new_tensor.parts = (
-        Storage(),
-        copy.copy(tensor.family),
-        (),
-        (),
-    )
-    new_tensor.parameter = new_tensor.held = False
-    return new_tensor
+    new = copy.copy(tensor)
+    new.storage, new.family, new.region, new.parts = Storage(), copy.copy(tensor.family), (), ()
+    new.parameter = new.held = False
+    return new
 
 
 def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:

@@ -222,10 +222,11 @@ def test_a_run_repairs_it(tmp_path, name, wrong, right):
     case, by_hand = tmp_path / "case.py", tmp_path / "by_hand.py"
     case.write_text(source)
     by_hand.write_text(source.replace(wrong, right))
-    assert len(results(["-m", "outplace", "run", "--fix", "case.py"], tmp_path)) == 1
+    shown = results(["-m", "outplace", "run", "--fix", "case.py"], tmp_path)
     assert case.read_text() != source
     repaired, meant = results(["-c", EACH_BY_ITSELF, "case.py", "by_hand.py"], tmp_path)
     assert repaired == pytest.approx(meant, rel=1e-5)
+    assert shown[-1] == repaired, "the output ends with that of the repaired program"
 
 
 EACH_BY_ITSELF = """
