@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -135,3 +136,41 @@ def test_every_module_loads_without_what_only_unix_has(tmp_path):
     program = WITHOUT_THEM.format(names=sorted(UNIX_ONLY))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+# -- the GitHub Action -------------------------------------------------------------------------------------------------
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+BUG = "import torch\nx = torch.zeros(3, requires_grad=True)\ny = x.exp()\ny += 1\ny.sum().backward()\n"
+
+
+def run_action(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """The step that checks, with the inputs as GitHub hands them over."""
+    given = {name: entry["default"] for name, entry in ACTION["inputs"].items()} | inputs
+    step = ACTION["runs"]["steps"][-1]
+    filled = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: given[m[1]], v) for name, v in step["env"].items()
+    }
+    environment = {**os.environ, **filled, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(["bash", "-ec", step["run"]], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_action_annotates_and_writes_sarif(tmp_path):
+    (tmp_path / "a.py").write_text(BUG)
+    done = run_action(tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "::error" in done.stdout and "file=a.py" in done.stdout
+    (one,) = json.loads((tmp_path / "outplace.sarif").read_text("utf-8"))["runs"][0]["results"]
+    assert one["ruleId"] == "OUT201"
+
+
+def test_the_action_can_let_a_job_pass(tmp_path):
+    (tmp_path / "a.py").write_text(BUG)
+    done = run_action(tmp_path, fail="false", **{"sarif-file": "", "paths": "a.py", "args": "--severity error"})
+    assert done.returncode == 0 and "::error" in done.stdout
+    assert not (tmp_path / "outplace.sarif").exists()
+
+
+def test_the_action_passes_where_nothing_is_wrong(tmp_path):
+    (tmp_path / "a.py").write_text(BUG.replace("y += 1", "y = y + 1"))
+    assert run_action(tmp_path).returncode == 0
