@@ -131,8 +131,10 @@ def bounded(value: Value) -> Value:
 
     `l = [l, l]`, forty times, is small in memory. Whoever looks at each item does not come to an end.
     """
+    if not isinstance(value, _CONTAINERS):
+        return value
     count, around = 0, set[int]()
-    stack: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    stack: list[Any] = [value]
     while stack:
         one = stack.pop()
         if isinstance(one, int):  # all in this container has been looked at
