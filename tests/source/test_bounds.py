@@ -71,6 +71,8 @@ NESTED = "import torch\nt = torch.ones(3, requires_grad=True)\nx = t.exp()\n{}x 
         "l = [t, t]\n" + "l[0:0] = l\n" * 60,
         "m = torch.nn.ReLU()\n" + "m = torch.nn.ModuleList([m, m])\n" * 60,
         "n = 3\n" + "n = n ** 2\n" * 20 + "y = x[n:]\n",
+        "s = 'a'\n" + "s = f'{s}{s}'\n" * 60 + "y = dict(s=s)\n",
+        "s = '%999999999999s' % 'a'\n" + "s = s + s\n" * 60,
     ],
 )
 def test_containers_of_containers(lines):

@@ -263,7 +263,7 @@ def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:
         if not isinstance(value, Const) or not isinstance(value.value, (str, int)) or formatted:
             text = None
         text = None if text is None else f"{text}{value.value}"  # type: ignore[attr-defined]
-    return PLAIN if text is None else Const(text)
+    return PLAIN if text is None else python_model.computed(text)
 
 
 def _named_expr(interpreter: Interpreter, node: ast.NamedExpr) -> Value:

@@ -4,7 +4,7 @@ from outplace.source.contents import as_key, delete_item, extend, hashable, is_e
 from outplace.source.python_model.classes import has_unknown_base
 from outplace.source.python_model.containers import iterate, method, unpacked
 from outplace.source.python_model.libraries import MODELLED, call_outside, outside
-from outplace.source.python_model.values import binary, builtin, compare, unary
+from outplace.source.python_model.values import binary, builtin, compare, computed, unary
 
 __all__ = [
     "MODELLED",
@@ -13,6 +13,7 @@ __all__ = [
     "builtin",
     "call_outside",
     "compare",
+    "computed",
     "delete_item",
     "extend",
     "has_unknown_base",

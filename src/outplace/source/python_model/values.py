@@ -40,6 +40,17 @@ _COMPARISONS: dict[type[ast.cmpop], Any] = {
 }  # fmt: skip
 
 
+LARGEST_NUMBER, LONGEST_TEXT = 1 << 62, 1_000
+"""Computed constants beyond these are not kept: a program can double a text in every line."""
+
+
+def computed(value: Any) -> Value:
+    """A constant that the program computes."""
+    too_large = isinstance(value, int) and abs(value) > LARGEST_NUMBER
+    too_long = isinstance(value, str) and len(value) > LONGEST_TEXT
+    return PLAIN if too_large or too_long else Const(value)
+
+
 def builtin(name: str) -> Value:
     """A name that no scope binds."""
     return _BUILTINS.get(name, UNKNOWN)
@@ -72,14 +83,13 @@ def _repeated(items: Value, times: Value) -> Items:
 def _constant_binary(op: ast.operator, left: Any, right: Any) -> Value:
     run = _OPERATORS.get(type(op))
     numbers = isinstance(left, (int, float, complex)) and isinstance(right, (int, float, complex))
-    if run is None or not (numbers or (isinstance(left, str) and isinstance(right, str))):
+    texts = isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str)
+    if run is None or not (numbers or texts):
         return PLAIN
     try:
-        result = run(left, right)
+        return computed(run(left, right))
     except (ArithmeticError, TypeError, ValueError):
         return PLAIN
-    too_large = (isinstance(result, int) and abs(result) > 1 << 62) or (isinstance(result, str) and len(result) > 1000)
-    return PLAIN if too_large else Const(result)
 
 
 def unary(op: ast.unaryop, value: Value) -> Value:
