@@ -7,13 +7,13 @@ STAMP := $(VENV)/.installed
 TREE ?=
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
-.PHONY: run test quick lint chromium sarif bench docs clean
+.PHONY: run test quick lint chromium sarif vscode bench docs clean
 
 run: $(STAMP)
 	@cd examples/captioner && ../../$(BIN)/outplace run train.py --steps 3; status=$$?; \
 	  test $$status -eq 1 || { echo "expected the example to fail with exit code 1, got $$status"; exit 1; }
 
-test: $(STAMP) lint chromium sarif
+test: $(STAMP) lint chromium sarif vscode
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 # While you work: lint, types and the tests of what changed, in under two minutes.
@@ -35,6 +35,11 @@ chromium:
 # What `outplace check --output-format sarif` writes is held to the official schema, of which no copy is kept here.
 sarif: $(STAMP)
 	@$(BIN)/python tools/sarif_schema.py $(VENV)/share/sarif-schema-2.1.0.json
+
+# The extension for VS Code is tried with Node.
+vscode:
+	@test -d editors/vscode/node_modules || (cd editors/vscode && npm ci --silent) || \
+	  echo "There is no npm, or it finds no packages: the tests of editors/vscode are left out."
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

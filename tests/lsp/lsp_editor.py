@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 PATIENCE = 60
+OURS = (sys.executable, "-m", "outplace", "lsp")
 
 
 class Editor:
     """Opens, types and asks, one thing after another; keeps the texts as an editor does, to apply edits to them."""
 
-    def __init__(self, folder: Path, encodings: list[str] | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, encodings: list[str] | None = None, command: Sequence[str] = OURS) -> None:
+        self.folder, self.command = folder, command
         self.texts: dict[str, str] = {}
         self.diagnostics: dict[str, list[types.Diagnostic]] = {}
         self.messages: list[str] = []
@@ -39,7 +41,7 @@ class Editor:
         self.registered += [one.method for one in params.registrations]
 
     async def _start(self, encodings: list[str] | None) -> types.InitializeResult:
-        await self.client.start_io(sys.executable, "-m", "outplace", "lsp", cwd=str(self.folder))
+        await self.client.start_io(*self.command, cwd=str(self.folder))
         capabilities = types.ClientCapabilities(
             general=types.GeneralClientCapabilities(position_encodings=encodings),
             workspace=types.WorkspaceClientCapabilities(

@@ -36,6 +36,8 @@ def importers(path: str, settings: Settings) -> dict[str, str]:
     pattern = re.compile(rf"^\s*(?:from|import)\b[^\n]*\b{re.escape(name)}\b", re.MULTILINE)
     root = settings.root if os.path.commonpath([settings.root, path]) == settings.root else os.path.dirname(path)
     texts: dict[str, str] = {}
+    if not os.path.isdir(root):
+        return texts  # the editor has a document in a folder that is not on disk
     for other in discovery.discover([root], settings.excluded).files[:_MOST]:
         if other == path or not other.endswith(".py"):
             continue
