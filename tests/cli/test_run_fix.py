@@ -51,6 +51,36 @@ def test_repaired_and_proved(file, tmp_path):
     assert "Repaired train.py" in done.stderr
 
 
+OPERATOR = """import torch
+
+
+@torch.library.custom_op("outplace_tests::scale_", mutates_args={"x"})
+def scale_(x: torch.Tensor, k: float) -> None:
+    x.mul_(k)
+
+
+w = torch.ones(3, requires_grad=True)
+y = w.exp()
+z = y + 1
+CALL(y, 3.0)
+z.sum().backward()
+print("RESULT", round(w.grad.sum().item(), 3), round(y.sum().item(), 3))
+"""
+
+
+@pytest.mark.parametrize("call", ["scale_", "torch.ops.outplace_tests.scale_"])
+def test_the_body_of_an_operator_is_not_rewritten(call, tmp_path):
+    """All calls share the body. The operator has no twin without the underscore."""
+    file = tmp_path / "train.py"
+    file.write_text(OPERATOR.replace("CALL", call))
+    done = run("--fix", "train.py", cwd=tmp_path)
+    before, after = OPERATOR.split("w = ")[0], file.read_text()
+    assert done.returncode == 0 and "Repaired train.py" in done.stderr
+    assert after.startswith(before) and f"\n{call}(y, 3.0)\n" in after
+    fixed = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert fixed.stdout.split() == ["RESULT", "8.155", "24.465"]
+
+
 def test_diff_writes_nothing(file, tmp_path):
     done = run("--diff", "train.py", cwd=tmp_path)
     assert file.read_text() == BUG

@@ -22,6 +22,8 @@ WRITES = [
     "operator.iadd(x, y)",
     "torch._foreach_add_(xs, ys)",
     "torch.ops.aten.relu_(x)",
+    "torch.ops.mine.scale(x)",
+    "scale_(x)",
     "F.relu(x, True)",
     "F.leaky_relu(f(x), 0.1, True)",
     "nn.Dropout2d(0.5, True)",
@@ -37,6 +39,8 @@ HARMLESS = [
     "f(layout=1)",
     "nn.LSTM(3, True)",
     "__init__()",
+    "_('text')",
+    "print(scale_)",
 ]
 
 

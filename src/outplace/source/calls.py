@@ -114,6 +114,8 @@ def _call_torch(
             holders.check_whole(interpreter, value)
     if interpreter.frame.scope.stale and isinstance(node, ast.Call):
         holders.check_pair(interpreter, node.args, args)
+    if function.operator is not None:
+        return torch_model.run_operator(interpreter, function.operator, args, keywords, node)
     return torch_model.call(interpreter, function.name, args, keywords, node)
 
 

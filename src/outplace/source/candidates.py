@@ -27,9 +27,10 @@ _WRITES = [
         r"\.load_state_dict\((?<!super\(\)\.load_state_dict\()",
         r"\.reset_parameters\((?<!self\.reset_parameters\()",
         r"_foreach_\w*_\(",
-        r"aten\.\w*_\b",
+        r"ops\.\w+\.\w",  # torch.ops.aten.add_, torch.ops.mine.scale
     )
 ]
+_OPERATOR = re.compile(r"mutates_args[^@]*?\bdef (\w+)\(")
 _ITEM = re.compile(r"\](?:\s|\\)*=[^=]")
 _HOLDER = re.compile(r"\s*[A-Za-z_][\w.]*\[")
 """x[i] = v: how it ends, and how its line begins."""
@@ -64,6 +65,7 @@ class Candidates:
         self._source = source
         self._flags = _spans(_FLAG_BY_POSITION, source) if "True" in source else []
         found = [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
+        found += _functions(source)
         if not _COMPUTED_WEIGHTS.search(source):  # else `nn.init.zeros_(layer.weight)` may be lost
             found = [span for span in found if not source.endswith("init", 0, span[0])]
         self._writes = sorted(found)
@@ -134,6 +136,21 @@ def _calls(name: str, source: str) -> Iterator[int]:
         if before != "def " and not (before[-1:].isalnum() or before.endswith("_")):
             yield place
         place = source.find(f"{name}(", place + 1)
+
+
+def _functions(source: str) -> Iterator[Span]:
+    """Calls of functions that may be operators of `torch.library`: those defined here, and names such as `scale_`."""
+    for name in set(_OPERATOR.findall(source)) if "mutates_args" in source else ():
+        yield from ((place, place + len(name)) for place in _calls(name, source))
+    place = source.find("_(")
+    while place >= 0:
+        start = place
+        while source[start - 1 : start].isidentifier() or source[start - 1 : start].isdigit():
+            start -= 1
+        named = source[place - 1 : place].isalnum()
+        if named and source[start - 1 : start] != "." and source[max(start - 4, 0) : start] != "def ":
+            yield start, place
+        place = source.find("_(", place + 1)
 
 
 def _items(source: str) -> Iterator[Span]:

@@ -10,9 +10,13 @@ import time
 import tokenize
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from outplace.model import Finding
 from outplace.source.values import Scope
+
+if TYPE_CHECKING:
+    from outplace.source.torch_model.library import Operator
 
 MOST_SECONDS = 5.0
 """CPU time for one file. What is left of it then is left out."""
@@ -37,6 +41,8 @@ class Module:
         self.lines = source.split("\n")  # as ast counts them: a form feed ends no line
         self.scope = Scope()
         self.started = False
+        self.operators: dict[str, Operator] = {}
+        """The operators of `torch.library` that it defines, by their full names: `mine::scale_`."""
 
     @property
     def package(self) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from outplace.source.graph import Node, Path, Place, Storage, Write
     from outplace.source.holders import Update
     from outplace.source.project import Module
+    from outplace.source.torch_model.library import Operator
 
 
 class Value:
@@ -218,12 +219,12 @@ class StateDict(Dictionary):
 
 
 class Torch(Value):
-    """Something of torch, by its full name: a module, a function, a class."""
+    """Something of torch, by its full name: a module, a function, a class, or an operator that the project defines."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "operator")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, operator: Operator | None = None) -> None:
+        self.name, self.operator = name, operator
 
 
 class Outside(Value):

@@ -105,7 +105,8 @@ def test_a_custom_operator_that_says_so_is_pytorchs_own_to_refuse():
         loss.backward()
     (found,) = watched.diagnoses
     assert found.kind == "saved"
-    assert [mutation.site.text for mutation in found.mutations] == ["x.mul_(0.5)"]
+    assert [mutation.site.text for mutation in found.mutations] == ["halve_said(y.detach())"]
+    assert [site.text for site in found.mutations[0].chain] == ["x.mul_(0.5)"]
 
 
 def test_a_scaler_that_unscales_gradients_in_a_graph():

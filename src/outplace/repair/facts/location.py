@@ -14,7 +14,7 @@ from outplace.repair.facts.attributes import holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, is_writing_name, may_share
 from outplace.repair.syntax.calls import method_call
-from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.code import Code, is_custom_operator, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds, flat, read_later
@@ -219,7 +219,8 @@ def _target_of_call(call: ast.Call) -> ast.expr | None:
     if method is not None and is_writing_name(method.name):
         if not is_library(method.receiver):
             return start_of_chain(method.receiver)
-        return start_of_chain(call.args[0]) if call.args else None  # `torch.clamp_(x.sigmoid_(), 0)`
+        known = call.args and not is_custom_operator(call.func)
+        return start_of_chain(call.args[0]) if known else None  # `torch.clamp_(x.sigmoid_(), 0)`
     return call.args[0] if has_flag(call) and call.args else None
 
 

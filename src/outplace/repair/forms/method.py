@@ -6,7 +6,7 @@ import ast
 
 from outplace.knowledge.twins import twin_of
 from outplace.repair.facts.location import start_of_chain
-from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.code import Code, is_custom_operator, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import read_later
 
@@ -70,7 +70,9 @@ def _as_operand(link: ast.Call, text: str) -> str:
 def _function(code: Code, call: ast.Call) -> tuple[ast.expr, list[Edit]] | None:
     """`torch.relu_(x)`, `F.relu_(x)`: the function without its underscore."""
     assert isinstance(call.func, ast.Attribute)
-    if not call.args or not call.func.attr.endswith("_") or ast.unparse(call.func.value).split(".")[-1] == "init":
+    if not call.args or not call.func.attr.endswith("_") or is_custom_operator(call.func):
+        return None
+    if ast.unparse(call.func.value).split(".")[-1] == "init":
         return None
     end = code.span(call.func)[1]
     return call.args[0], [Edit(end - 1, end, "")]

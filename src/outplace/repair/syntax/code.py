@@ -268,3 +268,9 @@ def is_library(node: ast.expr) -> bool:
     """Is it `torch`, `F` or `torch.nn.functional`: the owner of functions, not a tensor?"""
     parts = ast.unparse(node).split(".") if isinstance(node, ast.Name | ast.Attribute) else []
     return bool(parts) and parts[0] != "self" and (parts[0] in LIBRARIES or parts[-1] in LIBRARIES)
+
+
+def is_custom_operator(function: ast.expr) -> bool:
+    """Is it `torch.ops.mine.scale_`: an operator that torch does not define? Only its schema says what it writes."""
+    parts = ast.unparse(function).split(".") if isinstance(function, ast.Attribute) else []
+    return parts[:2] == ["torch", "ops"] and parts[2:3] != ["aten"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from outplace.runtime.locate.graph import Slot
 from outplace.runtime.patches import anomaly_tags, saved_tensor_hooks
 from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Place, Step, ThreadRecord, Write
+from outplace.runtime.record.operator_calls import lines_inside
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import HANDING_ON
 
@@ -83,18 +84,35 @@ def _detaching_writes(slots: list[Slot]) -> list[tuple[AnyWrite, int]]:
 
 def _add_recorded_writes(hurt: Hurt, first: int, now: int) -> list[int]:
     """Adds the writes and steps of the record between two versions. Returns the versions that none of them left."""
-    hurt.writes = [(write, (write.before or 0) + 1) for write in _writes_to(hurt) if first <= (write.before or 0) < now]
-    covered = {left for _, left in hurt.writes}
+    recorded = _writes_to(hurt)
+    found = [(write, (write.before or 0) + 1) for write in recorded if first <= (write.before or 0) < now]
+    covered = {left for _, left in found}
+    hurt.writes = list(_one_for_each_call(found, recorded))
     for step, before, after in _steps_of(hurt, first, now):
         hurt.writes.append((step, after))
         covered.update(range(before + 1, after + 1))
     return [version for version in range(first + 1, now + 1) if version not in covered]
 
 
+def _one_for_each_call(found: list[tuple[Write, int]], recorded: list[Write]) -> Iterator[tuple[Write, int]]:
+    """The writes, with those of one operator call as one: the call's last version, and a line inside the operator."""
+    last = {id(write.call): left for write, left in found if write.call is not None}
+    deepest: dict[int, Write] = {}
+    for write in recorded:
+        known = deepest.setdefault(id(write.call), write)
+        if len(write.frames) > len(known.frames):
+            deepest[id(write.call)] = write
+    for write, left in found:
+        if write.call is None:
+            yield write, left
+        elif last[id(write.call)] == left:
+            yield deepest[id(write.call)], left
+
+
 def _add_unrecorded_writes(hurt: Hurt, missing: list[int]) -> list[int]:
     """Adds the writes that explain the missing versions. Returns the versions that are still missing."""
     missing = _add_region_writes(hurt, missing)
-    for look in (_gradient_writes, _marked_dirty, _counted_before, _node_writes):
+    for look in (_gradient_writes, _marked_dirty, _node_writes):
         writes = look(hurt, missing) if missing else []
         explained = {left for _, left in writes}
         missing = [version for version in missing if version not in explained]
@@ -122,7 +140,7 @@ def _writes_to(hurt: Hurt) -> list[Write]:
     mine, *others = log.all_threads()
     writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
     found = [write for write in writes if write.moment > hurt.oldest or _saves_itself(write, hurt)]
-    found = _once_a_version(found)
+    found = _once_a_version([_at_its_line(write, hurt.oldest) for write in found])
     seen = {write.before for write in found}
     elsewhere: dict[int | None, list[Write]] = {}
     for other in others:
@@ -130,6 +148,13 @@ def _writes_to(hurt: Hurt) -> list[Write]:
         for before, write in last.items():
             elsewhere.setdefault(before, []).append(write)
     return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
+
+
+def _at_its_line(write: Write, saved: int) -> Write:
+    """The write as it is reported. If the operator that wrote also saved, its own line is named, not the call's."""
+    if write.call is None or write.call.moment > saved:
+        return write
+    return write._replace(frames=lines_inside(write.frames), call=None)
 
 
 def _once_a_version(writes: list[Write]) -> list[Write]:
@@ -183,12 +208,6 @@ def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, in
         if isinstance(write, Write) and not write.grad_enabled and any(number < write.moment for number in functions)
     ]
     return [(write, version) for write, version in inside if version in missing][: len(functions)]
-
-
-def _counted_before(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
-    """Custom operators of an older torch add one to the version when they begin; the writes inside them add nothing."""
-    now = max(slot.error.version for slot in hurt.slots if slot.error is not None)
-    return [(write, missing[-1]) for write in _writes_to(hurt) if write.before == now and write.frames]
 
 
 def _in_region(hurt: Hurt, write: AnyWrite, left: int) -> list[tuple[AnyWrite, int]]:

@@ -22,7 +22,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from outplace.runtime.patches import caller_frames
 from outplace.runtime.patches.table import Patch, Undo, registered, replaced, replaced_all
-from outplace.runtime.record import log, native, untracked_aliases
+from outplace.runtime.record import log, native, operator_calls, untracked_aliases
 from outplace.runtime.record.events import events
 from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frames_to_own_code
 from outplace.runtime.record.untracked_aliases import Weak, is_untracked
@@ -68,12 +68,12 @@ def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
 
 def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> None:
     """Records that `operation`, called from `frame`, is about to write `tensor`, or the part at `index`."""
-    frames = _frames(frame)
+    frames = frames_of(frame)
     if frames is not None:
-        _note(tensor, operation, frames, index)
+        note_frames(tensor, operation, frames, index)
 
 
-def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
+def frames_of(frame: FrameType) -> tuple[Instruction, ...] | None:
     """The frames from the write out to the user's code; None if the write is part of an optimizer step."""
     code = frame.f_code
     if own_files[code.co_filename]:
@@ -81,7 +81,8 @@ def _frames(frame: FrameType) -> tuple[Instruction, ...] | None:
     return None if _state.steps else frames_to_own_code(frame)
 
 
-def _note(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any) -> None:
+def note_frames(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any = WHOLE) -> None:
+    """Like `note`, if the frames are already known."""
     plain = type(tensor) in _plain_types
     if not plain and (not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor))):
         return
@@ -104,7 +105,10 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     region: Region | None = None
     if index is not None and (index is not WHOLE or tensor._is_view()):
         region = Region(index, tensor.storage_offset(), tensor.size(), tensor.stride())
-    write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled())
+    call = operator_calls.outermost(storage) if operator_calls.running else None
+    if call is not None and frames is not call.frames:
+        operation, frames = call.operation, call.frames_of(frames)
+    write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled(), call)
     if operation in _MOVE_NO_VERSION or is_untracked(tensor):
         on_hidden(write, tensor)
     else:
@@ -123,7 +127,7 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
-    """Like `_note`, for several whole tensors. Clipping gradients writes all of them at every step of many programs."""
+    """Like `note_frames`, for several whole tensors: many programs clip all gradients at every step."""
     plain = not (_mode_active() or operation in _MOVE_NO_VERSION)
     moment, grad_enabled = _next_number(), _grad_enabled()
     for tensor in tensors:
@@ -131,14 +135,14 @@ def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction
             try:
                 storage, version = tensor.untyped_storage()._cdata, tensor._version
             except (RuntimeError, NotImplementedError):
-                _note(tensor, operation, frames, WHOLE)
+                note_frames(tensor, operation, frames)
             else:
-                if special and storage in special:
-                    _note(tensor, operation, frames, WHOLE)
+                if (special and storage in special) or operator_calls.running:
+                    note_frames(tensor, operation, frames)
                 else:
-                    log.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled)))
+                    log.add_write(_new(Write, (storage, version, moment, operation, frames, None, grad_enabled, None)))
         else:
-            _note(tensor, operation, frames, WHOLE)
+            note_frames(tensor, operation, frames)
 
 
 _new: Any = tuple.__new__
@@ -283,7 +287,7 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
             targets = target if isinstance(target, list | tuple) else (target,)
             frame = _get_frame(1)
-            frames = _frames(frame)
+            frames = frames_of(frame)
             if frames is not None:
                 _note_each(targets, name, frames)
             if has_torch_function(targets) or has_torch_function(args):

@@ -100,6 +100,7 @@ class Attachment:
     def _torch_rows(self) -> Iterator[Patch]:
         from outplace.runtime.patches import (
             backward,
+            operator_calls,
             optimizer_steps,
             saved_tensor_hooks,
             swap_tensors,
@@ -109,7 +110,14 @@ class Attachment:
 
         why = "The record counts nodes as torch does."
         yield Patch("outplace.runtime.record.log.connect", "callback slot", why, self._connect)
-        for part in (tensor_writes, optimizer_steps, untracked_writes, saved_tensor_hooks, swap_tensors):
+        for part in (
+            tensor_writes,
+            operator_calls,
+            optimizer_steps,
+            untracked_writes,
+            saved_tensor_hooks,
+            swap_tensors,
+        ):
             yield from part.patches()
         yield from self._detectors.patches()
         yield from backward.patches(_backward_failed)

@@ -57,6 +57,8 @@ class Write(NamedTuple):
     frames: tuple[Instruction, ...]
     region: Region | None
     grad_enabled: bool
+    call: Any = None
+    """The `OperatorCall` that it is part of."""
 
 
 class Step(NamedTuple):

@@ -51,6 +51,8 @@ def _decorated(interpreter: Interpreter, function: Function, value: Value, decor
         function.grad = decorator.mode
     elif isinstance(decorator, Torch) and decorator.name in torch_model.GRAD_MODES:
         function.grad = torch_model.GRAD_MODES[decorator.name]
+    elif torch_model.defines_operator(decorator):
+        return interpreter.call(decorator, [value], {}, node)
     elif name in ("staticmethod", "classmethod", "property", "setter", "cached_property"):
         function.kind = name
         if name == "setter":

@@ -7,6 +7,7 @@ from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attrib
 from outplace.source.torch_model.indexing import check_kept, get_item, set_item
 from outplace.source.torch_model.layers import run_layer
 from outplace.source.torch_model.leaf_aliases import check_put_back
+from outplace.source.torch_model.library import defines_operator, run_operator
 from outplace.source.torch_model.methods import is_tensor_method
 from outplace.source.torch_model.modules import (
     children_of,
@@ -43,6 +44,7 @@ __all__ = [
     "children_of",
     "construct",
     "copied",
+    "defines_operator",
     "depend_on",
     "forget_array",
     "forget_state",
@@ -61,6 +63,7 @@ __all__ = [
     "run_layer",
     "run_module",
     "run_op",
+    "run_operator",
     "set_attribute",
     "set_item",
     "super_attribute",

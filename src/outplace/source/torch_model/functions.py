@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge.traits import has, idle_in_evaluation, is_factory
 from outplace.source import contents
 from outplace.source.graph import Block
-from outplace.source.torch_model import dtypes, layouts, parametrized, shapes
+from outplace.source.torch_model import dtypes, layouts, library, parametrized, shapes
 from outplace.source.torch_model.distributions import divergence, make_distribution
 from outplace.source.torch_model.factories import make_tensor
 from outplace.source.torch_model.layers import make_layer, run_dropout
@@ -67,6 +67,8 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     """A call of a torch function or class."""
     if name.startswith("torch.ops.aten."):
         name = f"torch.{name.split('.')[3]}"
+    if name.startswith(("torch.library.", "torch.ops.")):
+        return library.call(interpreter, name, args, keywords, node) or UNKNOWN
     special = _FUNCTIONS.get(name)
     if special is not None:
         result: Value = special(interpreter, args, keywords, node)
