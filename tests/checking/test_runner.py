@@ -279,3 +279,14 @@ class TestCache:
         assert kept.findings == fresh.findings
         assert kept.findings[0].fix == Fix("copy", "safe", "diff")
         assert replace(kept, notes=()) == fresh
+
+
+def test_the_surest_finding_of_a_place_is_kept(monkeypatch):
+    def analyse(path, source, project):
+        severity, home = ("error", "a.py") if path.endswith("b.py") else ("warning", path)
+        return Checked([Finding("saved", "OUT201", severity, site(os.path.abspath(home), 2), "told")], None, ())
+
+    monkeypatch.setattr(analysis, "check_file", analyse)
+    for files in ([write("a.py"), write("b.py")], [write("b.py"), write("a.py")]):
+        outcomes = runner.check(files, [], jobs=1)
+        assert [finding.severity for outcome in outcomes for finding in outcome.findings] == ["error"]

@@ -82,10 +82,15 @@ def _move_to_own_files(outcomes: dict[str, Outcome], files: Sequence[str]) -> No
         if home is not None:
             outcome_there = outcomes.get(home, Outcome(home))
             moved = replace(finding, site=replace(finding.site, file=home))
-            places = {(item.code, item.site.line, item.site.column) for item in outcome_there.findings}
-            if (moved.code, moved.site.line, moved.site.column) not in places:
-                findings = sorted((*outcome_there.findings, moved), key=lambda item: (item.site.line, item.site.column))
+            same = [item for item in outcome_there.findings if _place(item) == _place(moved)]
+            if not same or (moved.severity == "error" and all(item.severity != "error" for item in same)):
+                others = (item for item in outcome_there.findings if item not in same)
+                findings = sorted((*others, moved), key=lambda item: (item.site.line, item.site.column))
                 outcomes[home] = replace(outcome_there, findings=tuple(findings))
+
+
+def _place(finding: Finding) -> tuple[str, int, int]:
+    return finding.code, finding.site.line, finding.site.column
 
 
 def _cached_or_work(path: str, cache: Cache | None) -> Work | Outcome | None:

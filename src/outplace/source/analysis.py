@@ -153,8 +153,11 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     trained = Trained(functions)
     for function, owner in _worth_running(candidates, functions, trained):
         judged = trained.holds(function, owner) and not _is_for_inference(function)
+        shown = function.node in reached and program.tape.went_backward and function.node not in program.lost_in
+        if not judged and not shown and trained.trains(function):
+            steps = assumed.run(function, owner, trains=True)
+            hits.extend(hypotheses.only_assumed([hit for hit in steps if hit.kind == "stepped"], hits))
         if function.node in reached:
-            shown = program.tape.went_backward and function.node not in program.lost_in
             if judged and not shown:  # the program shows how it is called, but not all of how it is trained
                 hits.extend(hypotheses.only_assumed(assumed.run(function, owner), hits))
         elif not judged:
@@ -173,14 +176,14 @@ class _Alone:
         self._receivers: Receivers = {}
         self._numbers: Numbers = {}
 
-    def run(self, function: Function, owner: Class | None) -> list[Hit]:
-        """What is wrong with a function, run by itself."""
+    def run(self, function: Function, owner: Class | None, trains: bool = False) -> list[Hit]:
+        """What is wrong with a function, run by itself; `trains` says that it runs the backwards itself."""
         alone = Interpreter(self._project, FUNCTION_STEPS, self._numbers, self._assumes)
         alone.frames.append(Frame(self._module, self._module.scope, "<module>"))
         called = _name(function) != "forward" and self._candidates.is_called(_name(function))
         args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
-        _guarded(lambda: _run_alone(alone, function, args))
+        _guarded(lambda: _run_alone(alone, function, args, trains))
         found = [*alone.tape.hits, *settled(alone)]
         if owner in self._receivers and function.node in self._receivers[owner].called:
             # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
@@ -199,7 +202,9 @@ def _worth_running(candidates: Candidates, functions: Functions, trained: Traine
 
     And those that call one of these and that somebody trains through: they may keep what it overwrites.
     """
-    chosen = {function for function, owner in functions if _may_write(candidates, function, owner)}
+    chosen = {
+        function for function, owner in functions if _may_write(candidates, function, owner) or trained.trains(function)
+    }
     waiting = [_name(function) for function in chosen if trained.holds(function, function.owner)]
     for name in waiting:
         for function, owner in functions if candidates.is_called(name) and not name.startswith("__") else ():
@@ -241,16 +246,18 @@ def functions_of(module: Module) -> Functions:
     return found
 
 
-def _run_alone(interpreter: Interpreter, function: Function, args: list[Value]) -> None:
-    """A function with unknown arguments; what it returns is taken to be trained on."""
+def _run_alone(interpreter: Interpreter, function: Function, args: list[Value], trains: bool) -> None:
+    """A function with unknown arguments; what it returns is taken to be trained on, unless it trains by itself."""
     if interpreter.assumes:
         _guarded(lambda: interpreter.call_function(function, args, {}, function.node))
+        if trains or any(event.kind == "step" for event in interpreter.tape.events):
+            return
         interpreter.tape.path = interpreter.tape.group = ()
         interpreter.tape.backward(interpreter.recorded)
         return
     returned = interpreter.call_function(function, args, {}, function.node)
-    roots = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
-    interpreter.tape.backward(roots)
+    nodes = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
+    interpreter.tape.backward([node for node in nodes if node not in interpreter.tape.losses])  # those are only shown
 
 
 def unknown_arguments(

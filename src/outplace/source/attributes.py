@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import reads_nothing
-from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
+from outplace.source import frameworks, holders, hypotheses, python_model, torch_model, unseen
 from outplace.source.joins import narrowed
 from outplace.source.values import (
     NONE,
@@ -147,4 +147,5 @@ _ATTRIBUTES: dict[type[Value], Any] = {
     Namespace: lambda interpreter, holder, name, _n: _resolved(interpreter, Imported(holder, name), set()),
     Outside: lambda _i, holder, name, _n: python_model.outside(f"{holder.name}.{name}"),
     Unknown: lambda _i, _h, _name, _n: UNKNOWN,
+    unseen.Unseen: unseen.attribute,
 }

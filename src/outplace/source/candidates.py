@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from outplace.source.heuristics import trains_by_name
+from outplace.source.heuristics import hands_on_optimizers, trains_by_name
 
 _NO_TEXT = r"""(?!\s*(?:\[|f?["']))"""
 """After an operator: lists and texts are added to as well."""
@@ -77,7 +77,8 @@ class Candidates:
         return bool(self._writes) or self._trains()
 
     def _trains(self) -> bool:
-        return _TRAINS.search(self._source) is not None or trains_by_name(self._source)
+        source = self._source
+        return _TRAINS.search(source) is not None or trains_by_name(source) or hands_on_optimizers(source)
 
     def writes(self, first: int, last: int) -> bool:
         """Is there a write or a backward between these lines?"""

@@ -55,6 +55,7 @@ _STORING = {
     "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "save", "send", "set", "setattr",
     "setdefault", "store", "update",
 }  # fmt: skip
+_OPTIMIZER_HANDED_ON = re.compile(r"[(,]\s*[\w.]*opt(?:im(?:i[sz]er)?)?_?\w?\d?\s*[,)]")
 _TRANSPARENT_DECORATORS = {
     "staticmethod", "classmethod", "abstractmethod", "override", "property", "overload", "final", "no_grad",
     "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "custom_fwd", "custom_bwd", "once_differentiable",
@@ -94,6 +95,14 @@ def makes_optimizer(call: ast.Call) -> bool:
     If wrong: `fix` takes the arguments for trained parameters, and offers no rewrite that makes them again.
     """
     return "optim" in ast.unparse(call.func).lower()
+
+
+def hands_on_optimizers(body: str) -> bool:
+    """Belief: `update(self.q_optim, self.q, loss)` steps the optimizer, and runs the backward of the loss before.
+
+    If wrong: a function that does not train is analysed for nothing.
+    """
+    return _OPTIMIZER_HANDED_ON.search(body) is not None
 
 
 def clips_gradients(call: ast.Call) -> bool:

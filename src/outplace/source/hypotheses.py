@@ -12,6 +12,7 @@ an error is what breaks without one. The hypotheses:
 - an unknown function returns new tensors that depend on its arguments;
 - what these return may hold tensors under names: `outputs.logits`;
 - `weight` and `bias` of an unknown module are parameters;
+- what is asked for its parameters is a network, and its backward needs its weights (see `unseen`);
 - a constructor is given the classes, functions and modules that its parameters have as defaults.
 """
 
@@ -25,7 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.traits import is_of_tensors, only_reshapes
-from outplace.source import torch_model
+from outplace.source import torch_model, unseen
 from outplace.source.annotations import says_tensor
 from outplace.source.frameworks import gathers_for
 from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
@@ -41,6 +42,7 @@ from outplace.source.heuristics import (
 )
 from outplace.source.joins import options
 from outplace.source.level_lists import given_by_level
+from outplace.source.unseen import Unseen
 from outplace.source.values import (
     NONE,
     UNKNOWN,
@@ -112,15 +114,17 @@ def _argument(
     interpreter: Interpreter, argument: ast.arg, default: ast.expr | None, uses: _Uses, is_forward: bool
 ) -> Value:
     says, name = says_tensor(argument.annotation), argument.arg
+    if name in uses.networks:
+        return unseen.be_network(interpreter, Unseen())
     if name in uses.called:
-        return Unknown()
+        return Unseen()
     if asks_for_writes(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
         return _not_a_tensor(interpreter, argument, ast.unparse(argument.annotation))
     numbers = default is not None and not _is_none(default)
     if says is None and (numbers or _is_other(argument.annotation)):
-        return Unknown()
+        return Unseen()
     if says is None and name in uses.sequences and name not in uses.tensors:
         return Items([], "list", rest=_tensor(interpreter, argument, True))
     result = _tensor(interpreter, argument, says is True or name in uses.tensors or (is_forward and default is None))
@@ -145,7 +149,7 @@ def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str) 
         return _tensor(interpreter, argument, False)  # its items are tensors (see `named_part`)
     if "Tensor" in annotation and not _NO_LIST.search(annotation):
         return Items([], "list", rest=_tensor(interpreter, argument, True))
-    return Plain() if _NUMBERS.fullmatch(annotation) else Unknown()
+    return Plain() if _NUMBERS.fullmatch(annotation) else Unseen()
 
 
 _MAPPING = re.compile("(?i)(?:optional.|ordered)?(?:dict|mapping)")
@@ -176,11 +180,16 @@ class _Uses:
         self.tensors: set[str] = set()
         self.sequences: set[str] = set()
         self.called: set[str] = set()
+        self.networks: set[str] = set()
         self.optional: set[str] = set()
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if is_of_tensors(node.attr):
                     self.tensors.add(node.value.id)
+                elif unseen.is_asked_of_networks(node.attr):
+                    self.networks.add(node.value.id)
+                elif node.attr in ("step", "zero_grad"):
+                    self.called.add(node.value.id)
             elif isinstance(node, ast.BinOp):
                 self.tensors.update(*map(_named, (node.left, node.right)))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
@@ -213,7 +222,7 @@ def constructor_arguments(init: Function) -> list[Value]:
     """What a constructor is assumed to be given: classes, functions and modules by default, else anything."""
     spec = init.node.args
     count = len(spec.posonlyargs) + len(spec.args) - 1
-    values: list[Value] = [Unknown() for _ in range(count)]
+    values: list[Value] = [Unseen() for _ in range(count)]
     names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][1:]
     values = [Const(False) if asks_for_writes(name) else value for name, value in zip(names, values, strict=True)]
     for place, default in zip(range(count - 1, -1, -1), reversed(init.defaults), strict=False):
@@ -232,14 +241,17 @@ def call_unknown(
     """A call of something that is not known: with tensors, a typical layer or a function of them."""
     if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
         return UNKNOWN
+    made = unseen.made_of(interpreter, function, args, keywords, node)
+    if made is not None:
+        return made
     tensors = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
     if not isinstance(node, ast.Call) or not (tensors or _is_given_a_batch(node)):
-        return Unknown(activates=True) if _has_activation(keywords) else UNKNOWN
+        return Unseen(activates=_has_activation(keywords))
     new_tensor = Tensor(Storage(), None, known=False, dtype="float")
     new_tensor.since = interpreter.tape.tick()
     layer = _layer_name(node.func) if isinstance(function, Unknown) else None
     grads = [tensor.requires_grad for tensor in tensors]
-    if interpreter.grad != "on" or not (layer or True in grads):
+    if interpreter.grad != "on" or not (layer or True in grads or unseen.weights_of(function)):
         new_tensor.requires_grad = False if interpreter.grad in ("off", "inference") else None
         return new_tensor
     new_tensor.requires_grad = new_tensor.family.grad = True
@@ -247,6 +259,7 @@ def call_unknown(
     _connect(new_tensor.node, tensors, new_tensor)
     if layer is not None:
         _assume_saves(interpreter, new_tensor.node, layer, new_tensor, args, getattr(function, "activates", False))
+    unseen.add_weights(interpreter, function, new_tensor.node)
     return new_tensor
 
 
@@ -375,6 +388,8 @@ def _hypothesis(hit: Hit) -> str:
     """The nearest hypothesis that the node depends on."""
     if _is_of_caller(hit) and hit.node is not None:
         return f"what computed {hit.node.place.node.arg} keeps its result for backward, as ReLU does"  # type: ignore[attr-defined]
+    if hit.kind == "stepped" and hit.node is not None and not hit.node.operation.endswith("Backward0"):
+        return f"the backward of `{hit.node.operation}` needs its weights"
     waiting, seen = [hit.node] if hit.node is not None else [], set[int]()
     for node in waiting:
         if node.assumed and (node is hit.node or node.operation == ARGUMENT):

@@ -9,7 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from outplace.knowledge.kind import SilentRule
-from outplace.source import attributes, calls, contents, expressions, holders, hypotheses, python_model, statements
+from outplace.source import (
+    attributes,
+    calls,
+    contents,
+    expressions,
+    holders,
+    hypotheses,
+    python_model,
+    statements,
+    unseen,
+)
 from outplace.source.expressions import EXPRESSIONS
 from outplace.source.frames import Frame, OutOfSteps, Stop, next_branch
 from outplace.source.graph import Hit, Node, Place
@@ -113,7 +123,9 @@ class Interpreter:
         tape = self.tape
         tape.events.append(Event(kind, self.lines(node), tuple(parameters), tape.tick(), tape.path, whole))
 
-    def go_backward(self, roots: list[Node], node: ast.AST, inputs: list[Tensor] | None) -> None:
+    def go_backward(
+        self, roots: list[Node], node: ast.AST, inputs: list[Tensor] | None, keeps_graph: bool = True
+    ) -> None:
         """`loss.backward()`. What an optimizer step has made stale is found together with where that step stands."""
         tape, first = self.tape, len(self.tape.hits)
         reached = tape.reached(roots, inputs)
@@ -124,6 +136,8 @@ class Interpreter:
         if any(hit.kind == "stepped" for hit in found):
             facts = step_facts(tape, roots, self.lines(node))
             tape.hits[first:] = [replace(hit, order=facts) if hit.kind == "stepped" else hit for hit in found]
+        if self.assumes and not keeps_graph:
+            unseen.free(reached)
 
     def hit(self, kind: str, node: ast.AST, certain: bool, detail: str = "", **facts: Any) -> None:
         """Reports something that is wrong where it stands."""

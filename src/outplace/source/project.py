@@ -64,6 +64,7 @@ class Project:
         self._modules: dict[str, Module | None] = {}
         self._trees: dict[str, tuple[str, ast.Module]] = {} if like is None else like._trees
         self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
+        self._folders: dict[str, list[str]] = {}
         self._ends_at = math.inf
         self.ran_out = False
         """Did the analysis of the present file take too long, so that the rest of it was left out?"""
@@ -135,16 +136,34 @@ class Project:
         return tree
 
     def _look_for(self, name: str, here: str) -> str | None:
-        """Looks in the folder above the importer's outermost package, in its own folder, and in the roots."""
+        """Looks above the importer's outermost package, in its own folder, in the roots, and in the folders above.
+
+        A program that is started in its project's folder finds all folders below, packages or not.
+        """
         top = here
         while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:
             top = os.path.dirname(top)
         relative = os.path.join(*name.split("."))
-        for folder in dict.fromkeys([top, here, *self._roots]):
+        for folder in dict.fromkeys([top, here, *self._roots, *self._above(top)]):
             for path in (os.path.join(folder, relative + ".py"), os.path.join(folder, relative, "__init__.py")):
                 if path in self._texts or os.path.isfile(path):
                     return path
         return None
+
+    def _above(self, folder: str) -> list[str]:
+        """The folders above, up to the project's own."""
+        if folder not in self._folders:
+            found = [folder]
+            while len(found) <= _MOST_FOLDERS and not any(
+                os.path.exists(os.path.join(found[-1], mark)) for mark in _PROJECT_MARKS
+            ):
+                found.append(os.path.dirname(found[-1]))
+            self._folders[folder] = found if len(found) <= _MOST_FOLDERS else []
+        return self._folders[folder]
+
+
+_MOST_FOLDERS = 5
+_PROJECT_MARKS = (".git", "pyproject.toml", "setup.py", "requirements.txt")
 
 
 def _read(path: str) -> str:

@@ -50,6 +50,8 @@ class Tape:
     hits: list[Hit] = field(default_factory=list)
     went_backward: bool = False
     """Has a backward been followed?"""
+    losses: list[Node] = field(default_factory=list)
+    """Where backwards have begun."""
     opaque: bool = False
     """Was there one that could not be followed?"""
     events: list[Event] = field(default_factory=list)
@@ -130,6 +132,7 @@ class Tape:
     def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
         """`loss.backward()`: a backward that leaves gradients with the leaves."""
         self.went_backward |= bool(roots)
+        self.losses += roots
         self.opaque |= not roots
         self.backward(roots, inputs)
         reached = self.reached(roots)

@@ -11,6 +11,7 @@ from outplace.source.annotations import says_tensor
 from outplace.source.frameworks import framework_behind
 from outplace.source.heuristics import (
     handles_data,
+    hands_on_optimizers,
     is_file_of_data,
     is_loss_name,
     is_outside_training,
@@ -39,6 +40,18 @@ class Trained:
         if name in self._asked:
             return False
         return name in self._called or _is_for_others(function)
+
+    def trains(self, function: Function) -> bool:
+        """Does it run backwards and optimizer steps, by itself or by other functions of the file?"""
+        return _name(function) in self._training
+
+    @cached_property
+    def _training(self) -> set[str]:
+        texts = {_name(function): _body(function) for function, _ in self._functions}
+        found = {name for name, text in texts.items() if _trains(text)}
+        while more := {name for name, text in texts.items() if name not in found and _calls_one(text, found)}:
+            found |= more
+        return found
 
     @cached_property
     def _asked(self) -> set[str]:
@@ -78,6 +91,21 @@ class Trained:
         if base is not None:
             return base.startswith("torch.nn.")
         return has_unknown_base(owner) and owner.find("forward") is not None
+
+
+def _trains(body: str) -> bool:
+    return ("backward(" in body and "step(" in body) or hands_on_optimizers(body)
+
+
+def _calls_one(body: str, names: set[str]) -> bool:
+    return any(f"{name}(" in body for name in names)
+
+
+def _body(function: Function) -> str:
+    """Its text without its first lines: the names of its arguments."""
+    node = function.node
+    first = node.body[0].lineno if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else node.lineno
+    return "\n".join(function.module.lines[first - 1 : node.end_lineno])
 
 
 _ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")

@@ -28,6 +28,7 @@ from outplace.source.values import (
     Partial,
     Plain,
     Tensor,
+    Unknown,
     Value,
 )
 
@@ -252,6 +253,8 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
         result.computed = {name: list(those) for name, those in value.computed.items()}
         result.state = {name: torch_model.copied(interpreter, item) for name, item in value.state.items()}
         result.children = {name: _deep_copy(interpreter, item, seen) for name, item in value.children.items()}
+    elif isinstance(value, Unknown) and not value.of:
+        result = type(value)()
     else:
         result = value
     seen[id(value)] = result

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.names import DUNDERS
-from outplace.source import holders, python_model, torch_model
+from outplace.source import holders, python_model, torch_model, unseen
 from outplace.source.contents import bounded
 from outplace.source.frames import Stop
 from outplace.source.joins import join, join_arms, options, with_paths
@@ -135,6 +135,8 @@ def set_attribute(interpreter: Interpreter, holder: Value, name: str, value: Val
             torch_model.check_put_back(interpreter, name, holder.names.get(name), value, node)
             if holder.stale:
                 holders.note_stored(holder, value)
+            if interpreter.assumes:
+                unseen.note_child(interpreter, holder, name, value)
             interpreter.set_name(holder.names, name, value)
     elif isinstance(holder, Class):
         interpreter.set_name(holder.names, name, value)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from outplace.source.frames import Stop
-from outplace.source.values import UNKNOWN, Imported, Namespace, Value
+from outplace.source.values import UNKNOWN, Const, Imported, Items, Namespace, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -31,7 +31,7 @@ def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
     for alias in node.names:
         if alias.name == "*":
             if isinstance(holder, Namespace):
-                interpreter.frame.scope.names.update(interpreter.names_of(holder))
+                interpreter.frame.scope.names.update(_public(interpreter.names_of(holder)))
             continue
         value: Value
         if isinstance(holder, Namespace):
@@ -42,6 +42,13 @@ def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
             value = interpreter.attribute(holder, alias.name, node)
         interpreter.frame.scope.set(alias.asname or alias.name, value)
     return Stop.RAN
+
+
+def _public(names: dict[str, Value]) -> dict[str, Value]:
+    """What `import *` takes over: not `__name__` and other names with an underscore, unless `__all__` lists them."""
+    listed = names.get("__all__")
+    chosen = [item.value for item in listed.items if isinstance(item, Const)] if isinstance(listed, Items) else []
+    return {name: value for name, value in names.items() if not name.startswith("_") or name in chosen}
 
 
 def _module(interpreter: Interpreter, base: str, name: str) -> Value:

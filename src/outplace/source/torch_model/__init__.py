@@ -21,10 +21,10 @@ from outplace.source.torch_model.modules import (
     super_attribute,
 )
 from outplace.source.torch_model.operations import augmented, binary, run_op
-from outplace.source.torch_model.optimizers import note_replaced
+from outplace.source.torch_model.optimizers import make_optimizer, note_replaced
 from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.shapes import takes_sizes
-from outplace.source.torch_model.tensors import copied, depend_on, fresh, node_of, tensors_in
+from outplace.source.torch_model.tensors import copied, depend_on, fresh, node_of, parameter, tensors_in
 from outplace.source.torch_model.type_checks import is_instance
 from outplace.source.torch_model.writing import check_appended, check_appended_array, check_index, numpy_write
 
@@ -53,6 +53,7 @@ __all__ = [
     "init_container",
     "is_instance",
     "is_tensor_method",
+    "make_optimizer",
     "method",
     "node_of",
     "note_replaced",
@@ -60,6 +61,7 @@ __all__ = [
     "numpy_write",
     "object_attribute",
     "own_state",
+    "parameter",
     "run_layer",
     "run_module",
     "run_op",

@@ -106,7 +106,7 @@ def run_layer(
         value: Value = args[0] if args else UNKNOWN
         for child in layer.children.values():
             interpreter.require_time()
-            value = interpreter.call(child, [value], {}, node)
+            value = run_child(interpreter, child, value, node)
         return after_forward(interpreter, layer, args, value, node)
     if layer.kind in CONTAINERS or layer.kind == "torch.nn.Module":
         return UNKNOWN
@@ -126,6 +126,11 @@ def run_layer(
         )
     result = _run_with_state(interpreter, layer, name, args, keywords, node)
     return after_forward(interpreter, layer, args, result, node)
+
+
+def run_child(interpreter: Interpreter, child: Value, value: Value, node: ast.AST) -> Value:
+    """Runs a child of `nn.Sequential`: one of several, if it was added on some paths only."""
+    return interpreter.each(child, lambda one: interpreter.call(one, [value], {}, node))
 
 
 def _run_with_state(

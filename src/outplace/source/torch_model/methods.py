@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.knowledge.traits import always_kind, has, method_has, without_graph
+from outplace.source import contents
 from outplace.source.graph import Hit, Node
 from outplace.source.joins import options
 from outplace.source.torch_model import shapes
@@ -177,8 +178,9 @@ def _backward(
     root = node_of(tensor)
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
     roots = [root] if root is not None else []
-    interpreter.go_backward(roots, node, inputs)
     create = keywords.get("create_graph", args[2] if len(args) > 2 else None)
+    retain = keywords.get("retain_graph", args[1] if len(args) > 1 else create)
+    interpreter.go_backward(roots, node, inputs, retain is not None and contents.truth(retain) is not False)
     if root is not None and isinstance(create, Const) and create.value:
         _keep_graph(interpreter, root, node)
     return NONE

@@ -18,6 +18,7 @@ from outplace.source.torch_model.layers import (
     before_forward,
     fill_container,
     make_layer,
+    run_child,
     run_layer,
 )
 from outplace.source.torch_model.methods import detached
@@ -70,7 +71,7 @@ def _base_forward(
     if base == "torch.nn.Sequential":
         value: Value = args[0] if args else UNKNOWN
         for child in children_of(module).values():
-            value = interpreter.call(child, [value], {}, node)
+            value = run_child(interpreter, child, value, node)
         return value
     layer = make_layer(interpreter, base, [], {}, node)
     if not isinstance(layer, Layer) or base in CONTAINERS or base == "torch.nn.Module":
@@ -90,8 +91,15 @@ def children_of(module: Value) -> dict[str, Value]:
             name: value
             for name, value in module.names.items()
             if isinstance(value, (Instance, Layer)) and is_module(value)
-        }
+        } | _unseen_children(module)
     return {}
+
+
+def _unseen_children(module: Instance) -> dict[str, Value]:
+    """Those that unknown code has built (see `unseen`)."""
+    strangers = {name: value for name, value in module.names.items() if isinstance(value, Unknown)}
+    networks = {name: getattr(value, "network", None) for name, value in strangers.items()}
+    return {name: network for name, network in networks.items() if network is not None}
 
 
 def is_module(value: Value) -> bool:
@@ -380,6 +388,21 @@ def _register_parameter(
     return NONE
 
 
+def _add_module(
+    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """`add_module(name, child)`; under a name that is not known, a container still runs it at its place."""
+    if len(args) < 2:
+        args = [*args, *keywords.values()]
+    if isinstance(module, Instance):
+        return _register_parameter(interpreter, module, args, {}, node)
+    if isinstance(module, Layer) and len(args) > 1:
+        name = str(args[0].value) if isinstance(args[0], Const) else f"*{len(module.children)}"
+        module.children.setdefault(name, Layer("nn.Identity", {}))  # on the other arms of a branch
+        interpreter.set_name(module.children, name, args[1])
+    return NONE
+
+
 def _hook(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
@@ -456,7 +479,7 @@ _MODULE_METHODS: dict[str, Any] = {
     "keys": lambda i, m, a, k, n: Items([Const(name) for name in children_of(m)]),
     "train": _train, "eval": _eval, "requires_grad_": _module_requires_grad, "state_dict": _state_dict,
     "load_state_dict": _load_state_dict, "register_buffer": _register_buffer, "register_parameter": _register_parameter,
-    "register_full_backward_hook": _hook, "add_module": _register_parameter, "register_module": _register_parameter,
+    "register_full_backward_hook": _hook, "add_module": _add_module, "register_module": _add_module,
     "__init_container__": _init_container, "__forward__": _base_forward, "append": _append,
     "extend": _append, "insert": _append,
     "register_forward_hook": _forward_hook,

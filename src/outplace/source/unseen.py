@@ -1,0 +1,150 @@
+"""Objects whose class is not seen: networks and optimizers that are handed in, or built by unknown code.
+
+Under hypotheses (`Interpreter.assumes`) such an object is the same whenever it is read. Who is asked for its parameters
+is a network: it has weights, its backward needs them, and the optimizer that is given them changes them.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
+from outplace.source import torch_model
+from outplace.source.graph import Node, Save
+from outplace.source.heuristics import makes_optimizer
+from outplace.source.values import UNKNOWN, Bound, Class, Instance, Items, Layer, Optimizer, Tensor, Unknown, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outplace.source.interpreter import Interpreter
+
+_OF_NETWORKS = {"parameters", "named_parameters", "training", "train", "eval"}
+"""What only networks are asked for."""
+_WEIGHTS = "weights"
+"""How a network saves its weights."""
+
+
+class Unseen(Unknown):
+    """Such an object, and the attributes of it that were read."""
+
+    __slots__ = ("holder", "network", "optimizer", "parts")
+
+    def __init__(self, holder: Unseen | None = None, activates: bool = False) -> None:
+        super().__init__(activates=activates)
+        self.holder = holder
+        self.network: Layer | None = None
+        """Its weights, if it is a network."""
+        self.optimizer: Optimizer | None = None
+        """What it steps, if it is an optimizer."""
+        self.parts: dict[str, Unseen] = {}
+
+    def part(self, name: str) -> Unseen:
+        """Its attribute of this name, the same whenever it is read."""
+        return self.parts.setdefault(name, Unseen(self))
+
+    def networks(self) -> Iterator[Layer]:
+        """What has weights: this object, the one that it is a part of, and its own parts."""
+        holder: Unseen | None = self
+        while holder is not None:
+            yield from () if holder.network is None else (holder.network,)
+            holder = holder.holder
+        waiting = list(self.parts.values())
+        for part in waiting:
+            yield from () if part.network is None else (part.network,)
+            waiting += part.parts.values()
+
+
+def attribute(interpreter: Interpreter, holder: Unseen, name: str, node: ast.AST) -> Value:
+    """`holder.name`. Who is asked for its parameters is a network."""
+    if name in ("parameters", "named_parameters"):
+        be_network(interpreter, holder)
+    if holder.network is not None and name in (_OF_NETWORKS | {"zero_grad"}) - MODULE_RETURNS_ITSELF:
+        return torch_model.attribute(interpreter, holder.network, name, node) or Bound(name, holder.network)
+    return Bound(name, holder) if name in MODULE_RETURNS_ITSELF or name == "step" else holder.part(name)
+
+
+def be_network(interpreter: Interpreter, thing: Unseen) -> Unseen:
+    """It is a network."""
+    if thing.network is None:
+        thing.network = Layer("torch.nn.Module", {})
+        thing.network.state["weight"] = weight = torch_model.parameter(interpreter)
+        weight.known = False
+    return thing
+
+
+def _stands_for_all(weight: Tensor) -> bool:
+    """Does it stand for all weights of a network that is not seen?"""
+    return weight.parameter and not weight.known
+
+
+def is_asked_of_networks(name: str) -> bool:
+    """Is it an attribute that only networks have?"""
+    return name in _OF_NETWORKS
+
+
+def made_of(
+    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """What a call of unknown code makes, if it moves a network, or makes an optimizer of one."""
+    if isinstance(function, Bound) and isinstance(thing := function.receiver, Unseen):
+        return thing if function.function != "step" else _step(interpreter, thing, args, keywords, node)
+    if not isinstance(node, ast.Call) or not makes_optimizer(node):
+        return None
+    given = next((value for value in (*args, *keywords.values()) if _holds_weights(value)), None)
+    return None if given is None else torch_model.make_optimizer(interpreter, "Optimizer", [given], {})
+
+
+def _step(
+    interpreter: Interpreter, thing: Unseen, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    """An optimizer that was handed in steps what the backward before it reaches, if nothing else does so.
+
+    It must be one network, that was handed in as well: of several it is not known which.
+    """
+    if thing.optimizer is None:
+        last = next((event for event in reversed(interpreter.tape.events) if event.kind == "backward"), None)
+        reached = {id(w): w for w in last.parameters if not w.held and _stands_for_all(w)} if last else {}
+        if len(reached) != 1:
+            return Unseen()
+        made = torch_model.make_optimizer(interpreter, "Optimizer", [Items([*reached.values()])], {})
+        thing.optimizer = made if isinstance(made, Optimizer) else None
+    assert thing.optimizer is not None
+    return torch_model.method(interpreter, thing.optimizer, "step", args, keywords, node) or UNKNOWN
+
+
+def _holds_weights(value: Value) -> bool:
+    return isinstance(value, Items) and any(isinstance(item, Tensor) and item.parameter for item in value.items)
+
+
+def add_weights(interpreter: Interpreter, function: Value, node: Node) -> None:
+    """The backward of a network needs its weights, and gives them gradients."""
+    for weight in weights_of(function):
+        node.leaves.append(weight)
+        node.saves.append(Save(weight.storage, interpreter.tape.tick(), _WEIGHTS, True, parameter=True))
+
+
+def weights_of(function: Value) -> list[Tensor]:
+    """The weights of what is called, if it is a network, or a method of one."""
+    networks = function.networks() if isinstance(function, Unseen) else ()
+    return [weight for network in networks for weight in network.state.values()]
+
+
+def free(nodes: list[Node]) -> None:
+    """A backward that keeps no graph frees what the networks have saved: no other backward can need it."""
+    for node in nodes:
+        if any(save.saved_as == _WEIGHTS for save in node.saves):
+            node.saves = [save for save in node.saves if save.saved_as != _WEIGHTS]
+
+
+def note_child(interpreter: Interpreter, holder: Instance, name: str, value: Value) -> None:
+    """What a module calls as `self.name(x)` is a network."""
+    if not isinstance(value, Unseen) or value.network is not None:
+        return
+    if (holder.cls.torch_base() or "").startswith("torch.nn.") and f"self.{name}(" in _text(holder.cls):
+        be_network(interpreter, value)
+
+
+def _text(cls: Class) -> str:
+    return "\n".join(cls.module.lines[cls.node.lineno - 1 : cls.node.end_lineno])

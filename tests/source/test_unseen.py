@@ -1,0 +1,225 @@
+"""Training code that is analysed without the networks and optimizers that it is given, beside what PyTorch says of it.
+
+Each pair is a file that breaks, and a twin that works, once real networks are handed in. The finding must be a warning
+on the line that steps; the twin must bring nothing.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from outplace.source.analysis import check_file
+from outplace.source.project import Project
+
+HEAD = "import copy\nimport torch\nfrom torch import nn, optim\n\n"
+HANDED_IN = """\
+def train(actor, critic, batches):
+    first = optim.Adam(filter(lambda p: p.requires_grad, critic.parameters()))
+    second = optim.Adam(actor.parameters())
+    for x in batches:
+        {}
+"""
+TRAINER = """\
+class Trainer:
+    def __init__(self, actor, critic, optimizer_class=optim.Adam):
+        self.actor, self.critic = actor, critic
+        self.target = copy.deepcopy(critic)
+        self.first = optimizer_class(self.critic.parameters(), lr=0.1)
+        self.second = optimizer_class(self.actor.parameters(), lr=0.1)
+
+    def update(self, optimizer, loss):
+        optimizer.zero_grad()
+        loss.backward(retain_graph=True)
+        optimizer.step(){}
+
+    def learn(self, x):
+        {}
+
+def train(actor, critic, batches):
+    Trainer(actor, critic).learn(batches[0])
+"""
+OPTIMIZERS = """\
+def learn(x, actor, critic, optimizer, other):
+    critic.train()
+    value = critic(x)
+    loss = value.mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    {}
+    {}.backward()
+    other.step()
+
+def train(actor, critic, batches):
+    learn(batches[0], actor, critic, optim.Adam(critic.parameters()), optim.Adam(actor.parameters()))
+"""
+BUILT = """\
+class Critic(nn.Module):
+    def __init__(self, build):
+        super().__init__()
+        self.body = build(4, 4)
+
+    def forward(self, x):
+        return self.body(x)
+
+class Agent:
+    def __init__(self, build):
+        self.critic = Critic(build)
+        self.optim = optim.SGD(self.critic.parameters(), lr=0.1)
+
+    def learn(self, x):
+        value = self.critic(x.exp())
+        {}
+
+def train(actor, critic, batches):
+    Agent(lambda *sizes: critic).learn(batches[0].requires_grad_())
+"""
+PAIRS = {
+    "a loss that was computed before the step": (
+        HANDED_IN.format(
+            "loss, value = -critic(actor(x)).mean(), critic(x).mean()\n"
+            "        value.backward()\n        first.step()  # here\n        loss.backward()\n        second.step()"
+        ),
+        HANDED_IN.format(
+            "loss, value = -critic(actor(x)).mean(), critic(x).mean()\n"
+            "        loss.backward()\n        second.step()\n        value.backward()\n        first.step()"
+        ),
+    ),
+    "a generator and its discriminator": (
+        HANDED_IN.format(
+            "fake = actor(x)\n        out = critic(fake)\n        out.mean().backward(retain_graph=True)\n"
+            "        first.step()  # here\n        (-out.mean()).backward()\n        second.step()"
+        ),
+        HANDED_IN.format(
+            "fake = actor(x)\n        out = critic(fake.detach())\n        out.mean().backward()\n"
+            "        first.step()\n        (-critic(fake).mean()).backward()\n        second.step()"
+        ),
+    ),
+    "a helper that runs backward and steps": (
+        TRAINER.format(
+            "  # here",
+            "value, loss = self.critic(x).mean(), self.critic(self.actor(x)).mean()\n"
+            "        self.update(self.first, value)\n        self.update(self.second, loss)",
+        ),
+        TRAINER.format(
+            "",
+            "value, loss = self.critic(x).mean(), self.target(self.actor(x)).mean()\n"
+            "        self.update(self.first, value)\n        self.update(self.second, loss)",
+        ),
+    ),
+    "an optimizer that is handed in": (
+        OPTIMIZERS.format("optimizer.step()  # here", "actor(critic(x) * value).mean()"),
+        OPTIMIZERS.format("optimizer.step()", "actor(critic(x) * value.detach()).mean()"),
+    ),
+    "a network that unknown code builds": (
+        BUILT.format(
+            "value.mean().backward(retain_graph=True)\n        self.optim.step()  # here\n"
+            "        value.sum().backward()"
+        ),
+        BUILT.format(
+            "value.mean().backward(retain_graph=True)\n        value.sum().backward()\n        self.optim.step()"
+        ),
+    ),
+}
+
+
+def _raises(source: str) -> bool:
+    names: dict[str, object] = {}
+    exec(compile(HEAD + source, "train.py", "exec"), names)
+    torch.manual_seed(0)
+    actor, critic = (nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(2))
+    try:
+        names["train"](actor, critic, [torch.randn(3, 4) for _ in range(2)])  # type: ignore[operator]
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+        return True
+    return False
+
+
+def _found(source: str) -> set[tuple[int, str]]:
+    """Without the function that brings the networks."""
+    alone = HEAD + source.partition("\ndef train(")[0] if "\ndef train(" in source else HEAD + source
+    return {(finding.site.line, finding.severity) for finding in check_file("train.py", alone, Project()).findings}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pair(name: str) -> None:
+    """The analysis and PyTorch both find the first of a pair wrong, on the same line."""
+    wrong, _ = PAIRS[name]
+    line = next(n for n, text in enumerate((HEAD + wrong).splitlines(), 1) if "# here" in text)
+    assert _raises(wrong)
+    assert _found(wrong) == {(line, "warning")}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_twin(name: str) -> None:
+    """The second of a pair works, and nothing is said of it."""
+    _, right = PAIRS[name]
+    assert not _raises(right)
+    assert _found(right) == set()
+
+
+def test_a_loss_that_is_returned_after_its_backward() -> None:
+    """It is only shown: nobody runs its backward again."""
+    source = (
+        "def step(x, net, optimizer):\n    loss = net(x).exp().mean()\n    loss.backward()\n    optimizer.step()\n    "
+    )
+    loop = "net = nn.Linear(4, 1)\noptimizer = optim.SGD(net.parameters(), lr=0.1)\n\n"
+    assert _found(loop + source.replace("x, net, optimizer", "x") + "return loss\n") == set()
+    assert _found(source + "return loss\n") == set()
+
+
+def test_a_program_that_imports_everything(tmp_path: Path) -> None:
+    """`import *` takes over no `__name__`: the main part of the program runs."""
+    (tmp_path / "networks.py").write_text("from torch import nn\n\ndef build():\n    return nn.Linear(4, 1)\n")
+    main = (
+        "import torch\nfrom networks import *\n\nif __name__ == '__main__':\n    net = build()\n"
+        "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n    out = net(torch.ones(2, 4).requires_grad_())\n"
+        "    out.sum().backward(retain_graph=True)\n    optimizer.step()\n    out.mean().backward()\n"
+    )
+    (tmp_path / "main.py").write_text(main)
+    found = check_file(str(tmp_path / "main.py"), main, Project()).findings
+    assert [(finding.code, finding.site.line, finding.severity) for finding in found] == [("OUT202", 9, "error")]
+
+
+def test_a_folder_that_is_no_package(tmp_path: Path) -> None:
+    """A program that is started in the project's folder finds the folders in it."""
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    (tmp_path / "parts" / "inner").mkdir(parents=True)
+    (tmp_path / "parts" / "base.py").write_text("def grow(t):\n    return t.exp()\n")
+    source = (
+        "import torch\nfrom torch import nn\nfrom parts.base import grow\n\nclass Net(nn.Module):\n"
+        "    def forward(self, x):\n        y = grow(x)\n        y += 1\n        return y\n"
+    )
+    path = tmp_path / "parts" / "inner" / "net.py"
+    path.write_text(source)
+    found = check_file(str(path), source, Project()).findings
+    assert [(finding.code, finding.site.line) for finding in found] == [("OUT201", 8)]
+    (tmp_path / "requirements.txt").unlink()  # then nothing says that the folder is a project's
+    assert check_file(str(path), source, Project()).findings == []
+
+
+def test_modules_that_are_added_under_any_name() -> None:
+    """`add_module` of a container: the children run in the order in which they were added."""
+    source = (
+        "class Net(nn.Module):\n    def __init__(self, depth):\n        super().__init__()\n"
+        "        self.body = nn.Sequential()\n        for place in range(depth):\n"
+        "            self.body.add_module('part%d' % place, nn.Sequential(nn.Linear(4, 4), nn.{}()))\n\n"
+        "    def forward(self, x):\n        y = self.body(x)\n        y += 1\n        return y\n"
+    )
+    assert {line for line, _ in _found(source.format("Sigmoid"))} == {14}
+    assert _found(source.format("Dropout")) == set()
+
+
+def test_a_module_that_is_added_on_one_path() -> None:
+    """On the other one it is not there: its activation does not meet the one that takes its place."""
+    source = (
+        "class Net(nn.Module):\n    def __init__(self, first):\n        super().__init__()\n"
+        "        self.body = nn.Sequential()\n        self.body.add_module('linear', nn.Linear(4, 4))\n"
+        "        self.body.add_module('act', nn.{}() if first else nn.Identity())\n"
+        "        if {}first:\n            self.body.add_module('other', nn.ReLU(inplace=True))\n\n"
+        "    def forward(self, x):\n        return self.body(x)\n"
+    )
+    assert {line for line, _ in _found(source.format("Sigmoid", ""))} == {15}
+    assert _found(source.format("Sigmoid", "not ")) == set()
