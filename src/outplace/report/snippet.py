@@ -193,7 +193,7 @@ class Snippet:
         frames = [site for site in place.chain if not site.function.endswith("_call_impl")]  # every Module has these
         if not frames:
             return
-        calls = [f"{naming.place(site.file, site.line)} {site.function}".rstrip() for site in frames]
+        calls = [f"{naming.place(site.file, site.line)} {site.function}{_own_words(site)}".rstrip() for site in frames]
         text = Text(self.glyphs.clean(f"through {f' {self.glyphs.arrow} '.join(calls)}"), style="dim")
         start = start if self.width - start >= LEAST else 0
         for line in wrap(text, self.width - start):
@@ -202,6 +202,13 @@ class Snippet:
     def _gutter(self, line: Text) -> Text:
         row = Text(f"{' ' * self.digits} {self.glyphs.bar} ", style="dim")
         return Text.assemble(row, line)
+
+
+def _own_words(site: Site) -> str:
+    """The line itself, if it is in no file that a reader could open."""
+    if not site.file.startswith("<"):
+        return ""
+    return f": {site.text.splitlines()[0]}" if site.text else " (its source is not known)"
 
 
 def _union(marks: Sequence[Mark]) -> tuple[int, int]:

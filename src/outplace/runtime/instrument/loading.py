@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from outplace.runtime.instrument.marker import Marker
-from outplace.runtime.record.user_files import own_files
+from outplace.runtime.record.user_files import adopt, own_files
 
 _UNCOMPILABLE = (OSError, SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -92,9 +92,14 @@ def read_code_with_marks(*arguments: Any) -> Any:
 # -- compile() ----------------------------------------------------------------------------------------------------
 
 
-def compile_with_marks(called: Any) -> Any:
-    """Replaces `compile` where the user's code calls it."""
-    return _compile if called is builtins.compile else called
+def compile_with_marks(value: Any, taken_by: Any = None) -> Any:
+    """Replaces `compile` where the user's code calls it. What `exec` is given is compiled with marks first."""
+    if value is builtins.compile:
+        return _compile
+    if taken_by is builtins.exec and isinstance(value, str):
+        flags = _future_flags(sys._getframe(1).f_code)
+        return _compile_text(value, "<string>", "exec", flags) or value
+    return value
 
 
 def _compile(
@@ -105,10 +110,40 @@ def _compile(
         flags |= _future_flags(sys._getframe(1).f_code)
     if mode == "exec" and optimize == -1 and not rest and isinstance(source, str | bytes):
         path = filename if isinstance(filename, str) else os.fsdecode(filename)
+        marked = _compile_text(source, path, mode, flags) if isinstance(source, str) else None
+        if marked is not None:
+            return marked
         if not flags & ast.PyCF_ONLY_AST and not path.startswith("<") and os.path.isfile(path) and own_files[path]:
             with contextlib.suppress(*_UNCOMPILABLE):
                 return compile_marked(source, path, flags)
     return compile(source, filename, mode, flags, True, optimize, **rest)
+
+
+_compiled: dict[tuple[str, str, str, int], CodeType] = {}
+
+
+def _compile_text(text: str, filename: str, mode: str, flags: int) -> CodeType | None:
+    """Compiles a text with marks that is in no file; None if it must be compiled as usual."""
+    if not filename.startswith("<") or flags & ast.PyCF_ONLY_AST or not adopt(filename, text):
+        return None
+    key = (text, filename, mode, flags)
+    if key not in _compiled:
+        with contextlib.suppress(*_UNCOMPILABLE), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            tree: Any = ast.parse(text, filename, mode)
+            Marker(filename).visit(tree)
+            code = compile(ast.fix_missing_locations(tree), filename, mode, flags, dont_inherit=True)
+            if not said:  # Python says it itself, with the line of the user's call
+                _compiled[key] = code
+    return _compiled.get(key)
+
+
+def compile_example(
+    source: str, filename: str, mode: str, flags: int = 0, dont_inherit: bool = False, optimize: int = -1
+) -> Any:
+    """Replaces `compile` in doctest, which runs the examples of docstrings."""
+    marked = _compile_text(source, filename, mode, flags)
+    return marked or compile(source, filename, mode, flags, True, optimize)
 
 
 def _future_flags(code: CodeType) -> int:

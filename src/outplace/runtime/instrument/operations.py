@@ -139,6 +139,10 @@ class Operations(Calls):
             self._mark_method(node, node.func)
         elif isinstance(node.func, ast.Name) and node.func.id == "compile":
             node.func = self.call(COMPILE, node.func, where=node.func)
+        elif isinstance(node.func, ast.Name) and node.func.id == "exec" and node.args:
+            text, function = node.args[0], ast.copy_location(ast.Name("exec", ast.Load()), node.func)
+            if not isinstance(text, ast.Starred):
+                node.args[0] = self.call(COMPILE, text, function, where=text)
         if number is not None:
             self._mark_last_operand(node, number)
         return self.call(LEAF, node, where=node) if is_leaf else node

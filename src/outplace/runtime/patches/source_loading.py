@@ -9,7 +9,7 @@ from typing import Any
 
 from outplace.runtime import instrument
 from outplace.runtime.instrument import loading, marks
-from outplace.runtime.patches.table import Patch, Undo, replaced
+from outplace.runtime.patches.table import Patch, Undo, replaced, swap
 
 
 def names() -> Iterator[Patch]:
@@ -32,7 +32,16 @@ def loaders() -> Iterator[Patch]:
     yield replaced(SourceFileLoader, "get_code", lambda _: loading.get_code_with_marks, why)
     why = "`runpy.run_path` compiles scripts of the program's own with marks."
     yield replaced(runpy, "_get_code_from_file", lambda _: loading.read_code_with_marks, why)
-    yield bound("COMPILE", loading.compile_with_marks, "`compile` in marked code puts marks into what it compiles.")
+    why = "`compile` and `exec` in marked code put marks into what they compile."
+    yield bound("COMPILE", loading.compile_with_marks, why)
+
+
+def examples() -> Iterator[Patch]:
+    """doctest, which compiles the examples of docstrings."""
+    import doctest
+
+    why = "The examples of docstrings are compiled with marks."
+    yield Patch("doctest.compile", "replaced", why, lambda: swap(doctest, "compile", loading.compile_example))
 
 
 def bound(name: str, function: Callable[..., Any], why: str) -> Patch:

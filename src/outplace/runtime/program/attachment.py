@@ -42,6 +42,7 @@ class Attachment:
         self.uncaught = Section("uncaught errors", error_hooks.ending)
         self.names = Section("marks", source_loading.names)
         self.loaders = Section("loading with marks", source_loading.loaders)
+        self.examples = Section("doctest", source_loading.examples, after_import("doctest", "testfile"))
         self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
         self.dynamo = Section("Dynamo", _dynamo_rows, after_import("torch._dynamo.eval_frame"))
         self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
@@ -52,7 +53,7 @@ class Attachment:
 
     def sections(self) -> Iterator[Section]:
         """All sections, open or not. torch must have been imported."""
-        yield from (self.errors, self.uncaught, self.names, self.loaders)
+        yield from (self.errors, self.uncaught, self.names, self.loaders, self.examples)
         yield from (self.torch, self.dynamo, self.regions, self.checkpoints)
         if _has_distributed():
             yield self.collectives
@@ -69,7 +70,7 @@ class Attachment:
             self.table.open(self.uncaught)  # outplace runs a program with marks: it sees uncaught errors anyway
         self.table.open(self.errors, self.names)
         if way == "marks":
-            self.table.open(self.loaders)
+            self.table.open(self.loaders, self.examples)
         self.table.open(self.torch)
 
     def set_guard(self, wanted: bool) -> None:

@@ -70,6 +70,11 @@ class _OwnFiles(dict[str, bool]):
         self._claimed += (real + os.sep if os.path.isdir(real) else real,)
         self.clear()
 
+    def disclaim(self, name: str) -> None:
+        """No longer counts the code of this name as the user's."""
+        self._named.discard(name)
+        self[name] = False
+
     def know_torch(self, folder: str) -> None:
         """Counts torch's folder as a library, for a torch that was built in a checkout."""
         self._library += (os.path.realpath(folder) + os.sep,)
@@ -79,9 +84,33 @@ class _OwnFiles(dict[str, bool]):
 own_files = _OwnFiles()
 
 
-# -- source that is in no file (`-c`, standard input) --------------------------------------------------------------
+# -- source that is in no file (`-c`, standard input, texts that the program compiles) ------------------------------
 
 _sources: dict[str, str] = {}
+_reused: set[str] = set()
+"""Names under which the program has compiled several texts. Their lines say nothing."""
+_adopted: set[str] = set()
+_MOST_TEXTS = 1_000
+_LONGEST_TEXT = 1_000_000
+
+
+def adopt(filename: str, text: str) -> bool:
+    """Counts a text that the user's code compiles as the user's. False if the name is not this text's alone."""
+    known = _sources.get(filename)
+    if known == text:
+        return own_files[filename]
+    if known is not None and filename in _adopted:
+        _sources.pop(filename)
+        _reused.add(filename)
+        own_files.disclaim(filename)
+    if known is not None or filename in _reused or own_files[filename] or len(text) > _LONGEST_TEXT:
+        return False
+    if len(_sources) >= _MOST_TEXTS:
+        return False
+    _adopted.add(filename)
+    _sources[filename] = text
+    own_files.claim(filename)
+    return True
 
 
 def remember_source(filename: str, source: str | bytes) -> None:
