@@ -50,9 +50,9 @@ def without_graph(name: str) -> bool:
 
 @cache
 def reads_nothing(name: str) -> bool:
-    """Does a method or attribute of this name not ask for the values of the tensor: `shape`, `numel`, `zero_`?"""
+    """Does a method or attribute of this name not ask for the values of the tensor: `shape`, `grad`, `zero_`?"""
     about = method_has(name, "plain_method") and name not in ("item", "tolist", "is_nonzero")
-    return about or method_has(name, "plain_attribute") or method_has(name, "replaces")
+    return about or name == "grad" or method_has(name, "plain_attribute") or method_has(name, "replaces")
 
 
 @cache

@@ -38,3 +38,45 @@ def test_data_of_a_rollout_is_for_a_person_to_cut_off(tmp_path):
     assert code == 1
     assert "the step in line 37 of one round comes before the backward in line 36 of the next" in said
     assert "`old`, `values`, `advantages`; choose: detach" in said
+
+
+TRUNK = """import copy
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+trunk = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh())
+actor, critic = nn.Linear(5, 2), nn.Linear(5, 1)
+critic_opt = torch.optim.SGD([*trunk.parameters(), *critic.parameters()], lr=0.1)
+actor_opt = torch.optim.SGD([*trunk.parameters(), *actor.parameters()], lr=0.1)
+x = torch.randn(4, 3)
+for _ in range(2):
+    features = trunk(x)
+    critic_loss = critic(features).pow(2).mean()
+    actor_loss = actor(features).exp().mean()
+    critic_opt.zero_grad()
+    critic_loss.backward({retain})
+    critic_opt.step()
+    actor_opt.zero_grad()
+    actor_loss.backward()
+    actor_opt.step()
+weights = [p for net in (trunk, actor, critic) for p in net.parameters()]
+print(*(round(number.sum().item(), 5) for number in [*weights, actor_loss]))
+"""
+
+
+def test_losses_of_one_forward_that_train_the_same_weights_keep_their_values_and_gradients(tmp_path):
+    (tmp_path / "turns.py").write_text(TRUNK.format(retain="retain_graph=True"))
+    taken = """    for new, old in zip([*trunk.parameters(), *actor.parameters()], before.parameters()):
+        new.grad = old.grad
+    actor_opt.step()
+"""
+    copies = TRUNK.format(retain="").replace("actor(features)", "before(x)").replace("    actor_opt.step()\n", taken)
+    copies = copies.replace("    features =", "    before = copy.deepcopy(nn.Sequential(trunk, actor))\n    features =")
+    (tmp_path / "copies.py").write_text(copies)  # each loss has weights of its own, so no order matters
+    known = []
+    for how in (["copies.py"], ["-m", "outplace", "run", "--fix", "turns.py"]):
+        known.append(subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=300))
+    assert known[0].stdout == known[1].stdout != ""
+    assert "loss: unchanged, in 4 backwards" in known[1].stderr

@@ -28,6 +28,11 @@ def first(t):
     return t[0]
 
 
+def rectified(t):
+    t = torch.nn.functional.relu(t, inplace=True)
+    return t * x
+
+
 """
 END = "loss.backward()\n"
 
@@ -35,6 +40,7 @@ SEEN_BY_OTHERS = {
     "by its caller, which uses no result": "scale(w)\nloss = (w * w).sum()\n",
     "by its caller, beside the result": "h = scale(w)\nloss = (w * h).sum()\n",
     "by another name of its caller's": "h = w\ng = scale(w)\nloss = (h * g).sum()\n",
+    "by its caller, which calls it for that": "rectified(w)\nloss = (w * w).sum()\n",
     "by a list of its caller's": "kept = [x]\nkept.append(w)\nw = scale(w)\nloss = (w * kept[1]).sum()\n",
     "by a list": "kept = []\nkept.append(w)\nw.zero_()\nloss = (w + kept[0] * x).sum()\n",
     "by what it is a view of": "h = w[:]\nh.tanh_()\nloss = (h * w).sum()\n",
@@ -96,6 +102,7 @@ MENDED = {
     return (w * w).sum()
 loss = f(x, w)
 """,
+    "a flag that saves memory": "h = rectified(w)\nloss = h.sum() + (w * w).sum()\n",
     "the other part is read": "h = w[:2]\nh *= x[1:]\nw = torch.cat([h, w[2:]])\nloss = (w * w).sum()\n",
 }
 
@@ -104,6 +111,62 @@ loss = f(x, w)
 def test_a_step_of_the_computation(fixed, body):
     source = BEGINNING + body + END
     assert verdict(source, fixed(source)) in ("mended", "legal")
+
+
+MODULE = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Start(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(1, 4, dtype=torch.float64))
+        self.fc = nn.Linear(3, 4).double()
+
+    def forward(self, x):
+        state = self.start.{view}
+        state += self.fc(x)
+        return state * state
+
+
+model = Start()
+leaves = list(model.parameters())
+loss = model(torch.randn({rows}, 3, dtype=torch.float64)).sum()
+"""
+AFTER = {
+    "their gradients": "print(sum(p.grad.sum() for p in model.parameters()))\n",
+    "their values": "print(sum(p.sum() for p in model.parameters()))\n",
+    "what clips their gradients": "nn.utils.clip_grad_norm_(model.parameters(), 100.0)\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize(("view", "rows"), [("expand(2, 4)", 2), ("view(1, 4)", 1)])
+@pytest.mark.parametrize("after", AFTER.values(), ids=AFTER)
+def test_a_module_computes_with_its_parameter_whatever_reads_all_parameters_later(fixed, view, rows, after):
+    source = MODULE.format(view=view, rows=rows) + END + after
+    text = fixed(source)
+    assert "state = state + self.fc(x)" in text
+    legal = source.replace(f"self.start.{view}", f"self.start.{view}.clone()")
+    got, wanted = (_gradients(program) for program in (text, legal))
+    assert all(one.equal(other) for one, other in zip(got, wanted, strict=True))
+
+
+def _gradients(source):
+    names = {}
+    exec(compile(source, "program.py", "exec"), names)
+    return [leaf.grad for leaf in names["leaves"]]
+
+
+def test_an_update_of_the_parameter_stays_one(fixed):
+    source = MODULE.format(view="view(1, 4)", rows=1) + END + AFTER["their values"]
+    source = source.replace("state += self.fc(x)\n        return state * state", "state *= 0.5")
+    source = source.replace(
+        "loss = model(torch.randn(1, 3, dtype=torch.float64)).sum()", "model(1)\nloss = (model.start * 2).sum()"
+    )
+    assert "state = state" not in fixed(source)
 
 
 def test_what_is_trained_is_not_recorded_as_computed(fixed):

@@ -42,6 +42,13 @@ def test_a_function_that_returns_its_argument_writes_it_for_the_caller(fixed):
     assert verdict(source, fixed(source)).startswith("mended")
 
 
+def test_also_if_it_returns_its_argument_with_something_else(fixed):
+    source = TWICE.replace("return tokens.exp().sum()", "return tokens, tokens.exp().sum()")
+    source = source.replace("head(h, 0.5) + head(h, 0.1)", "sum(head(h, 0.5)[1:]) + (h * h).sum()")
+    assert run(source).error
+    assert verdict(source, fixed(source)).startswith("mended")
+
+
 STATE = """import torch
 
 x = torch.linspace(0.2, 1.3, 4, dtype=torch.float64).requires_grad_()

@@ -6,7 +6,10 @@
 - `compute_later`: computes what only the later backward needs after the step.
 - `update_first`: moves the later update before the step that affects it.
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
-  after the end of the loop.
+  after the end of the loop. If optimizers share weights, it takes the later loss's gradients before the step.
+
+An earlier backward that retains its graph says that the later loss is meant to use the same forward. Then the repairs
+that keep the loss come before those that compute it again.
 
 Most of them change the numbers after the step. A run has to show that everything before it stays the same. If the
 events of the training step show that no step uses another gradient (`training`), no run is needed.
@@ -68,10 +71,14 @@ def _in_one_round(order: Order, files: Files, unused: bool) -> Iterator[Reorderi
     yield from update_first(order, shared=True)
     yield from detach.cut(order, files, unused)
     later = list(compute_later.moved(order)) if older is not False else []
+    kept = [*steps_wait.together(order), *steps_wait.gradients_first(order)] if older is not False else []
+    if order.shares_graph:
+        yield from kept
     yield from later
     if older is not False:
         yield from compute_later.kept_by_an_object(order, files)
-        yield from steps_wait.together(order)
+    if not order.shares_graph:
+        yield from kept
     if not later:
         yield from run_again.after_the_step(order)
     if older is not True:

@@ -73,6 +73,13 @@ class Order:
         """Does the step come before the backward in the same pass through the block?"""
         return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
 
+    @property
+    def shares_graph(self) -> bool:
+        """Does a backward before the step retain its graph, for the later one?"""
+        block = self.code.block(self.outer_step)
+        before = block[: block.index(self.outer_step)]
+        return self.in_one_round and any(goes_backward(item) and retains_graph(item) for item in before)
+
 
 def order_of(code: Code, moment: Moment) -> Order | None:
     """The order of the moment; None if no block contains both."""

@@ -10,6 +10,7 @@ from outplace.repair.forms.backward_first import backward_first, needed, takes_g
 from outplace.repair.forms.step_order.lines import (
     binds_within,
     end_of,
+    lines_before,
     moved_behind,
     names_bound,
     names_bound_within,
@@ -49,6 +50,44 @@ def together(order: Order) -> Iterator[Reordering]:
     # A run shows whether each step uses the same gradients. Without one, the source must show it.
     if not order.moment.from_source or _keeps_gradients(order, steps, backwards):
         yield Reordering(title, "steps", [*edits, *moved_behind(code, steps, backwards[-1])])
+
+
+def gradients_first(order: Order) -> Iterator[Reordering]:
+    """`gradients = torch.autograd.grad(g_loss, weights)` before the step, and later `weight.grad = gradient`.
+
+    This is for optimizers that share weights: one `.grad` cannot hold the gradients of both losses.
+    """
+    code, block = order.code, order.code.block(order.outer_step)
+    rest = block[block.index(order.outer_step) :]
+    backwards = [item for item in rest if _is_fixed(_loss(item), rest)]
+    if order.moment.from_source or order.outer_backward not in backwards or not _knows_torch(code):
+        return
+    ahead: list[str] = []
+    edits: list[Edit] = []
+    for backward in backwards:
+        loss, optimizer, call = _loss(backward), _stepped_next(rest[rest.index(backward) :]), only_call(backward)
+        if loss is None or optimizer is None or call is None or not whole_lines(code, backward):
+            return
+        if call.args or any(keyword.arg != "retain_graph" for keyword in call.keywords):
+            return
+        weights, gradients = (f"{loss.rpartition('.')[2]}_{what}" for what in ("weights", "gradients"))
+        if not weights.isidentifier() or {weights, gradients} & identifiers(code.tree):
+            return
+        options = "".join(f", retain_graph={code.segment(keyword.value)}" for keyword in call.keywords)
+        ahead.append(f"{weights} = {_weights(code, order.step, optimizer)}")
+        ahead.append(f"{gradients} = torch.autograd.grad({loss}, {weights}{options}, allow_unused=True)")
+        head, body = f"for weight, gradient in zip({weights}, {gradients}):", "weight.grad = gradient"
+        edits.append(Edit(*code.span(backward), f"{head}\n    {code.indent(backward)}{body}"))
+    before = lines_before(code, order.outer_step, ahead)
+    if before is not None:
+        title = "Take the gradients of the later loss before the step, which changes the weights that they need"
+        yield Reordering(title, "steps", [before, *edits])
+
+
+def _knows_torch(code: Code) -> bool:
+    """Does the file have `import torch` at its top level?"""
+    imports = [alias for item in code.tree.body if isinstance(item, ast.Import) for alias in item.names]
+    return any(alias.name.split(".")[0] == "torch" and alias.asname is None for alias in imports)
 
 
 def _with_inputs(code: Code, backward: ast.stmt, weights: str) -> Edit:

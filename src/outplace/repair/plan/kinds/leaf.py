@@ -49,7 +49,7 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def _flagged_for_its_result(place: Place) -> bool:
     """`w = F.relu(self.w, inplace=True)`: the flag is there to save memory, not to change a parameter.
 
-    But if the parameter is read again below, the program expects it to be changed.
+    But if the parameter is read again below by the same name, the program expects it to be changed.
     """
     call = place.node
     if not isinstance(call, ast.Call) or is_whole(place.statement, call):
@@ -58,7 +58,10 @@ def _flagged_for_its_result(place: Place) -> bool:
     if not isinstance(subject, ast.Name | ast.Attribute):
         return False
     computed = [read for read in place.facts.reads if not read.leaf_written]  # another call may write what is no leaf
-    return not computed and not read_later(place.code, place.statement, ast.unparse(subject))
+    path = ast.unparse(subject)
+    if computed or _called_for_its_effect(place, path):
+        return False
+    return binds(place.statement, path) or not read_later(place.code, place.statement, path)
 
 
 def _only_leaf_elsewhere(place: Place) -> bool:
@@ -73,6 +76,18 @@ def _only_leaf_elsewhere(place: Place) -> bool:
 
 def _awaited_by_a_caller(place: Place, name: str) -> bool:
     """Does a caller use `scale(w)` to change `w`? Its result is not used, or `w` is read after the call."""
+    if not isinstance(place.code.function(place.statement), ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    if _called_for_its_effect(place, name):
+        return True
+    facts = facts_of(place.files, place.code, place.statement, name)
+    if any(path.startswith("self.") for path in facts.names):
+        return False  # the function took the leaf from its own object, so no caller has given it to be changed
+    return any(read.where == "caller" and not read.of_attribute for read in facts.reads)
+
+
+def _called_for_its_effect(place: Place, name: str) -> bool:
+    """`scale(w)`: is there a call that passes an argument for this name, and does not use the result?"""
     function = place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
@@ -80,8 +95,7 @@ def _awaited_by_a_caller(place: Place, name: str) -> bool:
         argument, own = argument_of(function, call, name, bound), home.statement(call)
         if argument is not None and own is not None and is_whole(own, call):
             return True
-    reads = facts_of(place.files, place.code, place.statement, name).reads
-    return any(read.where == "caller" and not read.of_attribute for read in reads)
+    return False
 
 
 def _may_be_no_leaf(place: Place, neighbours: tuple[Bug, ...]) -> bool:

@@ -11,7 +11,7 @@ from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import forward_hook, table
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.out_of_place import out_of_place, plain
-from outplace.repair.syntax.flow import used_later
+from outplace.repair.syntax.flow import flat, used_later
 from outplace.source.facts import LaterRead
 
 
@@ -58,7 +58,7 @@ def _is_for_itself_or_callers(place: Place) -> bool:
     """A function writes its argument and computes with it, and its caller reads the argument again.
 
     Is the caller meant to see the write? Only the author knows. The write to a state that a loop hands to each call is
-    meant to be seen, and that of a function that returns its argument, as PyTorch's own functions do.
+    meant to be seen, and that of a function that returns its argument, as PyTorch's own functions do, or with others.
     """
     function = place.code.function(place.statement)
     if not isinstance(function, ast.FunctionDef) or place.path is None:
@@ -67,7 +67,7 @@ def _is_for_itself_or_callers(place: Place) -> bool:
     if place.path not in arguments or not used_later(place.code, place.statement, place.path):
         return False
     results = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
-    if any(ast.unparse(result) == place.path for result in results):
+    if any(ast.unparse(item) == place.path for result in results for item in flat([result])):
         return False
     return any(read.where == "caller" and not _is_carried(place, read) for read in place.facts.reads)
 
