@@ -41,7 +41,7 @@ class SilentRule(Kind):
     why: str = ""
     """Why the program is wrong, as `run` says it. The detector fills in the {names}."""
     remedy: str = ""
-    """What `run` advises where no fix is known."""
+    """What `run` advises where no safe fix is known."""
     holder: str = "autograd"
     """Who still holds the old values, for the picture in the HTML report."""
     detector: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import torch
 from differences import verdict
 
 from outplace.repair.forms import inplace_flag
@@ -478,7 +479,7 @@ def test_memory_whose_size_is_asked_for_gives_way_too(fixed):
     assert fixed(read) == textwrap.dedent(read)
 
 
-def test_an_error_stays_where_a_list_would_then_keep_one_state_many_times(fixed):
+def test_an_error_and_the_list_that_would_then_keep_one_state_many_times_are_repaired_together(fixed):
     source = """
     import torch
 
@@ -489,9 +490,18 @@ def test_an_error_stays_where_a_list_would_then_keep_one_state_many_times(fixed)
         outputs.append(hidden[0])
     torch.stack(outputs).sum().backward()
     """
-    assert fixed(source) == textwrap.dedent(source)
-    copied = source.replace("append(hidden[0])", "append(hidden[0].clone())")
-    assert "torch.tanh(hidden[0].clone() * weight)" in fixed(copied)
+    repaired = fixed(source)
+    assert "outputs.append(hidden[0].clone())" in repaired
+    assert repaired == fixed(source.replace("append(hidden[0])", "append(hidden[0].clone())"))
+    meant = source.replace("hidden, outputs = torch.zeros(2, 3), []", "hidden, outputs = torch.zeros(3), []")
+    meant = textwrap.dedent(meant).replace("hidden[0]", "hidden")
+    gradients = []
+    for program in (repaired, meant):
+        torch.manual_seed(0)
+        names = {}
+        exec(program, names)
+        gradients.append(names["weight"].grad)
+    assert torch.equal(*gradients)
 
 
 PARTS = """import torch

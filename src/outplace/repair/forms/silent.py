@@ -444,6 +444,14 @@ def _new_contents(value: ast.expr) -> ast.expr | None:
     return None
 
 
+def made_of_parameters(code: Code, statement: ast.stmt) -> list[int]:
+    """The lines above in this block that may make the optimizer: `x = f(model.parameters())`. The last comes first."""
+    block = code.block(statement)
+    above = block[: block.index(statement)]
+    calls = [item for item in above if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)]
+    return [item.lineno for item in reversed(calls) if "parameters()" in ast.unparse(item.value)]
+
+
 def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | None:
     """Makes the optimizer after the module has got its last layer."""
     block = code.block(statement)

@@ -376,7 +376,7 @@ _AFTER_STEP = (
     Fix(
         "Take the parts in every round: what `unbind` or a loop has given before the step is out of date.", "suggestion"
     ),
-    Fix("Or keep the parameter itself instead of its parts.", "suggestion"),
+    Fix("Keep the parameter itself instead of its parts.", "suggestion"),
 )
 
 

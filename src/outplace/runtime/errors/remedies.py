@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from outplace.files.naming import under_cwd
 from outplace.knowledge.by_hand import FLAGGED_KERNELS
 from outplace.knowledge.errors import recognise
+from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import keeps_result
 from outplace.knowledge.traits import inplace_position
-from outplace.model import Diagnosis, Fix
+from outplace.model import Diagnosis, Finding, Fix, Site
+from outplace.repair.drive.from_source import fix_of
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.files import Files
@@ -25,12 +27,14 @@ from outplace.repair.syntax.patch import unified
 from outplace.runtime.locate.sites import Located, full_path, source_tree
 from outplace.runtime.record.log import SENT
 from outplace.runtime.record.user_files import own_files
+from outplace.source.analysis import check_file
+from outplace.source.project import Project
 
 _ADVICE: dict[str, tuple[str, ...]] = {
     "saved": ("Keep what was saved: write into a copy (`y = x.clone()`), or compute the new value out of place.",),
     "stepped": (
         "Run every backward that needs the old parameters before the optimizer steps.",
-        "Or run the forward again after the step, or detach what must not be trained by this loss.",
+        "Run the forward again after the step, or detach what must not be trained by this loss.",
     ),
     "multi-view": ("Compute out of place and torch.stack or torch.cat the parts, or write by an index of the base.",),
     "nograd-view": ("Make the view and write it in the same mode: both inside the no_grad block or both outside.",),
@@ -53,6 +57,8 @@ _UPDATE_ADVICE = "For an update or initialisation: do it under `with torch.no_gr
 SENT_ADVICE = "Run the backward before the model's next forward, or build DDP with `broadcast_buffers=False`."
 
 _MOST_FILES = 200
+_MOST_SECONDS = 4.0
+"""CPU time for the fix that `check` knows."""
 _MOST_REWRITES = 3
 _ITEM_ADVICE = "Write the item into a copy, or build the value with torch.where, masked_fill or index_put."
 _STACK_ADVICE = "Collect the parts in a list and torch.stack them once at the end."
@@ -60,7 +66,7 @@ _FLAG_ADVICE = "Build the module with `inplace=False`."
 _CALL_ADVICE = "Call it without `inplace=True`, and use what it returns."
 _WRITTEN_ADVICE = (
     "Write the parameters after the backward that needs their old values.",
-    "Or let the forward use a copy of them: `weight.clone()`.",
+    "Let the forward use a copy of them: `weight.clone()`.",
 )
 """For parameters that no optimizer has stepped."""
 
@@ -86,6 +92,10 @@ def fixes_for(
         fixes[_STACK_ADVICE] = Fix(_STACK_ADVICE, "suggestion")
     rewrites = _add_fixes_of_writes(fixes, bug, own_writes, through_view)
     advice = _WRITTEN_ADVICE if _stepped_by_hand(kind, operations) else _advice(kind, bool(fixes), rewrites)
+    if not rewrites:
+        files = {located.site.file: located.filename for _, located in own_writes if located}
+        sites = [located.site for _, located in own_writes if located]
+        fixes = {fix.title: fix for fix in _fixes_of_check(BY_NAME[kind].code, sites, files)} | fixes
     for suggestion in _suggestions(advice):
         fixes.setdefault(suggestion.title, suggestion)
     match = recognise(error) if not fixes else None
@@ -95,7 +105,9 @@ def fixes_for(
 
 
 def _suggestions(advice: Iterable[str]) -> tuple[Fix, ...]:
-    return tuple(Fix(text, "suggestion") for text in advice)
+    """Each as a fix. Reports write "or" before the second one themselves."""
+    bare = [text.removeprefix("Or ") for text in advice]
+    return tuple(Fix(text[:1].upper() + text[1:], "suggestion") for text in bare)
 
 
 def _add_fixes_of_writes(
@@ -121,8 +133,8 @@ def _stepped_by_hand(kind: str, operations: list[str]) -> bool:
     return kind == "stepped" and bool(operations) and not any(name.endswith(".step") for name in operations)
 
 
-def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
-    """The first rewrite that `--fix` would try for a silent bug, if it is safe."""
+def fixes_of_silent(diagnosis: Diagnosis, remedy: str) -> tuple[Fix, ...]:
+    """The first rewrite that `--fix` would try, if it is safe; else what `check` offers, and the rule's advice."""
     writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
     saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
     of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
@@ -136,8 +148,32 @@ def rewrite_for(diagnosis: Diagnosis) -> tuple[Fix, ...]:
         from_run=True,
     )
     sources = {site.file: site.file for site in (*writes, *(site for site, _ in bug.savers))}
-    found = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
-    return tuple(rewrite.fix for rewrite in found if rewrite.fix.safety == "safe")
+    rewrites = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
+    fixes = tuple(rewrite.fix for rewrite in rewrites if rewrite.fix.safety == "safe")
+    if not fixes and (bug.rule is None or bug.rule.fix):
+        fixes = _fixes_of_check(diagnosis.code, writes, sources)
+    return fixes if any(fix.safety == "safe" for fix in fixes) else (*fixes, Fix(remedy, "suggestion"))
+
+
+def _fixes_of_check(code: str, sites: Iterable[Site], compiled: dict[str, str]) -> tuple[Fix, ...]:
+    """The fix that `outplace check` offers for a finding on one of these lines."""
+    lines = {(site.file, site.line) for site in sites}
+    for path, filename in compiled.items():
+        text = "".join(source_tree(filename).lines)
+        try:
+            findings = _findings(path, text)
+            for finding in findings:
+                if finding.code == code and (finding.site.file, finding.site.line) in lines:
+                    fixed = fix_of(path, text, finding, findings, _findings, seconds=_MOST_SECONDS)
+                    if fixed is not None:
+                        return (replace(fixed[0], diff=unified(under_cwd(path), text, fixed[1], 1)),)
+        except Exception:  # a failed analysis must not lose the diagnosis
+            continue
+    return ()
+
+
+def _findings(path: str, text: str, elsewhere: Mapping[str, str] | None = None) -> list[Finding]:
+    return check_file(path, text, Project((), elsewhere)).all_findings()
 
 
 def _advice(kind: str, has_fixes: bool, rewrites: list[_Rewrite]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.kinds import BY_CODE
-from outplace.model import Diagnosis, Fix, Graph, Mutation, Tensor
+from outplace.model import Diagnosis, Graph, Mutation, Tensor
 from outplace.runtime.errors import dispatch, remedies
 
 NO_ERROR = "no error is raised: the gradient is silently wrong"
@@ -43,12 +43,12 @@ def tell(
 
 
 def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] = lambda: None) -> None:
-    """Reports a bug once. `remedy` is the advice if no fix is known; `drawn` makes the excerpt of the graph."""
+    """Reports a bug once. `remedy` is the advice if no safe fix is known; `drawn` makes the excerpt of the graph."""
     lines = tuple((mutation.site.file, mutation.site.line) for mutation in diagnosis.mutations if mutation.site)
     key = (diagnosis.code, lines or diagnosis.saved_by)
     if key not in _told:
         shown = replace(diagnosis, graph=drawn())
-        _told[key] = replace(shown, fixes=remedies.rewrite_for(shown) or (Fix(remedy, "suggestion"),))
+        _told[key] = replace(shown, fixes=remedies.fixes_of_silent(shown, remedy))
     dispatch.add(_told[key])
     if strict:
         to_raise.append(_told[key])

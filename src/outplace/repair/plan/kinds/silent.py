@@ -123,8 +123,10 @@ def _own_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate
 
 
 def _kept_copies(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.kept_copies(place.code, place.bug.tensor or place.path or ""):
-        yield place.candidate(title, "safe", edits)
+    written = ast.unparse(place.target) if place.target is not None else ""
+    for name in dict.fromkeys([place.bug.tensor or place.path or "", written]):
+        for edits in silent.kept_copies(place.code, name):
+            yield place.candidate(title, "safe", edits)
 
 
 def _own_entries(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
@@ -213,10 +215,11 @@ def _same_parameter(place: Place, title: str, _: Neighbours) -> Iterator[Candida
     edits = silent.changed_parameter(place.code, place.statement)
     if edits is not None:
         yield place.candidate(title, _unless_run(place), edits)
-    line = place.bug.optimizer_line
-    edits = silent.optimizer_later(place.code, place.statement, line) if line is not None else None
-    if edits is not None:
-        yield place.candidate("Make the optimizer afterwards", "safe", edits)
+    known = place.bug.optimizer_line
+    for line in [known] if known is not None else silent.made_of_parameters(place.code, place.statement):
+        edits = silent.optimizer_later(place.code, place.statement, line)
+        if edits is not None:
+            yield place.candidate("Make the optimizer afterwards", _unless_run(place), edits)
 
 
 def _added(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
