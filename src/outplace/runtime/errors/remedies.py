@@ -135,10 +135,21 @@ def _stepped_by_hand(kind: str, operations: list[str]) -> bool:
 
 def fixes_of_silent(diagnosis: Diagnosis, remedy: str) -> tuple[Fix, ...]:
     """The first rewrite that `--fix` would try, if it is safe; else what `check` offers, and the rule's advice."""
+    bug = _silent_bug(diagnosis)
+    sources = {site.file: site.file for site in (*bug.writes, *(site for site, _ in bug.savers))}
+    rewrites = _rewrites(bug, _Program().files(sources), False, most=1) if bug.writes else []
+    fixes = tuple(rewrite.fix for rewrite in rewrites if rewrite.fix.safety == "safe")
+    if not fixes and (bug.rule is None or bug.rule.fix):
+        fixes = _fixes_of_check(diagnosis.code, bug.writes, sources)
+    return fixes if any(fix.safety == "safe" for fix in fixes) else (*fixes, Fix(remedy, "suggestion"))
+
+
+def _silent_bug(diagnosis: Diagnosis) -> Bug:
+    """A silent bug as repairs see it."""
     writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
     saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
     of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
-    bug = Bug(
+    return Bug(
         diagnosis.kind,
         writes,
         tuple((saved.site, saved.saved_as) for saved in saved_by if saved.site),
@@ -147,12 +158,6 @@ def fixes_of_silent(diagnosis: Diagnosis, remedy: str) -> tuple[Fix, ...]:
         optimizer_line=diagnosis.optimizer_at.line if diagnosis.optimizer_at else None,
         from_run=True,
     )
-    sources = {site.file: site.file for site in (*writes, *(site for site, _ in bug.savers))}
-    rewrites = _rewrites(bug, _Program().files(sources), False, most=1) if writes else []
-    fixes = tuple(rewrite.fix for rewrite in rewrites if rewrite.fix.safety == "safe")
-    if not fixes and (bug.rule is None or bug.rule.fix):
-        fixes = _fixes_of_check(diagnosis.code, writes, sources)
-    return fixes if any(fix.safety == "safe" for fix in fixes) else (*fixes, Fix(remedy, "suggestion"))
 
 
 def _fixes_of_check(code: str, sites: Iterable[Site], compiled: dict[str, str]) -> tuple[Fix, ...]:
