@@ -150,7 +150,24 @@ def test_all_tests(run, pytester):
     assert "test_training.py::test_silent" in silent and "overwritten here: zero_, unseen by autograd" in silent
     result.assert_outcomes(failed=7, passed=4)
     assert len(ElementTree.parse(pytester.path / "report.xml").findall(".//failure")) == 7
-    assert not list(pytester.path.glob("**/*.pyc"))  # modules with marks are kept out of all caches
+    cached = list(pytester.path.glob("**/*.pyc"))
+    assert not any(b"__outplace" in path.read_bytes() for path in cached)  # code with marks is kept out of all caches
+
+
+def test_loading_looks_as_without_outplace(pytester, monkeypatch):
+    """A traceback through imports has pytest's frames alone, and the compiler warns as often as without marks."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    pytester.makepyfile(
+        helper="LETTER = 'a' is 'b'",
+        test_warns="import helper\n\n\ndef test_letter():\n    assert ('a' is 'b') is helper.LETTER",
+        test_one="import test_other",
+        test_other="raise RuntimeError('as the module is loaded')",
+    )
+    runs = [pytester.runpytest_subprocess("--tb=short", *more) for more in ([], [], ["--outplace"])]
+    first, again, recorded = (re.sub(r"in \d+\.\d+s", "", result.stdout.str()) for result in runs)
+    assert "SyntaxWarning" in first and "SyntaxWarning" not in again
+    assert recorded == again
+    assert "RuntimeError: as the module is loaded" in again and "rewrite.py" in again
 
 
 def test_only_what_is_marked_or_guarded(run):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -65,52 +64,46 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
     lifecycle.attach("marks", reporter)
     early_config.add_cleanup(lifecycle.detach)
-    for hook in [finder for finder in sys.meta_path if isinstance(finder, _rewriting_hook())]:
-        hook.exec_module = _Loading(hook).exec_module
+    early_config.add_cleanup(_add_marks(early_config))
 
 
-def _rewriting_hook() -> Any:
-    from _pytest.assertion.rewrite import AssertionRewritingHook
+def _add_marks(config: pytest.Config) -> Callable[[], None]:
+    """Lets pytest load test modules as always, with rewritten assertions, and with marks. Returns what undoes this.
 
-    return AssertionRewritingHook
-
-
-class _Loading:
-    """Loads test modules as pytest's own hook does, with rewritten assertions, and adds marks.
-
-    Assertions are rewritten first, so that their messages show the user's code. The result is not stored in pytest's
-    cache of rewritten modules, because runs without marks use it, too.
+    Assertions are rewritten first, so that their messages show the user's code. pytest asks for the code of a module in
+    its cache, and gets the code with marks. The cache itself is not changed, because runs without marks use it, too.
     """
+    from _pytest.assertion import rewrite
 
-    def __init__(self, hook: Any) -> None:
-        self._hook = hook
-        self._without_marks = hook.exec_module
+    from outplace.runtime.instrument.loading import quietly
+    from outplace.runtime.record.user_files import own_files
 
-    def exec_module(self, module: ModuleType) -> None:
-        from outplace.runtime.record.user_files import own_files
+    cached: Any = rewrite._read_pyc
 
-        path = module.__spec__.origin if module.__spec__ is not None else None
-        if path is None or not own_files[path]:
-            self._without_marks(module)
-            return
-        try:
-            code = self._compile(path)
-        except Exception:  # pytest reports what is wrong with the module
-            self._without_marks(module)
-            return
-        self._hook._rewritten_names[module.__name__] = Path(path)
-        exec(code, module.__dict__)
+    def read(source: Path, *args: Any, **kwargs: Any) -> Any:
+        code = cached(source, *args, **kwargs)
+        if own_files[str(source)]:
+            with contextlib.suppress(Exception), quietly() if code else contextlib.nullcontext():
+                return _compile(str(source), config)
+        return code  # if there is none, pytest compiles the module, and reports what is wrong with it
 
-    def _compile(self, path: str) -> Any:
-        from _pytest.assertion.rewrite import rewrite_asserts
+    def undo() -> None:
+        rewrite._read_pyc = cached
 
-        from outplace.runtime import instrument
+    rewrite._read_pyc = read
+    return undo
 
-        source = Path(path).read_bytes()
-        tree = ast.parse(source, path)
-        rewrite_asserts(tree, source, path, self._hook.config)
-        instrument.add_marks(tree, path)
-        return compile(tree, path, "exec", dont_inherit=True)
+
+def _compile(path: str, config: pytest.Config) -> CodeType:
+    from _pytest.assertion.rewrite import rewrite_asserts
+
+    from outplace.runtime import instrument
+
+    source = Path(path).read_bytes()
+    tree = ast.parse(source, path)
+    rewrite_asserts(tree, source, path, config)
+    instrument.add_marks(tree, path)
+    return compile(tree, path, "exec", dont_inherit=True)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from side_by_side import both, plain
+from side_by_side import both, plain, write
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -15,6 +15,57 @@ def test_torch_is_what_it_was_under_outplace(tmp_path):
     assert actual.stdout.decode().splitlines() == expected.stdout.decode().splitlines()
     assert actual.stderr.startswith(expected.stderr)
     assert actual.code == 0
+
+
+TRACED = """
+    import warnings
+    import torch
+
+    class Normalised(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x, kept):
+            y = x.clone()
+            y.sub_(1.0).div_(2.0)
+            y[0] = 1
+            kept.append(y)
+            self.seen.add_(y.detach())
+            z = y * 2
+            z -= y.data
+            return z + (y - y) + x.numpy().size
+
+    def call(x):
+        return Normalised()(x, [])
+
+    def show(said):
+        print(*sorted(f"{item.category.__name__} {item.lineno} {str(item.message)[:60]}" for item in said), sep="\\n")
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        traced = torch.jit.trace(call, torch.ones(3))
+        module = torch.jit.trace(torch.nn.ReLU(inplace=True), torch.ones(3))
+        compiled = torch.compile(call, backend="eager")
+    show(said)
+    print(traced.graph, module.graph, traced(torch.ones(3)), compiled(torch.ones(3)))
+    w = torch.ones(3, requires_grad=True)
+    h = w.exp()
+    h.add_(1)
+    try:
+        h.sum().backward()
+    except RuntimeError as error:
+        print(str(error)[:40])
+"""
+
+
+def test_a_trace_of_torchscript_has_nothing_of_outplace(tmp_path):
+    program = write(tmp_path, "traced.py", TRACED)
+    expected, actual = both(tmp_path, str(program))
+    assert expected.code == 0, expected.stderr
+    assert "TracerWarning" in expected.stdout.decode()
+    assert actual.stdout.decode() == expected.stdout.decode()
+    assert "OUT201" in actual.stderr and "h.add_(1)" in actual.stderr  # what comes after a trace is recorded as before
 
 
 def test_everything_is_put_back(tmp_path):

@@ -6,11 +6,13 @@ import ast
 import builtins
 import contextlib
 import importlib.machinery
+import importlib.util
 import io
 import os
 import runpy
 import sys
 import warnings
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -41,6 +43,20 @@ def compile_marked(source: str | bytes, filename: str, flags: int = 0) -> CodeTy
     return code
 
 
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """For source that has been compiled before: the compiler's warnings are not repeated.
+
+    The filters are exchanged without telling Python. Otherwise it would forget which warnings it has shown once.
+    """
+    filters = warnings.filters
+    warnings.filters = [("ignore", None, Warning, None, 0)]
+    try:
+        yield
+    finally:
+        warnings.filters = filters
+
+
 def compile_main(source: str | bytes, filename: str) -> CodeType:
     """Compiles the program. Source that Python refuses raises Python's own error; all other source runs."""
     with contextlib.suppress(*_UNCOMPILABLE):
@@ -62,16 +78,18 @@ _read_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
 
 
 def get_code_with_marks(self: Any, fullname: str) -> Any:
-    """Replaces SourceFileLoader's method. It never reads or writes the .pyc of these files, which holds unmarked code.
+    """Replaces SourceFileLoader's method. It writes no .pyc of these files, which would hold code with marks.
 
-    A module that cannot be compiled is left to Python, which raises its own error. So are loaders that compile in other
-    ways.
+    If there is a .pyc, Python looks at it first: it warns if it has to compile the module anew, and only then. A module
+    that cannot be compiled is left to Python, which raises its own error. So are loaders that compile in other ways.
     """
     if type(self) is _SourceFileLoader:
         with contextlib.suppress(*_UNCOMPILABLE, ImportError):
             path = self.get_filename(fullname)
             if own_files[path]:
-                return compile_marked(self.get_data(path), path)
+                known = os.path.exists(importlib.util.cache_from_source(path)) and _get_code(self, fullname)
+                with quietly() if known else contextlib.nullcontext():
+                    return compile_marked(self.get_data(path), path)
     return _get_code(self, fullname)
 
 
@@ -84,7 +102,7 @@ def read_code_with_marks(*arguments: Any) -> Any:
     plain = _read_code(*arguments)
     code = plain[0] if isinstance(plain, tuple) else plain
     if own_files[code.co_filename]:
-        with contextlib.suppress(*_UNCOMPILABLE):
+        with contextlib.suppress(*_UNCOMPILABLE), quietly():
             code = compile_marked(io.FileIO(arguments[-1]).readall(), code.co_filename)
     return (code, *plain[1:]) if isinstance(plain, tuple) else code
 

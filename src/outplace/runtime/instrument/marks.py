@@ -66,7 +66,7 @@ def unpublish() -> None:
 
 
 def skip_when_traced() -> None:
-    """From now on the marks test whether Dynamo is tracing them."""
+    """From now on the marks test whether they are traced."""
     _marks.update(MARK=log.mark_unless_traced, BACK=log.back_unless_traced, AT=log.at_unless_traced)
     if hasattr(builtins, MARK):
         put(**_marks)

@@ -1,7 +1,7 @@
-"""Dynamo traces the code that calls outplace's hooks, and must find nothing there that it cannot compile.
+"""Dynamo and `torch.jit.trace` trace the code that calls outplace's hooks, and must find nothing of outplace there.
 
-If every mark tested for Dynamo, it would be slower in all the programs that never compile. So the test starts when a
-program first asks for a compilation. Importing Dynamo is no sign of that: making an optimizer imports it.
+If every mark tested for them, it would be slower in all the programs that never compile. So the test starts when a
+program first asks for a compilation or a trace. Importing Dynamo is no sign of that: making an optimizer imports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
     context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
     if context is None:  # a torch that starts Dynamo in another way: test from the beginning
         why = "Dynamo may read the code that calls our hooks."
-        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _dynamo_in_use(keep), _STAYS)
+        yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _in_use(keep), _STAYS)
     else:
         why = "The first compilation that a program asks for: from then on our hooks look whether Dynamo reads them."
         yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context, keep))
@@ -43,7 +43,7 @@ def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
         if callback is not None and callback is not False:  # these values switch Dynamo off
             undo()
-            _dynamo_in_use(keep)
+            _in_use(keep)
         original(self, callback, *args, **kwargs)
 
     undo = swap(context, "__init__", __init__)
@@ -53,13 +53,38 @@ def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
 _STAYS = "It stays: what was compiled may be compiled again."
 
 
-def _dynamo_in_use(keep: Callable[[Any, str], Any]) -> Undo:
-    log.is_traced = torch.compiler.is_dynamo_compiling
+def _in_use(keep: Callable[[Any, str], Any], is_traced: Callable[[], bool] | None = None) -> Undo:
+    if log.is_traced is not _is_traced:
+        log.is_traced = is_traced or torch.compiler.is_dynamo_compiling
     tensor_writes.skip_when_traced()
     optimizer_steps.skip_when_traced()
     instrument.skip_when_traced()
     instrument.put(KEEP=keep)
     return bool
+
+
+_NAME_LOOKUP = "_create_interpreter_name_lookup_fn"
+
+
+def torchscript_patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
+    """Makes the hooks test for a trace of TorchScript, too, from the first one on. `keep` as in `patches`."""
+    if hasattr(torch.jit._trace, _NAME_LOOKUP):
+        why = "Each trace of TorchScript begins with it: from then on our hooks look whether they are traced."
+        yield replaced(torch.jit._trace, _NAME_LOOKUP, functools.partial(_when_tracing, keep), why)
+
+
+def _when_tracing(keep: Callable[[Any, str], Any], original: Any) -> Any:
+    @functools.wraps(original)
+    def lookup(*args: Any, **kwargs: Any) -> Any:
+        if log.is_traced is not _is_traced:
+            _in_use(keep, _is_traced)
+        return original(*args, **kwargs)
+
+    return lookup
+
+
+def _is_traced() -> bool:
+    return torch.compiler.is_dynamo_compiling() or torch._C._get_tracing_state() is not None
 
 
 GRAPHS = "torch._dynamo.output_graph"

@@ -175,7 +175,7 @@ def _register_after(hooks: _Hooks) -> Any:
 
 
 def skip_when_traced() -> None:
-    """From now on every hook in this module tests whether Dynamo is tracing it."""
+    """From now on every hook in this module tests whether it is traced."""
     for hooks, key, hook in _registered:
         if key in hooks:
             hooks[key] = hook

@@ -36,13 +36,14 @@ _get_frame = sys._getframe
 _get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
+_is_compiling = torch.compiler.is_dynamo_compiling
 _mode_active = torch._C._is_torch_function_mode_enabled
 _plain_types = frozenset({torch.Tensor, torch.nn.Parameter})
 _state = log.state
 
 
 is_traced: Callable[[], bool] = log.is_traced
-"""Is Dynamo tracing this call? Then it must see none of outplace's work."""
+"""Is this call traced, by Dynamo or TorchScript? Then the trace must have none of outplace's work."""
 
 
 def _is_wrapper(kind: type) -> bool:
@@ -260,11 +261,12 @@ def _make_setitem(original: Any) -> Any:
         return native.compiled.SetItem(original, _note_item)
 
     def __setitem__(self: Any, index: Any, value: Any) -> None:
-        if is_traced():
+        if _is_compiling():
             original(self, index, value)
         else:
             frame = _get_frame(1)
-            note(self, "__setitem__", frame, _simple_index(index))
+            if not is_traced():
+                note(self, "__setitem__", frame, _simple_index(index))
             caller_frames.call(frame, original, (self, index, value), {})
 
     return __setitem__
@@ -298,7 +300,9 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
                 finally:
                     _overridden.pop()
             return caller_frames.call(frame, original, args, kwargs)
-        return original(*args, **kwargs)
+        if _is_compiling() or name in _overridden:
+            return original(*args, **kwargs)
+        return caller_frames.call(_get_frame(1), original, args, kwargs)  # TorchScript writes the line into its graph
 
     writing_function.__name__ = writing_function.__qualname__ = name
     writing_function.__doc__ = original.__doc__
@@ -405,6 +409,6 @@ def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:
 
 
 def skip_when_traced() -> None:
-    """From now on every hook in this module tests whether Dynamo is tracing it."""
+    """From now on every hook in this module tests whether it is traced."""
     global is_traced
     is_traced = log.is_traced

@@ -101,6 +101,7 @@ class Attachment:
     def _torch_rows(self) -> Iterator[Patch]:
         from outplace.runtime.patches import (
             backward,
+            dynamo,
             operator_calls,
             optimizer_steps,
             saved_tensor_hooks,
@@ -108,6 +109,7 @@ class Attachment:
             tensor_writes,
             untracked_writes,
         )
+        from outplace.runtime.silent import marks
 
         why = "The record counts nodes as torch does."
         yield Patch("outplace.runtime.record.log.connect", "callback slot", why, self._connect)
@@ -123,6 +125,7 @@ class Attachment:
         yield from self._detectors.patches()
         yield from backward.patches(_backward_failed)
         yield from _mark_rows()
+        yield from dynamo.torchscript_patches(marks.note_kept)
 
     def _connect(self) -> Undo:
         import torch

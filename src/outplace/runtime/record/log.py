@@ -137,7 +137,7 @@ _next_number: Callable[[], int] = int  # `int()` returns 0
 _on_other_thread: Callable[[], None] = lambda: None  # noqa: E731
 
 is_traced: Callable[[], bool] = bool
-"""Is Dynamo tracing this call? Until the first compilation this is `bool`, which is cheap and returns False."""
+"""Is this call traced, by Dynamo or TorchScript? Until the first trace this is `bool`: cheap, and it returns False."""
 
 
 def current() -> ThreadRecord:
