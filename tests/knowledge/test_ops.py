@@ -451,9 +451,9 @@ def test_every_node_class_is_described():
     ("node", "saved_as", "told"),
     [
         ("ExpBackward0", "result", "exp keeps its result"),
-        ("MulBackward0", "other", "* keeps its second operand"),
-        ("MulBackward0", "_saved_self", "* keeps its first operand"),
-        ("Mul", "other", "* keeps its second operand"),
+        ("MulBackward0", "other", "`*` (multiply) keeps its second operand"),
+        ("MulBackward0", "_saved_self", "`*` (multiply) keeps its first operand"),
+        ("Mul", "other", "`*` (multiply) keeps its second operand"),
         ("AddmmBackward0", "mat2", "linear/addmm keeps its weight (transposed)"),
         ("NativeBatchNormBackward0", "weight", "batch_norm keeps its weight"),
         ("LinalgVectorNormBackward0", "self", "linalg.vector_norm keeps its input"),

@@ -320,8 +320,17 @@ def keeps_result(node: str, saved_as: str) -> bool:
 
 
 def describe_saved(node: str, saved_as: str) -> str:
-    """One clause on what a node keeps: "exp keeps its result", "* keeps its second operand"."""
-    return f"{by_node(node).label} keeps {saved_phrase(node, saved_as)}"
+    """One clause on what a node keeps: "exp keeps its result", "`*` (multiply) keeps its second operand"."""
+    return f"{spelled(by_node(node).label)} keeps {saved_phrase(node, saved_as)}"
+
+
+_SIGNS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "@": "matmul", "%": "remainder"}
+
+
+def spelled(label: str) -> str:
+    """A sign alone is easily overlooked in a sentence: `*` (multiply)."""
+    sign, *rest = label.split(maxsplit=1)
+    return f"`{sign}` {rest[0] if rest else f'({_SIGNS[sign]})'}" if sign in _SIGNS else label
 
 
 def _phrase(made: Node, attribute: str) -> str:

@@ -110,17 +110,8 @@ def headline(diagnosis: Diagnosis) -> str:
     return template.format(
         tensor=tensor(diagnosis.tensor),
         op=operation(changes[0].operation) if changes else "an in-place operation",
-        node=_spelled(node(saved.node)) if saved else "a node",
+        node=nodes.spelled(node(saved.node)) if saved else "a node",
     )
-
-
-_SIGNS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "@": "matmul", "%": "remainder"}
-
-
-def _spelled(label: str) -> str:
-    """A sign alone is easily overlooked in a sentence: `*` (multiply)."""
-    sign, *rest = label.split(maxsplit=1)
-    return f"`{sign}` {rest[0] if rest else f'({_SIGNS[sign]})'}" if sign in _SIGNS else label
 
 
 def _silent_headline(diagnosis: Diagnosis) -> str:
