@@ -223,3 +223,66 @@ def test_a_module_that_is_added_on_one_path() -> None:
     )
     assert {line for line, _ in _found(source.format("Sigmoid", ""))} == {15}
     assert _found(source.format("Sigmoid", "not ")) == set()
+
+
+LOOKED_UP = """\
+from typing import Type, Union
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x.{saved}()
+
+class Other(nn.Module):
+    def forward(self, x):
+        return x
+
+class Net(nn.Module):
+    def __init__(self, act, block: Type[Union[Block, Other]]):
+        super().__init__()
+        self.first, self.made = nn.Linear(4, 4), {made}
+
+    def forward(self, x):
+        y = self.made(self.first(x))
+        y += 1
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "saved", "is_wrong"),
+    [
+        ("getattr(nn, act)()", "abs", True),
+        ("getattr(nn, act)(4)", "abs", False),  # a norm, say: it keeps its input
+        ("getattr(torch.nn.functional, act)", "abs", True),
+        ("block()", "exp", True),
+        ("block()", "neg", False),
+        ("act", "abs", False),
+    ],
+)
+def test_what_is_found_by_a_name_or_named_by_an_annotation(made: str, saved: str, is_wrong: bool) -> None:
+    """`getattr(nn, act)()` is an activation, and `Type[Union[A, B]]` stands for A."""
+    source = LOOKED_UP.format(made=made, saved=saved)
+    assert {line for line, _ in _found(source)} == ({22} if is_wrong else set())
+    names: dict[str, object] = {}
+    exec(compile(HEAD + source, "net.py", "exec"), names)
+    act = {"getattr(nn, act)(4)": "LayerNorm", "act": nn.Identity()}.get(
+        made, "ReLU" if ".functional" not in made else "relu"
+    )
+    net = names["Net"](act, names["Block"])  # type: ignore[operator]
+    if is_wrong:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            net(torch.ones(2, 4)).sum().backward()
+    else:
+        net(torch.ones(2, 4)).sum().backward()
+
+
+def test_one_of_several_activations() -> None:
+    """Each of them writes in place, but only one of them is there: it does not overwrite what another one keeps."""
+    source = (
+        "ACTS = {{'relu': nn.ReLU, 'elu': nn.ELU}}\n\nclass Net(nn.Module):\n    def __init__(self, act):\n"
+        "        super().__init__()\n        self.first = nn.Linear(4, 4)\n"
+        "        self.act = ACTS.get(act, nn.ReLU)(inplace=True)\n\n"
+        "    def forward(self, x):\n        y = self.act(self.first(x))\n        return {}\n"
+    )
+    assert _found(source.format("y")) == set()
+    assert {line for line, _ in _found(source.format("y.mul_(2)"))} == {15}

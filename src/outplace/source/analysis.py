@@ -333,7 +333,7 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
 
 def _constructor_arguments(interpreter: Interpreter, init: Function) -> list[Value]:
     if interpreter.assumes:
-        return hypotheses.constructor_arguments(init)
+        return hypotheses.constructor_arguments(interpreter, init)
     count = len(init.node.args.posonlyargs) + len(init.node.args.args) - 1
     return [Unknown() for _ in range(count)]
 

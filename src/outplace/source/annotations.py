@@ -30,6 +30,26 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
     return says_tensor(inner[0]) if inner else None  # Optional[Tensor], Annotated[Tensor, ...], Float[Tensor, "b n"]
 
 
+def named_class(annotation: ast.expr | None) -> tuple[ast.expr, bool] | None:
+    """The first class that `Type[A]`, `type[A | B]` or `list[Type[Union[A, B]]]` names; is it a list of them?"""
+    if not isinstance(annotation, ast.Subscript):
+        return None
+    outer, inner = ast.unparse(annotation.value).rpartition(".")[2], annotation.slice
+    if outer in ("type", "Type"):
+        return _first(inner), False
+    found = named_class(inner) if outer in ("Optional", "list", "List", "Sequence") else None
+    return None if found is None else (found[0], outer != "Optional")
+
+
+def _first(node: ast.expr) -> ast.expr:
+    """`A` of `Union[A, B]` and `A | B`."""
+    if isinstance(node, ast.BinOp):
+        return _first(node.left)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        return _first(node.slice.elts[0])
+    return node
+
+
 def _of_constant(value: object) -> bool | None:
     if not isinstance(value, str):
         return False if value is None else None

@@ -233,7 +233,7 @@ def _comprehension(
             if False not in known:
                 generate(depth + 1)
 
-    interpreter._in_frame(inner, lambda: generate(0))
+    interpreter.in_frame(inner, lambda: generate(0))
     if isinstance(node, ast.DictComp):
         pairs = [(key.value, value) for key, value in zip(keys, result, strict=True) if isinstance(key, Const)]
         whole = len(pairs) == len(result) and exact[0]

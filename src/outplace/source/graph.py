@@ -240,6 +240,12 @@ class Hit:
         return cls(rule.family, write, place, certain, detail=rule.name)
 
 
+def exclude(one: Group, other: Group) -> bool:
+    """Is a statement run on one of several values: in the one case on this, in the other on that?"""
+    places = {number: place for number, place, _ in one}
+    return any(places.get(number, place) != place for number, place, _ in other)
+
+
 def compatible(first: Path, *others: Path) -> bool:
     """Can all these lie on one path through the branches?"""
     paths = [path for path in others if path and path is not first]

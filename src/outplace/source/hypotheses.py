@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 
 from outplace.knowledge.traits import is_of_tensors, only_reshapes
 from outplace.source import torch_model, unseen
-from outplace.source.annotations import says_tensor
+from outplace.source.annotations import named_class, says_tensor
+from outplace.source.frames import Frame
 from outplace.source.frameworks import gathers_for
 from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
 from outplace.source.heuristics import (
@@ -218,18 +219,35 @@ def _gone_through(iterable: ast.expr) -> Iterator[str]:
         yield from (argument.id for argument in iterable.args if isinstance(argument, ast.Name))
 
 
-def constructor_arguments(init: Function) -> list[Value]:
-    """What a constructor is assumed to be given: classes, functions and modules by default, else anything."""
+def constructor_arguments(interpreter: Interpreter, init: Function) -> list[Value]:
+    """What a constructor is assumed to be given: classes, functions and modules by default, else anything.
+
+    Of the classes that an annotation names it is the first one.
+    """
     spec = init.node.args
     count = len(spec.posonlyargs) + len(spec.args) - 1
-    values: list[Value] = [Unseen() for _ in range(count)]
-    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)][1:]
+    arguments = [*spec.posonlyargs, *spec.args][1:]
+    values: list[Value] = [_of_class(interpreter, init, argument.annotation) for argument in arguments]
+    names = [argument.arg for argument in arguments]
     values = [Const(False) if asks_for_writes(name) else value for name, value in zip(names, values, strict=True)]
     for place, default in zip(range(count - 1, -1, -1), reversed(init.defaults), strict=False):
         asked_for = isinstance(default, Const) and asks_for_writes(names[place])
         if asked_for or isinstance(default, (Class, Function, Torch, Layer, Instance, Partial, Outside)):
             values[place] = default
     return values
+
+
+def _of_class(interpreter: Interpreter, init: Function, annotation: ast.expr | None) -> Value:
+    named = named_class(annotation)
+    if named is None:
+        return Unseen()
+    node, several = named
+    frame = Frame(init.module, init.scope, init.name, init)
+    found: list[Value] = []
+    interpreter.in_frame(frame, lambda: found.append(interpreter.eval(node)))
+    if not isinstance(found[0], Class):
+        return Unseen()
+    return Items([], "list", rest=found[0]) if several else found[0]
 
 
 # What is not known ---------------------------------------------------------------------------------------------------
@@ -239,17 +257,19 @@ def call_unknown(
     interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A call of something that is not known: with tensors, a typical layer or a function of them."""
-    if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
-        return UNKNOWN
     made = unseen.made_of(interpreter, function, args, keywords, node)
     if made is not None:
         return made
+    if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
+        return UNKNOWN
     tensors = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
     if not isinstance(node, ast.Call) or not (tensors or _is_given_a_batch(node)):
         return Unseen(activates=_has_activation(keywords))
     new_tensor = Tensor(Storage(), None, known=False, dtype="float")
     new_tensor.since = interpreter.tape.tick()
+    activates = getattr(function, "activates", False)
     layer = _layer_name(node.func) if isinstance(function, Unknown) else None
+    layer = ast.unparse(node.func)[:40] if activates else layer
     grads = [tensor.requires_grad for tensor in tensors]
     if interpreter.grad != "on" or not (layer or True in grads or unseen.weights_of(function)):
         new_tensor.requires_grad = False if interpreter.grad in ("off", "inference") else None
@@ -258,7 +278,7 @@ def call_unknown(
     new_tensor.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
     _connect(new_tensor.node, tensors, new_tensor)
     if layer is not None:
-        _assume_saves(interpreter, new_tensor.node, layer, new_tensor, args, getattr(function, "activates", False))
+        _assume_saves(interpreter, new_tensor.node, layer, new_tensor, args, activates)
     unseen.add_weights(interpreter, function, new_tensor.node)
     return new_tensor
 

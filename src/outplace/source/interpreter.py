@@ -163,9 +163,10 @@ class Interpreter:
             return
         module.started = True
         module.scope.names.setdefault("__name__", Const("__main__"))
-        self._in_frame(Frame(module, module.scope, "<module>"), lambda: self.block(module.tree.body))
+        self.in_frame(Frame(module, module.scope, "<module>"), lambda: self.block(module.tree.body))
 
-    def _in_frame(self, frame: Frame, run: Callable[[], object]) -> None:
+    def in_frame(self, frame: Frame, run: Callable[[], object]) -> None:
+        """Runs something as a part of another function, class or file."""
         self.frames.append(frame)
         try:
             run()
@@ -255,11 +256,11 @@ class Interpreter:
     def eval_within(self, function: Function, receiver: Value, node: ast.expr) -> Value:
         """The value of one expression of a method, its arguments and names as far as they are known by default."""
         frame = Frame(function.module, Scope(function.scope), function.name, function)
-        arguments = hypotheses.constructor_arguments(function)
+        arguments = hypotheses.constructor_arguments(self, function)
         calls.bind_arguments(self, function, frame.scope, [receiver, *arguments], {})
         found: list[Value] = []
         with contextlib.suppress(OutOfSteps):
-            self.within(_EXPRESSION_STEPS, lambda: self._in_frame(frame, lambda: found.append(self.eval(node))))
+            self.within(_EXPRESSION_STEPS, lambda: self.in_frame(frame, lambda: found.append(self.eval(node))))
         return found[0] if found else UNKNOWN
 
     def set_name(self, holder: dict[str, Value], name: str, value: Value) -> None:

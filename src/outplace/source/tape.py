@@ -30,6 +30,7 @@ from outplace.source.graph import (
     Write,
     clock,
     compatible,
+    exclude,
     replaces,
 )
 from outplace.source.heuristics import is_mask
@@ -174,6 +175,7 @@ class Tape:
         for save in node.saves:
             for write in save.storage.writes:
                 later = write.time > save.time and compatible(write.path, node.path, self.path)
+                later = later and not (write.group and node.group and exclude(write.group, node.group))
                 if later and not self._is_undone(save, write) and not self._is_repeated(save, write):
                     self._hurt(node, save, write, certain, DATA_WRITE_USED.name if write.place in unrecorded else "")
 

@@ -13,7 +13,20 @@ from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.source import torch_model
 from outplace.source.graph import Node, Save
 from outplace.source.heuristics import makes_optimizer
-from outplace.source.values import UNKNOWN, Bound, Class, Instance, Items, Layer, Optimizer, Tensor, Unknown, Value
+from outplace.source.values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Instance,
+    Items,
+    Layer,
+    Optimizer,
+    Outside,
+    Tensor,
+    Torch,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +69,16 @@ class Unseen(Unknown):
             waiting += part.parts.values()
 
 
+class _ActivationClass(Unseen):
+    """`getattr(nn, name)`: a class of torch. If an object of it is made of nothing, that is an activation."""
+
+    __slots__ = ()
+
+
+_LOOKED_UP = {"torch.nn": _ActivationClass, "torch.nn.functional": lambda: Unseen(activates=True)}
+"""What `getattr` finds in a module of torch under a name that is not known."""
+
+
 def attribute(interpreter: Interpreter, holder: Unseen, name: str, node: ast.AST) -> Value:
     """`holder.name`. Who is asked for its parameters is a network."""
     if name in ("parameters", "named_parameters"):
@@ -88,6 +111,10 @@ def made_of(
     interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
     """What a call of unknown code makes, if it moves a network, or makes an optimizer of one."""
+    if isinstance(function, Outside) and function.name == "builtins.getattr" and args and isinstance(args[0], Torch):
+        return _LOOKED_UP.get(args[0].name, Unseen)()
+    if isinstance(function, _ActivationClass) and not args:
+        return Unseen(activates=True)
     if isinstance(function, Bound) and isinstance(thing := function.receiver, Unseen):
         return thing if function.function != "step" else _step(interpreter, thing, args, keywords, node)
     if not isinstance(node, ast.Call) or not makes_optimizer(node):

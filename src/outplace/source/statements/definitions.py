@@ -132,7 +132,7 @@ def _class_def(interpreter: Interpreter, node: ast.ClassDef) -> int:
     new_class = Class(node, interpreter.frame.module, bases, name)
     scope = Scope(interpreter.frame.scope, new_class.names)
     frame = Frame(interpreter.frame.module, scope, name)
-    interpreter._in_frame(frame, lambda: interpreter.block(node.body))
+    interpreter.in_frame(frame, lambda: interpreter.block(node.body))
     for value in new_class.names.values():
         if isinstance(value, Function) and value.owner is None:
             value.owner = new_class
