@@ -49,6 +49,8 @@ def test_what_is_believed_and_its_legal_twin():
     assert not heuristics.takes_images(ast.parse("def __init__(self, dim, depth=3): nn.Conv2d(dim, 3, 1)").body[0])
     assert heuristics.asks_for_writes("inplace")
     assert not heuristics.asks_for_writes("outputs")
+    assert heuristics.is_batch("b")
+    assert not heuristics.is_batch("h")
     assert heuristics.is_layer_name("self_attn")
     assert not heuristics.is_layer_name("combine")
     assert heuristics.is_activation_name("self.act")

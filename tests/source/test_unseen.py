@@ -4,6 +4,8 @@ Each pair is a file that breaks, and a twin that works, once real networks are h
 on the line that steps; the twin must bring nothing.
 """
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,27 @@ class Agent:
 def train(actor, critic, batches):
     Agent(lambda *sizes: critic).learn(batches[0].requires_grad_())
 """
+MEMORY = """\
+class Learner:
+    def __init__(self, critic, memory):
+        self.critic, self.memory = critic, memory
+        self.optim = optim.SGD(critic.parameters(), lr=0.1)
+
+    def learn(self):
+        value = self.critic(self.memory.sample())
+        {}
+
+def train(actor, critic, batches):
+    Learner(critic, type("Memory", (), {{"sample": lambda self: batches[0]}})()).learn()
+"""
 PAIRS = {
+    "a network that is given what an unknown object hands out": (
+        MEMORY.format(
+            "value.mean().backward(retain_graph=True)\n        self.optim.step()  # here\n"
+            "        value.sum().backward()"
+        ),
+        MEMORY.format("value.mean().backward()\n        self.optim.step()\n        return value.detach()"),
+    ),
     "a loss that was computed before the step": (
         HANDED_IN.format(
             "loss, value = -critic(actor(x)).mean(), critic(x).mean()\n"
@@ -286,3 +308,42 @@ def test_one_of_several_activations() -> None:
     )
     assert _found(source.format("y")) == set()
     assert {line for line, _ in _found(source.format("y.mul_(2)"))} == {15}
+
+
+HEADS = """\
+from einops import rearrange
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.to_qk = nn.Linear(8, 16)
+
+    def forward(self, x):
+        q, k = self.to_qk(x).chunk(2, dim=-1)
+        q, k = map(lambda t: rearrange(t, 'b n (h d) -> {}', h=2), (q, k))
+        {}
+        return q @ k.transpose(-1, -2)
+"""
+
+
+def _split_heads(tensor: torch.Tensor, _pattern: str, h: int) -> torch.Tensor:
+    """What einops does for `b n (h d) -> (b h) n d`."""
+    batch, rows, width = tensor.shape
+    return tensor.reshape(batch, rows, h, width // h).permute(0, 2, 1, 3).reshape(batch * h, rows, width // h)
+
+
+def test_a_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`(b h)` copies the parts of a batch of several rows; of one row it makes views of them."""
+    wrong = HEADS.format("(b h) n d", "q *= 0.5")
+    assert _found(wrong) == {(15, "warning")}
+    assert _found(HEADS.format("(b h) n d", "q = q * 0.5")) == set()
+    assert _found(HEADS.format("(d h) n b", "q *= 0.5")) == set()
+    einops = types.ModuleType("einops")
+    einops.rearrange = _split_heads  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "einops", einops)
+    names: dict[str, object] = {}
+    exec(compile(HEAD + wrong, "net.py", "exec"), names)
+    net = names["Net"]()  # type: ignore[operator]
+    net(torch.ones(2, 3, 8)).sum().backward()
+    with pytest.raises(RuntimeError, match="multiple views"):
+        net(torch.ones(1, 3, 8))

@@ -189,6 +189,14 @@ def asks_for_writes(parameter: str) -> bool:
     return _WRITE_OPTION.search(parameter) is not None
 
 
+def is_batch(axis: str) -> bool:
+    """Belief: the axis `b` or `batch` of an einops pattern may have one row: then `(b h)` makes a view, no copy.
+
+    If wrong: `check` warns of a write to one of several views that is a copy.
+    """
+    return axis.lower() in ("b", "bs", "batch")
+
+
 def is_layer_name(name: str) -> bool:
     """Belief: `layer(x)`, `block(x)`, `self_attn(x)` run a module, if nothing is known of the name.
 

@@ -263,7 +263,7 @@ def call_unknown(
     if isinstance(function, Outside) and function.name.split(".")[0] in sys.stdlib_module_names:
         return UNKNOWN
     tensors = [tensor for value in (*args, *keywords.values()) for tensor in _tensors(value)]
-    if not isinstance(node, ast.Call) or not (tensors or _is_given_a_batch(node)):
+    if not isinstance(node, ast.Call) or not (tensors or _is_given_a_batch(node) or unseen.is_run(function, args)):
         return Unseen(activates=_has_activation(keywords))
     new_tensor = Tensor(Storage(), None, known=False, dtype="float")
     new_tensor.since = interpreter.tape.tick()

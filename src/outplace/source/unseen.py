@@ -152,6 +152,11 @@ def add_weights(interpreter: Interpreter, function: Value, node: Node) -> None:
         node.saves.append(Save(weight.storage, interpreter.tape.tick(), _WEIGHTS, True, parameter=True))
 
 
+def is_run(function: Value, args: list[Value]) -> bool:
+    """Is it a network that is given something? That is tensors, then."""
+    return isinstance(function, Unseen) and function.network is not None and bool(args)
+
+
 def weights_of(function: Value) -> list[Tensor]:
     """The weights of what is called, if it is a network, or a method of one."""
     networks = function.networks() if isinstance(function, Unseen) else ()

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from outplace.source.heuristics import is_batch
 from outplace.source.torch_model.operations import run_op
 from outplace.source.values import UNKNOWN, Const, Items, Outside, Partial, Plain, Tensor, Value
 
@@ -70,6 +71,9 @@ def _laid_out(interpreter: Interpreter, tensor: Tensor, before: Axes, after: Axe
             result.certain, result.view_sure, result.anchor = False, tensor.view_sure, object()
     else:
         result = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
+        apart = [dimension for dimension in joined if not _lie_together(dimension, flat)]
+        if isinstance(result, Tensor) and tensor.view == "multi" and all(len(d) == 2 and is_batch(d[0]) for d in apart):
+            result.view, result.view_sure = "multi", False
     assert isinstance(result, Tensor)
     result.shape = (None,) * len(after) if ["..."] not in after else None
     return result
