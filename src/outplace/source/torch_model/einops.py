@@ -71,8 +71,8 @@ def _laid_out(interpreter: Interpreter, tensor: Tensor, before: Axes, after: Axe
             result.certain, result.view_sure, result.anchor = False, tensor.view_sure, object()
     else:
         result = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
-        apart = [dimension for dimension in joined if not _lie_together(dimension, flat)]
-        if isinstance(result, Tensor) and tensor.view == "multi" and all(len(d) == 2 and is_batch(d[0]) for d in apart):
+        assert isinstance(result, Tensor)
+        if tensor.view == "multi" and _copies_only_batches(joined, flat):
             result.view, result.view_sure = "multi", False
     assert isinstance(result, Tensor)
     result.shape = (None,) * len(after) if ["..."] not in after else None
@@ -88,6 +88,12 @@ def _turns(flat: list[str], after: Axes) -> bool:
 def _lie_together(dimension: list[str], flat: list[str]) -> bool:
     places = [flat.index(axis) for axis in dimension if axis in flat and axis != "1"]
     return places == list(range(places[0], places[0] + len(places))) if places else True
+
+
+def _copies_only_batches(joined: Axes, flat: list[str]) -> bool:
+    """Is it a view after all, if the batch has one row: `b n (h d) -> (b h) n d`?"""
+    apart = [dimension for dimension in joined if not _lie_together(dimension, flat)]
+    return all(len(dimension) == 2 and is_batch(dimension[0]) for dimension in apart)
 
 
 def _is_one_to_one(joined: Axes, before: Axes) -> bool:
