@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -102,6 +103,39 @@ def test_a_wheel_where_nothing_is_compiled_fits_every_machine(tmp_path):
         path for path in (source / "outplace").rglob("*") if path.suffix in {".html", ".css", ".js", ".json", ".md"}
     ]
     assert {path.relative_to(source).as_posix() for path in data} | {"outplace.pth"} <= names
+
+
+def test_a_compiled_wheel_names_the_oldest_linux_where_auditwheel_can_tell(tmp_path):
+    pytest.importorskip("hatchling")
+    if shutil.which("auditwheel") is None or not sys.platform.startswith("linux"):
+        pytest.skip("auditwheel is not installed")
+    wheel = built(tmp_path)
+    if wheel.name.endswith("-any.whl"):
+        pytest.skip("there is no compiler")
+    assert re.search(r"-(many|musl)linux_\d+_\d+_\w+\.whl$", wheel.name)
+    shown = subprocess.run(["auditwheel", "show", wheel], capture_output=True, text=True, check=True).stdout
+    assert re.search(r'tag:\s*"(\w+)"', shown)[1] in wheel.name
+
+
+def test_the_source_release_holds_no_packages_of_others(tmp_path):
+    pytest.importorskip("hatchling")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    assert f"outplace-{__version__}/src/outplace/version.py" in names
+    assert not [name for name in names if "node_modules" in name or name.endswith((".so", ".vsix"))]
+
+
+def test_every_address_names_one_repository():
+    """pyproject.toml, the pages and the extension."""
+    urls = re.findall(r"https://github\.com/outplace/[\w-]+", (ROOT / "pyproject.toml").read_text())
+    assert len(urls) >= 3 and set(urls) == {"https://github.com/outplace/outplace"}
+    assert urls[0] in (ROOT / "editors/vscode/package.json").read_text()
+    for page in ("docs/editors.md", "docs/ja/editors.md"):
+        text = (ROOT / page).read_text("utf-8")
+        assert f"repo: {urls[0]}\n" in text and "uses: outplace/outplace@v" in text
 
 
 def test_the_version_is_written_once():
