@@ -12,6 +12,7 @@ from typing import Any
 from outplace.checking import fingerprint
 from outplace.checking.notebook import split_cell
 from outplace.errors import OutplaceError
+from outplace.files import naming
 from outplace.files.writing import reason, replace_text
 from outplace.model import Finding
 from outplace.version import __version__
@@ -79,7 +80,7 @@ def _home(path: str) -> str:
 def _key(finding: Finding, path: str) -> _Key:
     file = split_cell(finding.site.file)[0]
     if os.path.isabs(file):
-        file = os.path.relpath(file, _home(path))
+        file = naming.relative_to(file, _home(path))
     return (file.replace(os.sep, "/"), *fingerprint.key(finding))
 
 

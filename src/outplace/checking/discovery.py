@@ -11,6 +11,7 @@ from outplace.checking.config import upwards
 from outplace.checking.outcome import Failure
 from outplace.checking.patterns import Patterns
 from outplace.errors import OutplaceError
+from outplace.files import naming
 
 SUFFIXES = (".py", ".ipynb")
 
@@ -93,7 +94,7 @@ def files_for(arguments: Sequence[str], root: str, excluded: Excluded, force: bo
 
 def is_excluded(path: str, root: str, excluded: Excluded) -> bool:
     """Would this file be skipped if it were not named itself? .gitignore does not count."""
-    inside = os.path.relpath(path, root).split(os.sep)
+    inside = naming.relative_to(path, root).split(os.sep)
     if not excluded.names.isdisjoint(inside):
         return True
     folders = [os.path.join(root, *inside[:count]) for count in range(1, len(inside))]

@@ -9,6 +9,7 @@ import re
 from outplace.checking import discovery
 from outplace.checking.outcome import Outcome
 from outplace.checking.settings import Settings
+from outplace.files import naming
 from outplace.repair.syntax.files import Unwritable, read
 
 _MOST = 5_000
@@ -34,7 +35,7 @@ def importers(path: str, settings: Settings) -> dict[str, str]:
     """The texts of the project's files that import this one."""
     name = os.path.basename(os.path.dirname(path) if path.endswith("__init__.py") else path).removesuffix(".py")
     pattern = re.compile(rf"^\s*(?:from|import)\b[^\n]*\b{re.escape(name)}\b", re.MULTILINE)
-    root = settings.root if os.path.commonpath([settings.root, path]) == settings.root else os.path.dirname(path)
+    root = settings.root if naming.is_inside(path, settings.root) else os.path.dirname(path)
     texts: dict[str, str] = {}
     if not os.path.isdir(root):
         return texts  # the editor has a document in a folder that is not on disk

@@ -14,6 +14,7 @@ from outplace.checking.notebook import SUFFIX
 from outplace.checking.settings import resolve
 from outplace.cli.options import SourceOptions
 from outplace.errors import OutplaceError
+from outplace.files.naming import under_cwd
 
 if TYPE_CHECKING:
     from outplace.repair.drive.from_source import Repaired
@@ -78,7 +79,7 @@ class Fixing:
         paths = self.options.paths or (".",)
         discovered = discovery.files_for(paths, root, excluded, self.options.force_exclude)
         self.notes += discovered.notes
-        self.failures += [f"{_short_path(failure.file)}: {failure.message}" for failure in discovered.failures]
+        self.failures += [f"{under_cwd(failure.file)}: {failure.message}" for failure in discovered.failures]
         named = {os.path.abspath(path) for path in paths if os.path.isfile(path)}
         self.editable = {path for path in discovered.files if path.endswith(".py")}
         self._leave_notebooks(sum(path.endswith(SUFFIX) for path in discovered.files))
@@ -87,7 +88,7 @@ class Fixing:
                 document = files.read(path)
                 skipped = too_large(path, len(document.data))
                 if skipped is not None:
-                    self.notes.append(f"{_short_path(path)}: {skipped}")
+                    self.notes.append(f"{under_cwd(path)}: {skipped}")
                 elif TORCH in document.data:
                     self._repair(path, self.shown.get(path, ("", document.text))[1])
                 elif path in named and (failure := unparsable_data(path, document.data)) is not None:
@@ -166,7 +167,7 @@ class Fixing:
         """Says that not everything was tried. What was fixed until then is proved like any other fix."""
         if result.ran_out:
             rest = "what is left was not tried to the end" if result.done else "nothing was changed"
-            click.echo(f"outplace: {_short_path(path)}: takes too long to fix; {rest}", err=True)
+            click.echo(f"outplace: {under_cwd(path)}: takes too long to fix; {rest}", err=True)
 
     def _repaired(self, path: str, text: str) -> Repaired:
         from outplace.checking.again import Recheck
@@ -182,7 +183,7 @@ class Fixing:
         except Unwritable as error:
             self.failures.append(f"{_place(path, error.line)}: {error}")
         except Exception as error:
-            self.failures.append(f"{_short_path(path)}: {internal(path, error).message}")
+            self.failures.append(f"{under_cwd(path)}: {internal(path, error).message}")
         return Repaired(text, (), ())
 
 
@@ -191,7 +192,7 @@ def _print_diff(path: str, old: str, new: str) -> None:
     from outplace.report.console import for_stream
     from outplace.report.diff import print_diff
 
-    diff, console = unified(_short_path(path), old, new), for_stream()
+    diff, console = unified(under_cwd(path), old, new), for_stream()
     if console.color_system is None:
         click.echo(diff, nl=False)  # every byte as it is: a patch may be made of it
     else:
@@ -199,12 +200,7 @@ def _print_diff(path: str, old: str, new: str) -> None:
 
 
 def _place(path: str, line: int | None) -> str:
-    return f"{_short_path(path)}:{line}" if line else _short_path(path)
-
-
-def _short_path(path: str) -> str:
-    relative = os.path.relpath(path) if os.path.isabs(path) else path
-    return path if relative.startswith("..") else relative
+    return f"{under_cwd(path)}:{line}" if line else under_cwd(path)
 
 
 def _choice(titles: tuple[str, ...]) -> str:

@@ -34,10 +34,24 @@ working_folder: str | None = None
 def under_cwd(file: str) -> str:
     """The path relative to the working folder, if the file is inside it; else unchanged."""
     try:
-        relative = os.path.relpath(file, working_folder or os.curdir)
-    except (ValueError, OSError):  # another drive, or the working folder is gone
+        inside = os.path.isabs(file) and is_inside(file, working_folder or os.curdir)
+        return relative_to(file, working_folder or os.curdir) if inside else file
+    except OSError:  # the working folder is gone
         return file
-    return relative if os.path.isabs(file) and relative.split(os.sep)[0] != os.pardir else file
+
+
+def relative_to(file: str, folder: str) -> str:
+    """The path from a folder. On Windows a file on another drive keeps its path."""
+    try:
+        return os.path.relpath(file, folder)
+    except ValueError:
+        return file
+
+
+def is_inside(file: str, folder: str) -> bool:
+    """Is it this folder, or does it lie in it?"""
+    relative = relative_to(file, folder)
+    return relative.split(os.sep)[0] != os.pardir and not os.path.isabs(relative)
 
 
 def place(file: str, line: int) -> str:

@@ -14,7 +14,8 @@ def unified(name: str, old: str, new: str, context: int = 3) -> str:
 
 def both_names(name: str) -> tuple[str, str]:
     """The names of the old and the new file in the header: `a/train.py` and `b/train.py`, or a whole path twice."""
-    return (name, name) if os.path.isabs(name) else (f"a/{name}", f"b/{name}")
+    plain = name.replace(os.sep, "/")
+    return (name, name) if os.path.isabs(name) else (f"a/{plain}", f"b/{plain}")
 
 
 def _lines(text: str) -> list[str]:

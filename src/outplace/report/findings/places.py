@@ -7,6 +7,7 @@ import os
 from outplace.checking.config import upwards
 from outplace.checking.notebook import split_cell
 from outplace.checking.outcome import Failure, Note
+from outplace.files import naming
 from outplace.files.naming import under_cwd
 from outplace.model import Site
 
@@ -33,5 +34,5 @@ def in_repository(path: str) -> str:
     if not os.path.isabs(path):
         return path.replace(os.sep, "/")
     roots = (folder for folder in upwards(os.getcwd()) if os.path.exists(os.path.join(folder, ".git")))
-    relative = os.path.relpath(path, next(roots, os.getcwd()))
-    return path if relative.split(os.sep)[0] == os.pardir else relative.replace(os.sep, "/")
+    root = next(roots, os.getcwd())
+    return naming.relative_to(path, root).replace(os.sep, "/") if naming.is_inside(path, root) else path
