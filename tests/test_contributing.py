@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 
 from outplace.checking.config import FORMATS
 from outplace.checking.outcome import Result
+from outplace.knowledge import errors
 from outplace.knowledge.kinds import BY_CODE
 from outplace.knowledge.silent_rules import RULES
 from outplace.report.findings import render
@@ -61,6 +64,51 @@ def test_every_silent_rule_has_its_pages():
         for folder in ("src/outplace/knowledge/pages", "docs/ja/kinds"):
             assert (ROOT / folder / f"{rule.code}.md").exists(), f"write {folder}/{rule.code}.md"
         assert rule.code in BY_CODE
+
+
+def test_a_call_in_the_samples_makes_an_operation(monkeypatch):
+    """Step 1 of the third recipe, with an operation that is made up: what it keeps is measured."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("numpy")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    generator = importlib.import_module("generate_op_table")
+    sample = importlib.import_module("op_table_measure").Sample
+    given = {"input": torch.rand(3)}
+    calls = {
+        "squared": sample(lambda tensors: tensors["input"] * tensors["input"], dict(given), {}),
+        "shifted": sample(lambda tensors: tensors["input"] + 1, dict(given), {}),
+    }
+    monkeypatch.setattr(generator, "op_db", list)  # none of torch's own
+    monkeypatch.setattr(generator, "extra_samples", lambda: [(name, ["input"], call) for name, call in calls.items()])
+    entries, _ = generator.database()
+    assert entries["squared"]["saves"] == {"input": True}
+    assert "saves" not in entries["shifted"]
+
+
+def test_what_is_added_by_hand_is_read():
+    """Step 2: each list of names in by_hand.py says what it is for, and another module reads it."""
+    text = (ROOT / "src/outplace/knowledge/by_hand.py").read_text("utf-8")
+    names = re.findall(r"^([A-Z_]+)(?:: [^=]+)? = ", text, re.MULTILINE)
+    modules = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py") if path.name != "by_hand.py"]
+    assert len(names) > 8
+    assert [name for name in names if not any(re.search(rf"\b{name}\b", module) for module in modules)] == []
+
+
+def test_the_pinned_torch_is_the_one_that_the_table_was_made_with():
+    """Steps 1 and 2 of the last recipe belong together."""
+    pinned = re.search(r"^torch==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+    measured = json.loads((ROOT / "src/outplace/knowledge/op_table.json").read_text("utf-8"))["torch"]
+    assert pinned == measured, "run tools/generate_op_table.py after a change of torch in constraints.txt"
+
+
+def test_a_message_that_is_added_to_the_catalogue_is_recognised(monkeypatch):
+    """Step 3."""
+    message = "a message that no torch has raised so far"
+    assert errors.recognise(message) is None
+    new = dataclasses.replace(errors.ENTRIES[0], name="made-up", pattern="no torch has raised so far")
+    monkeypatch.setattr(errors, "ENTRIES", (*errors.ENTRIES, new))
+    assert errors.recognise(f"RuntimeError: {message}").entry.name == "made-up"
 
 
 def test_the_tool_for_the_tests_of_a_change_runs():
