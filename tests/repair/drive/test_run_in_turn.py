@@ -80,3 +80,47 @@ def test_losses_of_one_forward_that_train_the_same_weights_keep_their_values_and
         known.append(subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=300))
     assert known[0].stdout == known[1].stdout != ""
     assert "loss: unchanged, in 4 backwards" in known[1].stderr
+
+
+SHARP = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = torch.randn(6, 3), torch.randn(6, 1)
+
+
+def climb(size):
+    moves = []
+    with torch.no_grad():
+        for p in model.parameters():
+            moves.append(p.grad * size)
+            p.add_(moves[-1])
+            p.grad = None
+    return moves
+
+
+for _ in range(2):
+    out = model(x)
+    loss = (out - y).pow(2).mean()
+    loss.backward(retain_graph=True)
+    moves = climb(0.05)
+    {again}(out - y).pow(2).mean().backward()
+    with torch.no_grad():
+        for p, move in zip(model.parameters(), moves):
+            p.sub_(move)
+    opt.step()
+    opt.zero_grad()
+print(*(round(p.sum().item(), 5) for p in model.parameters()), round(loss.item(), 5))
+"""
+
+
+def test_a_loss_after_an_update_by_gradients_is_for_the_new_weights(tmp_path):
+    (tmp_path / "sharp.py").write_text(SHARP.format(again=""))
+    (tmp_path / "meant.py").write_text(SHARP.format(again="out = model(x)\n    "))
+    known = []
+    for how in (["meant.py"], ["-m", "outplace", "run", "--fix", "sharp.py"]):
+        known.append(subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=300))
+    assert known[0].stdout == known[1].stdout != ""
+    assert (tmp_path / "sharp.py").read_text() == (tmp_path / "meant.py").read_text()

@@ -39,6 +39,43 @@ SNIPPETS = {
                 out += x
                 return self.relu(out)
     """,
+    "flags that are computed for each layer": """
+        class Step(nn.Module):
+            def __init__(self, first):
+                super().__init__()
+                self.first, self.fc = first, nn.Linear(2, 2)
+
+            def forward(self, z):
+                kept = z[:, :2] if self.first else z[:, 2:]
+                scale = self.fc(kept).exp()
+                if self.first:
+                    z[:, 2:] = z[:, 2:] * scale  # error: saved
+                return z
+
+        steps = nn.ModuleList(Step(bool(i % 2)) for i in range(4))
+        z = nn.Linear(4, 4)(torch.randn(3, 4))
+        for step in steps:
+            z = step(z)
+        z.sum().backward()
+    """,
+    "a flag that no layer has": """
+        class Step(nn.Module):
+            def __init__(self, first):
+                super().__init__()
+                self.first, self.fc = first, nn.Linear(2, 2)
+
+            def forward(self, z):
+                scale = self.fc(z[:, :2]).exp()
+                if self.first:
+                    z[:, 2:] = z[:, 2:] * scale
+                return z
+
+        steps = nn.ModuleList(Step(bool(abs(i) // 4) or int(0.5)) for i in range(4))
+        z = nn.Linear(4, 4)(torch.randn(3, 4))
+        for step in steps:
+            z = step(z)
+        z.sum().backward()
+    """,
     "an argument that a module has kept": """
         class Net(nn.Module):
             def __init__(self):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, torch_model
@@ -197,15 +199,27 @@ def _truths(args: list[Value]) -> list[bool | None]:
     return [*map(truth, args[0].items), *([None] if args[0].rest is not None else [])]
 
 
+def _of_a_number(function: Callable[[Any], Any]) -> Callable[..., Value]:
+    """`bool(i % 2)`: known if the number is."""
+
+    def call(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: ast.AST) -> Value:
+        number = args[0].value if len(args) == 1 and not keywords and isinstance(args[0], Const) else None
+        is_finite = isinstance(number, int) or (isinstance(number, float) and math.isfinite(number))
+        return Const(function(number)) if is_finite else PLAIN
+
+    return call
+
+
 CALLS: dict[str, Any] = {
     "range": _range, "zip": _zip, "enumerate": _enumerate, "list": _as_list, "tuple": _as_list, "set": _as_list,
     "sorted": _as_list, "dict": as_dict, "map": as_mapped, "sum": _sum, "isinstance": _isinstance, "getattr": _getattr,
     "hasattr": _hasattr, "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed,
-    "len": _length, "any": _any, "all": _all, "max": _extreme, "min": _extreme,
+    "bool": _of_a_number(bool), "int": _of_a_number(int), "abs": _of_a_number(abs), "len": _length, "any": _any,
+    "all": _all, "max": _extreme, "min": _extreme,
     "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
 }  # fmt: skip
 
 PLAIN_BUILTINS = {
-    "int", "float", "str", "bool", "abs", "print", "open", "callable", "type", "id", "hash", "repr", "round",
+    "float", "str", "print", "open", "callable", "type", "id", "hash", "repr", "round",
     "format", "input", "ord", "chr", "bytes", "pow", "divmod", "issubclass", "vars", "dir",
 }  # fmt: skip

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outplace.repair.facts.bug import Moment
+from outplace.repair.forms.backward_first import takes_gradients
 from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.order import Order, Reordering, order_of
@@ -39,6 +40,8 @@ def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering
         return
     if not moment.by_optimizer:
         yield from steps_wait.update_waits(order)
+        if order.in_one_round and takes_gradients(code, order.outer_step):
+            yield from run_again.after_an_update(order)
         return
     unused = moment.from_source and Training(order).trains_again() is False and Training(order).cut_keeps_steps()
     if moment.from_source and not unused:  # the source does not show what the loss is meant to train

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.forms.step_order.forward import Remade, is_forward, made_last, remade, runs, uses
@@ -100,6 +101,38 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
     forward_again = _computed_before(order.code, user, names, order.stale)
     if forward_again is not None:
         yield Reordering(_after_step(names), "earlier", [forward_again[1]])
+
+
+def after_an_update(order: Order) -> Iterator[Reordering]:
+    """The same for an update by hand that uses gradients (SAM's first step): the next loss is for the new weights."""
+    block = order.code.block(order.outer_step)
+    after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
+    names = sorted(set().union(*map(names_in, after)))
+    old = [name for name in names if _came_from_a_network(order, name)]
+    inputs = [name for name in sorted(_behind(order, old)) if _came_from_a_network(order, name)]
+    held = dict.fromkeys([*old, *inputs], "tensor")
+    yield from after_the_step(replace(order, moment=replace(order.moment, held=held))) if old else ()
+
+
+def _behind(order: Order, names: list[str]) -> set[str]:
+    """The names that these are computed from, and those that they are computed from."""
+    waiting, seen = list(names), set(names)
+    while waiting:
+        assignment = made_last(order.code, order.outer_step, waiting.pop())
+        inputs = names_in(assignment.value) - seen if assignment is not None else set()
+        seen |= inputs
+        waiting += sorted(inputs)
+    return seen
+
+
+def _came_from_a_network(order: Order, name: str) -> bool:
+    """Was it computed before the update by a network, or from something that was?"""
+    found = [made_last(order.code, order.outer_step, one) for one in sorted(_behind(order, [name]))]
+    own = made_last(order.code, order.outer_step, name)
+    is_computed = own is not None and is_forward(order.code, own)
+    return is_computed and any(
+        one is not None and is_forward(order.code, one) and runs(order.code, one) for one in found
+    )
 
 
 def _after_step(names: list[str]) -> str:
