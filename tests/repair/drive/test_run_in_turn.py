@@ -61,8 +61,8 @@ for _ in range(2):
     actor_opt.zero_grad()
     actor_loss.backward()
     actor_opt.step()
-weights = [p for net in (trunk, actor, critic) for p in net.parameters()]
-print(*(round(number.sum().item(), 5) for number in [*weights, actor_loss]))
+weight = [p for net in (trunk, actor, critic) for p in net.parameters()]
+print(*(round(number.sum().item(), 5) for number in [*weight, actor_loss]))
 """
 
 

@@ -64,6 +64,7 @@ def gradients_first(order: Order) -> Iterator[Reordering]:
         return
     ahead: list[str] = []
     edits: list[Edit] = []
+    one, other = _unused(code, "weight"), _unused(code, "gradient")
     for backward in backwards:
         loss, optimizer, call = _loss(backward), _stepped_next(rest[rest.index(backward) :]), only_call(backward)
         if loss is None or optimizer is None or call is None or not whole_lines(code, backward):
@@ -76,12 +77,18 @@ def gradients_first(order: Order) -> Iterator[Reordering]:
         options = "".join(f", retain_graph={code.segment(keyword.value)}" for keyword in call.keywords)
         ahead.append(f"{weights} = {_weights(code, order.step, optimizer)}")
         ahead.append(f"{gradients} = torch.autograd.grad({loss}, {weights}{options}, allow_unused=True)")
-        head, body = f"for weight, gradient in zip({weights}, {gradients}):", "weight.grad = gradient"
+        head, body = f"for {one}, {other} in zip({weights}, {gradients}):", f"{one}.grad = {other}"
         edits.append(Edit(*code.span(backward), f"{head}\n    {code.indent(backward)}{body}"))
     before = lines_before(code, order.outer_step, ahead)
     if before is not None:
         title = "Take the gradients of the later loss before the step, which changes the weights that they need"
         yield Reordering(title, "steps", [before, *edits])
+
+
+def _unused(code: Code, name: str) -> str:
+    """The name, or one like it that the file does not use."""
+    used = {node.id for node in code.every(ast.Name)} | {node.arg for node in code.every(ast.arg)}
+    return _unused(code, f"{name}_") if name in used else name
 
 
 def _knows_torch(code: Code) -> bool:
