@@ -60,6 +60,14 @@ def report(folder: Path) -> Path:
     return made
 
 
+def memory(folder: Path) -> Path:
+    """The page of `outplace reclaim` for a small ResNet."""
+    made = folder / "memory.html"
+    command = [sys.executable, "-m", "outplace", "reclaim", "--html", str(made), "resnet.py"]
+    subprocess.run(command, cwd=ROOT / "benchmarks" / "models" / "out_of_place", capture_output=True, check=True)
+    return made
+
+
 def draw_terminal(page: Path, target: Path) -> None:
     """What the same run shows in a terminal, as a drawing that loads nothing."""
     entries = json.loads(page.with_suffix(".json").read_text("utf-8"))["diagnoses"]
@@ -124,6 +132,7 @@ def main() -> None:
         shoot(browser, made, folder / "report-light.png", 1280, None, "light", 1.5)
         shoot(browser, made, folder / "report-dark.png", 1280, None, "dark")
         shoot(browser, made, folder / "report-phone.png", 380, 1500, "light", 1.5)
+        shoot(browser, memory(Path(name)), folder / "reclaim.png", 1060, 830, "light", 1.5)
         shoot(browser, book, folder / "report-notebook.png", 1000, None, "light")
         browser.close()
 
