@@ -1,6 +1,6 @@
 """Runs the test suite of another project with and without outplace, and compares every test.
 
-    python benchmarks/peers.py FOLDER [--python PYTHON] [--path FOLDER...] [--json FILE] [-- PYTEST ARGUMENTS]
+    python benchmarks/peers.py FOLDER [--python PYTHON] [--path FOLDER...] [--keep FOLDER] [-- PYTEST ARGUMENTS]
 
 pytest runs in FOLDER four times: plain, plain again, with `--outplace`, and with `OUTPLACE=1`. Python's, numpy's and
 torch's random numbers start from one seed before each test. For every test these must be equal: the outcome of each
@@ -8,7 +8,8 @@ phase, the message of a failure, what it prints, and its warnings with their lin
 the test is unsteady by itself, and is not compared. Each report of outplace is listed, too: look at it, because it is
 either a bug of that project or a bug of outplace.
 
-Times are CPU times of pytest and its child processes. PYTHON must have outplace, the project's requirements and
+Times are CPU times of pytest and its child processes. Ratios are to the second plain run, because the first one fills
+caches. PYTHON must have outplace, the project's requirements and
 `outplace.pth`. `--path` names folders that go in front of Python's path, such as the checkout itself: then the
 library's own files are recorded as the user's. Nothing of the project is changed.
 """
@@ -132,7 +133,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 def main() -> int:
     """Run the suite and print the table."""
     options = _options()
-    runs = {way: _run(way, options) for way in WAYS}
+    runs = {way: _kept(way, options) or _run(way, options) for way in WAYS}
     for way, run in runs.items():
         if not run.tests:
             print(run.output[-4000:])
@@ -152,12 +153,10 @@ def main() -> int:
             "different": different,
             "reports": run.reports,
             "cpu_s": round(run.cpu_s, 1),
-            "ratio": round(run.cpu_s / runs["plain"].cpu_s, 2),
-            "slower": list(_slower(runs["plain"], run)),
+            "ratio": round(run.cpu_s / runs["plain again"].cpu_s, 2),
+            "slower": list(_slower(runs["plain again"], run)),
         }
     _print_table(options.name or options.folder.resolve().name, result)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return int(any(way["different"] for way in result["ways"].values()))
 
 
@@ -170,11 +169,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--path", type=Path, nargs="+", default=[], metavar="FOLDER", help="goes into PYTHONPATH")
     parser.add_argument("--name", help="the name in the table; else that of the folder")
     parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="for each run (1800)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to FILE as well")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep each run here, and use those that are here")
     parser.add_argument("--show", action="store_true", help="print each difference and each report")
     options = parser.parse_args(arguments[:cut])
     options.pytest_arguments = arguments[cut + 1 :]
     return options
+
+
+def _kept(way: str, options: argparse.Namespace) -> Run | None:
+    path = options.keep and options.keep / f"{way}.json"
+    return Run(**json.loads(path.read_text(encoding="utf-8"))) if path and path.exists() else None
 
 
 def _run(way: str, options: argparse.Namespace) -> Run:
@@ -202,6 +206,9 @@ def _run(way: str, options: argparse.Namespace) -> Run:
         if result.exists():
             found = json.loads(result.read_text(encoding="utf-8"))
             run.tests, run.warnings, run.reports = found["tests"], found["warnings"], found["reports"]
+    if options.keep and run.tests:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        (options.keep / f"{way}.json").write_text(json.dumps(vars(run)), encoding="utf-8")
     passed = f"{run.counts()['passed']} of {len(run.tests)} tests passed"
     print(f"{way}: {passed}, {run.cpu_s:.0f} s of CPU, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return run
@@ -253,6 +260,8 @@ def _print_table(name: str, result: dict[str, Any]) -> None:
         counts = f"{row['passed']} | {row['failed']} | {row['skipped']} | {row['warnings']}"
         found = f"{len(row['different'])} | {len(row['reports'])} | {row['cpu_s']} | {row['ratio']:.2f}"
         print(f"| {way} | {counts} | {found} |")
+    for way, row in result["ways"].items():
+        print("\n".join(f"{way}: {line}" for line in row["slower"] if not way.startswith("plain")))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ Python makes the default once. All calls without this argument get that very ten
 from __future__ import annotations
 
 import gc
+import weakref
 from functools import partial
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 
 import torch
 
@@ -20,16 +21,19 @@ from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.operands import frame_of
 
 
-def _has_default(frame: FrameType, tensor: torch.Tensor) -> bool:
-    """Is the tensor a default of the running function?"""
-    functions = [item for item in gc.get_referrers(frame.f_code) if type(item) is FunctionType]
-    defaults = [value for item in functions for value in (item.__defaults__ or ())]
-    defaults += [value for item in functions for value in (item.__kwdefaults__ or {}).values()]
-    return any(value is tensor for value in defaults)
+def _is_argument(frame: FrameType, tensor: torch.Tensor) -> bool:
+    """Is the tensor still an argument of the running function?"""
+    code, values = frame.f_code, frame.f_locals
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return any(values.get(argument) is tensor for argument in arguments)
 
 
 class Detector(detector.Detector):
     """Looks at the writes of functions to their arguments."""
+
+    def __init__(self) -> None:
+        self._looks: dict[CodeType, tuple[int, list[weakref.ref[FunctionType]]]] = {}
+        """How often each code was looked at, and the functions that have it."""
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
@@ -37,11 +41,23 @@ class Detector(detector.Detector):
             return
         code = write.frames[0][0]
         frame = frame_of(write) if code.co_argcount + code.co_kwonlyargcount else None
-        if frame is not None:
+        if frame is not None and _is_argument(frame, tensor):
             scan.guarded(partial(self._look, write, tensor, frame))
             reporting.raise_if_strict()
 
     def _look(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
-        if _has_default(frame, tensor):
+        functions = self._functions(frame.f_code)
+        defaults = [value for item in functions for value in (item.__defaults__ or ())]
+        defaults += [value for item in functions for value in (item.__kwdefaults__ or {}).values()]
+        if any(value is tensor for value in defaults):
             found = names.described(tensor, scan.target_of(write))
             reporting.tell(DEFAULT_ARGUMENT_WRITTEN, found, scan.mutations_of([write]))
+
+    def _functions(self, code: CodeType) -> list[FunctionType]:
+        """The functions with this code. Only a search through all objects finds them: at the 1st, 2nd, 4th look."""
+        looks, known = self._looks.get(code, (0, []))
+        looks += 1
+        if looks & (looks - 1) == 0:
+            known = [weakref.ref(item) for item in gc.get_referrers(code) if type(item) is FunctionType]
+        self._looks[code] = looks, known
+        return [function for reference in known if (function := reference()) is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import read_later
 from outplace.runtime.locate import names, sites
 from outplace.runtime.patches.tensor_writes import where_leaf_was_made
+from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import detector, reporting
@@ -96,6 +98,10 @@ def _owner_of(leaf: torch.Tensor, stepped: set[int]) -> str | None:
 class Detector(detector.Detector):
     """Looks for other names of the tensors that an optimizer steps."""
 
+    def __init__(self) -> None:
+        self._looks: Counter[Instruction] = Counter()
+        """How often a leaf of each line was looked at. Finding the modules means a look at all objects."""
+
     def on_optimizer_step(self, known: Known, frame: FrameType) -> None:
         """Does another name reach the same memory, and is it read again?"""
         optimizer, parameters = known.optimizer(), known.parameters()
@@ -111,8 +117,8 @@ class Detector(detector.Detector):
 
     def _look_at_parameters(self, known: Known, parameters: list[Any], frame: FrameType) -> None:
         """`nn.Parameter(layer.weight.data[:n])`: is it stepped, and the weight that it lies in is not?"""
-        new_parameters = [item for item in parameters if type(item) is torch.nn.Parameter and where_leaf_was_made(item)]
-        shared = [item for item in new_parameters if item.grad is not None and _is_shared(item)]
+        new_parameters = [item for item in parameters if type(item) is torch.nn.Parameter and item.grad is not None]
+        shared = [item for item in new_parameters if _is_shared(item) and self._is_due(where_leaf_was_made(item))]
         if shared:
             stepped = {id(item) for other in self.optimizers for item in other.parameters()}
             for leaf in shared:
@@ -121,3 +127,10 @@ class Detector(detector.Detector):
                 if name is not None and frames:
                     _tell(known.optimizer(), leaf, name, frames[0])
                     return
+
+    def _is_due(self, line: Instruction | None) -> bool:
+        """Is a leaf that this line made to be looked at? It is at the 1st, 2nd, 4th time and so on."""
+        if line is None:
+            return False
+        self._looks[line] += 1
+        return self._looks[line] & (self._looks[line] - 1) == 0

@@ -80,14 +80,18 @@ class Detector(detector.Detector):
     def __init__(self) -> None:
         self.waiting = _Written()
         self._looked_until = -1
+        self._last: Write | None = None
+        """The last write that was looked at. Many backwards of one graph, as in `gradcheck`, make no new nodes."""
 
     def wants_to_look(self) -> bool:
         """Has the forward of a Function written anything since the last check?"""
         since, self._looked_until = self._looked_until, torch._C._autograd._get_sequence_nr()
         if since > self._looked_until:  # another thread's numbers
             since = -1
-        for write in reversed(log.current().writes):
-            if write.moment < since:
+        writes, last = log.current().writes, self._last
+        self._last = writes[-1] if writes else None
+        for write in reversed(writes):
+            if write.moment < since or write is last:
                 return False
             if _is_in_forward(write):
                 return True
