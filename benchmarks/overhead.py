@@ -30,9 +30,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import SourceFileLoader
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -40,16 +41,23 @@ from rich.progress import Progress
 from rich.table import Table
 
 MODELS = Path(__file__).resolve().parent / "models"
-GOALS = {"mlp": 1.05, "transformer": 1.03, "resnet": 1.03, "lstm_loop": 1.03}
+GOALS = {"mlp": 1.05, "transformer": 1.03, "resnet": 1.03, "lstm_loop": 1.03, "gru_by_hand": 1.05}
 CONFIGURATIONS = (
     "plain",
     "plain again",
     "outplace",
+    "watch()",
+    "install()",
+    "OUTPLACE=1",
+    "pytest --outplace",
     "outplace, tags",
     "outplace, guard",
     "anomaly, no NaN check",
     "anomaly",
 )
+ATTACHED = ("outplace", "watch()", "install()", "OUTPLACE=1", "pytest --outplace")
+"""The ways to attach outplace. All have the same goal."""
+
 WARM_UP, UNTIMED, TIMED = 30, 2, 4
 """Untimed steps of a new process, and the untimed and the timed steps of a turn."""
 
@@ -63,31 +71,57 @@ Times = dict[str, list[list[float]]]
 # -- the process of one configuration -------------------------------------------------------------------------------
 
 
-def load(name: str, marked: bool) -> ModuleType:
-    """The model's module, compiled as Python does or as `outplace run` does."""
-    from outplace.runtime import instrument
+WITH_MARKS = ("outplace", "outplace, guard", "OUTPLACE=1", "pytest --outplace")
+"""In these the model's file is loaded after outplace was attached, so it gets marks then."""
 
+
+def load(name: str, configuration: str) -> ModuleType:
+    """The model's module, compiled as it is in this configuration."""
     path = MODELS / f"{name}.py"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    source = path.read_bytes()
-    code = instrument.compile_marked(source, str(path)) if marked else compile(source, str(path), "exec")
+    if configuration == "OUTPLACE=1":
+        code = SourceFileLoader(name, str(path)).get_code(name)
+    elif configuration == "pytest --outplace":
+        code = _as_pytest_does(path)
+    elif configuration in WITH_MARKS:
+        from outplace.runtime import instrument
+
+        code = instrument.compile_marked(path.read_bytes(), str(path))
+    else:
+        code = compile(path.read_bytes(), str(path), "exec")
+    assert code is not None
     exec(code, module.__dict__)
     return module
 
 
-def switch_on(configuration: str) -> None:
-    """Puts in place what the configuration is about, for the rest of the process."""
+def _as_pytest_does(path: Path) -> CodeType:
+    import pytest
+    from _pytest.assertion.rewrite import AssertionRewritingHook
+
+    from outplace.integrations import pytest_plugin
+
+    config = pytest.Config.fromdictargs({}, ["--outplace"])
+    code: CodeType = pytest_plugin._Loading(AssertionRewritingHook(config))._compile(str(path))
+    return code
+
+
+def attach_first(configuration: str) -> None:
+    """Attaches outplace, where that comes before the program's files are loaded; sets anomaly mode."""
     import torch
 
+    from outplace.integrations import child_process
     from outplace.report import reporter
     from outplace.runtime.program import lifecycle
     from outplace.runtime.record.user_files import own_files
 
     own_files.claim(str(MODELS))
-    if configuration.startswith("outplace"):
-        lifecycle.attach("tags" if "tags" in configuration else "marks", reporter, guard="guard" in configuration)
+    if configuration == "OUTPLACE=1":
+        os.environ["OUTPLACE"] = "1"
+        child_process.attach()
+    elif configuration in WITH_MARKS:
+        lifecycle.attach("marks", reporter, guard="guard" in configuration)
     elif configuration.startswith("anomaly"):
         torch.autograd.set_detect_anomaly(True, check_nan=configuration == "anomaly")
 
@@ -96,9 +130,24 @@ def work(name: str, configuration: str, device: str, orders: Connection) -> None
     """Trains, a turn for each order; answers with the seconds of the timed steps."""
     import torch
 
+    import outplace
+
     torch.set_num_threads(1)
-    switch_on(configuration)
-    step = load(name, marked=configuration in ("outplace", "outplace, guard")).build(device)
+    attach_first(configuration)
+    step = load(name, configuration).build(device)
+    suspended = (number for number in range(1)) if configuration == "outplace, tags" else None
+    if configuration == "install()":
+        outplace.install()
+    if configuration in ("watch()", "pytest --outplace") or suspended is not None:
+        with outplace.watch():
+            take_turns(step, device, orders)
+    else:
+        take_turns(step, device, orders)
+
+
+def take_turns(step: Callable[[], object], device: str, orders: Connection) -> None:
+    """Trains as it is told to."""
+    import torch
 
     def on_cpu() -> float:
         begin = time.thread_time()
@@ -226,7 +275,7 @@ def table(name: str, found: dict[str, Figure]) -> Table:
     for configuration, figure in found.items():
         low, high = (1e3 * quartile for quartile in figure.quartiles)
         style = None
-        if configuration == "outplace":
+        if configuration in ATTACHED:
             style = "green" if figure.ratio <= GOALS[name] else "red"
         shown.add_row(
             configuration,

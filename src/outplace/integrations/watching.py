@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -25,6 +26,7 @@ class Watch:
     def __init__(self, guard: bool = False, strict: bool = False) -> None:
         self.diagnoses: list[Diagnosis] = []
         self._asked_for = guard, strict
+        self._first = False
 
     def __enter__(self) -> Watch:
         """Starts recording."""
@@ -32,8 +34,8 @@ class Watch:
         with lifecycle.lock:
             _watchers += 1
             if not lifecycle.attached():
-                lifecycle.attach("tags", reporter)
-                _started_by_watch = True
+                lifecycle.attach("tags", reporter, block=sys._getframe(1))
+                self._first = _started_by_watch = True
             lifecycle.ask_for(*self._asked_for)
             dispatch.collectors.append(self.diagnoses)
         return self
@@ -50,6 +52,8 @@ class Watch:
             if _watchers == 0 and _started_by_watch:
                 _started_by_watch = False
                 lifecycle.detach()
+            elif self._first and _started_by_watch:
+                lifecycle.goes_on()
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function: `@outplace.watch()`."""
@@ -107,7 +111,9 @@ def install(*, guard: bool = False, strict: bool = False) -> None:
     """
     global _started_by_watch
     with lifecycle.lock:
-        if not lifecycle.attached():
+        if lifecycle.attached():
+            lifecycle.goes_on()
+        else:
             lifecycle.attach("tags", reporter)
         lifecycle.ask_for(guard, strict)
         _started_by_watch = False

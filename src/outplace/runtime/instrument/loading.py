@@ -19,7 +19,7 @@ from typing import Any
 from outplace.runtime.instrument.marker import Marker
 from outplace.runtime.record.user_files import adopt, own_files
 
-_UNCOMPILABLE = (OSError, SyntaxError, ValueError, RecursionError, MemoryError)
+UNCOMPILABLE = (OSError, SyntaxError, ValueError, RecursionError, MemoryError)
 
 _texts: dict[str, str] = {}
 
@@ -59,7 +59,7 @@ def quietly() -> Iterator[None]:
 
 def compile_main(source: str | bytes, filename: str) -> CodeType:
     """Compiles the program. Source that Python refuses raises Python's own error; all other source runs."""
-    with contextlib.suppress(*_UNCOMPILABLE):
+    with contextlib.suppress(*UNCOMPILABLE):
         with warnings.catch_warnings(record=True) as said:  # compiling it again, below, repeats them
             marked = compile_marked(source, filename)
         for item in said:
@@ -84,7 +84,7 @@ def get_code_with_marks(self: Any, fullname: str) -> Any:
     that cannot be compiled is left to Python, which raises its own error. So are loaders that compile in other ways.
     """
     if type(self) is _SourceFileLoader:
-        with contextlib.suppress(*_UNCOMPILABLE, ImportError):
+        with contextlib.suppress(*UNCOMPILABLE, ImportError):
             path = self.get_filename(fullname)
             if own_files[path]:
                 known = os.path.exists(importlib.util.cache_from_source(path)) and _get_code(self, fullname)
@@ -102,7 +102,7 @@ def read_code_with_marks(*arguments: Any) -> Any:
     plain = _read_code(*arguments)
     code = plain[0] if isinstance(plain, tuple) else plain
     if own_files[code.co_filename]:
-        with contextlib.suppress(*_UNCOMPILABLE), quietly():
+        with contextlib.suppress(*UNCOMPILABLE), quietly():
             code = compile_marked(io.FileIO(arguments[-1]).readall(), code.co_filename)
     return (code, *plain[1:]) if isinstance(plain, tuple) else code
 
@@ -132,7 +132,7 @@ def _compile(
         if marked is not None:
             return marked
         if not flags & ast.PyCF_ONLY_AST and not path.startswith("<") and os.path.isfile(path) and own_files[path]:
-            with contextlib.suppress(*_UNCOMPILABLE):
+            with contextlib.suppress(*UNCOMPILABLE):
                 return compile_marked(source, path, flags)
     return compile(source, filename, mode, flags, True, optimize, **rest)
 
@@ -146,7 +146,7 @@ def _compile_text(text: str, filename: str, mode: str, flags: int) -> CodeType |
         return None
     key = (text, filename, mode, flags)
     if key not in _compiled:
-        with contextlib.suppress(*_UNCOMPILABLE), warnings.catch_warnings(record=True) as said:
+        with contextlib.suppress(*UNCOMPILABLE), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             tree: Any = ast.parse(text, filename, mode)
             Marker(filename).visit(tree)

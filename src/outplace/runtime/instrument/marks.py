@@ -9,7 +9,6 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from outplace.runtime.instrument.statements import STATEMENTS
 from outplace.runtime.record import log
 
 MARK, BACK, AT = "__outplace_mark__", "__outplace_back__", "__outplace_at__"
@@ -54,10 +53,10 @@ def publish() -> None:
     put(**_marks)
 
 
-def unpublish() -> None:
-    """Removes the names. If marked code was compiled, it may still run, so then they stay and do nothing."""
+def unpublish(in_use: bool) -> None:
+    """Removes the names. If marked code is in use, it may still run, so then they stay and do nothing."""
     atexit.unregister(retire)
-    if STATEMENTS:
+    if in_use:
         retire()
         return
     for namespace in namespaces():

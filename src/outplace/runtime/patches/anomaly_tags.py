@@ -13,13 +13,15 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
 
+from outplace.runtime.patches import loaded_code
 from outplace.runtime.patches.table import Patch, Undo, registered, replaced
+from outplace.runtime.record import log, native
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.record.user_files import HANDING_ON, own_files
 
@@ -99,13 +101,44 @@ def _enable() -> Undo:
     check_nan = torch.is_anomaly_check_nan_enabled()
     torch.autograd.set_detect_anomaly(True, check_nan=False)
     _enabled_by_us = True
+    if loaded_code.unmarked:
+        _switch(loaded_code.unmarked, check_nan)
 
     def undo() -> None:
         global _enabled_by_us
         _enabled_by_us = False
+        always()
         torch.autograd.set_detect_anomaly(False, check_nan)
 
     return undo
+
+
+def _switch(unmarked: tuple[CodeType, ...], check_nan: bool) -> None:
+    """From now on, nodes are tagged only while one of these frames without marks runs itself."""
+    compiled: Any = native.compiled
+
+    def marks_begin() -> None:
+        if not (torch.is_anomaly_check_nan_enabled() or loaded_code.may_go_on(sys._getframe(1))):
+            torch.set_anomaly_enabled(False, check_nan)
+
+    def marks_end() -> None:
+        if not torch.is_anomaly_enabled():  # else it is the program's own, or a handler has kept it on
+            torch.set_anomaly_enabled(True, False)
+
+    frames = iter(log.frames_to_own_code(sys._getframe()))
+    inside = any(code is other for code, _ in frames for other in unmarked)
+    compiled.switch_tags(unmarked, marks_begin, marks_end, inside)
+    if not inside:
+        marks_begin()
+
+
+def always() -> None:
+    """From now on, all nodes are tagged while tags are on."""
+    switch: Any = getattr(native.compiled, "switch_tags", None)
+    if switch is not None:
+        switch((), None, None, False)
+        if _enabled_by_us:
+            torch.autograd.set_detect_anomaly(True, check_nan=False)
 
 
 _HINT = (

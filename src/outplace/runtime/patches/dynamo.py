@@ -22,10 +22,11 @@ from outplace.runtime.record import log, regions
 MODULE = "torch._dynamo.eval_frame"
 
 
-def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
+def patches(keep: Callable[[Any, str], Any], begins: Callable[[], None]) -> Iterator[Patch]:
     """Makes the hooks test for Dynamo from its first use on. The rows are put in place when Dynamo is imported.
 
-    `keep` is the function that marked code then calls on values that are put into a list or a context.
+    `keep` is the function that marked code then calls on values that are put into a list or a context. `begins` is
+    called at the first use.
     """
     context: Any = getattr(sys.modules[MODULE], "_TorchDynamoContext", None)
     if context is None:  # a torch that starts Dynamo in another way: test from the beginning
@@ -33,16 +34,17 @@ def patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
         yield Patch("outplace.runtime.record.log.is_traced", "callback slot", why, lambda: _in_use(keep), _STAYS)
     else:
         why = "The first compilation that a program asks for: from then on our hooks look whether Dynamo reads them."
-        yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context, keep))
+        yield Patch(full_name(context, "__init__"), "replaced", why, lambda: _await_use(context, keep, begins))
 
 
-def _await_use(context: Any, keep: Callable[[Any, str], Any]) -> Undo:
+def _await_use(context: Any, keep: Callable[[Any, str], Any], begins: Callable[[], None]) -> Undo:
     original = context.__init__
 
     @functools.wraps(original)
     def __init__(self: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
         if callback is not None and callback is not False:  # these values switch Dynamo off
             undo()
+            begins()
             _in_use(keep)
         original(self, callback, *args, **kwargs)
 

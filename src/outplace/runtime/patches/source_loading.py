@@ -8,7 +8,7 @@ from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from outplace.runtime import instrument
-from outplace.runtime.instrument import loading, marks
+from outplace.runtime.instrument import loading, marks, twins
 from outplace.runtime.patches.table import Patch, Undo, replaced, swap
 
 
@@ -18,12 +18,12 @@ def names() -> Iterator[Patch]:
     yield Patch("builtins.__outplace_*__", "name in builtins", why, _publish, _DELETED)
 
 
-_DELETED = "The names are deleted; if code with marks was made, they stay and do nothing."
+_DELETED = "The names are deleted; if code with marks is still in use, they stay and do nothing."
 
 
 def _publish() -> Undo:
     instrument.publish()
-    return instrument.unpublish
+    return lambda: instrument.unpublish(twins.in_use())
 
 
 def loaders() -> Iterator[Patch]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from outplace.runtime.errors import dispatch
-from outplace.runtime.patches import source_loading
+from outplace.runtime.patches import loaded_code, source_loading
 from outplace.runtime.patches.source_loading import bound
 from outplace.runtime.patches.table import Patch, Section, Table, Undo, Wait, after_import
 from outplace.runtime.program import error_hooks
@@ -44,10 +44,11 @@ class Attachment:
         self.loaders = Section("loading with marks", source_loading.loaders)
         self.examples = Section("doctest", source_loading.examples, after_import("doctest", "testfile"))
         self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
-        self.dynamo = Section("Dynamo", _dynamo_rows, after_import("torch._dynamo.eval_frame"))
+        self.dynamo = Section("Dynamo", self._dynamo_rows, after_import("torch._dynamo.eval_frame"))
         self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
         self.checkpoints = Section("checkpoints", self._checkpoint_rows, after_import(_CHECKPOINTS))
         self.collectives = Section("collectives", _collective_rows, Wait(_process_group_began, _until_process_group))
+        self.loaded = Section("code that is loaded", loaded_code.patches, inner=self._tags_if_needed)
         self.tags = Section("tags", _tag_rows)
         self.guard = Section("guard", self._guard_rows)
 
@@ -57,7 +58,7 @@ class Attachment:
         yield from (self.torch, self.dynamo, self.regions, self.checkpoints)
         if _has_distributed():
             yield self.collectives
-        yield from (self.tags, self.guard)
+        yield from (self.loaded, self.tags, self.guard)
 
     def open(self, way: Way) -> None:
         """Puts everything in place that can be by now.
@@ -68,9 +69,9 @@ class Attachment:
             self.way = way
         if not self.table.is_open(self.errors) and way == "tags":
             self.table.open(self.uncaught)  # outplace runs a program with marks: it sees uncaught errors anyway
-        self.table.open(self.errors, self.names)
+        self.table.open(self.errors, self.names, self.loaders)
         if way == "marks":
-            self.table.open(self.loaders, self.examples)
+            self.table.open(self.examples)
         self.table.open(self.torch)
 
     def set_guard(self, wanted: bool) -> None:
@@ -93,7 +94,7 @@ class Attachment:
         if _has_distributed():
             yield self.collectives
         if self.way == "tags":
-            yield self.tags
+            yield self.loaded
         if self.wants_guard:
             yield self.guard
         yield from more
@@ -139,7 +140,29 @@ class Attachment:
         import torch
 
         if torch._C._current_autograd_node() is None:  # not a checkpoint that runs its block again inside backward
+            self.tag_all()
+
+    def _tags_if_needed(self) -> Iterator[Section]:
+        if loaded_code.unmarked != ():
+            yield self.tags
+
+    def tag_all(self) -> None:
+        """Each node gets a tag from now on, in all code."""
+        if self.table.is_open(self.torch):
             self.table.open(self.tags)
+            _tags().always()
+
+    def _without_twins(self) -> None:
+        """The program compiles. Dynamo shall see the functions that the program has made."""
+        if self.table.is_open(self.loaded):
+            self.table.close(self.loaded)
+            self.tag_all()
+
+    def _dynamo_rows(self) -> Iterable[Patch]:
+        from outplace.runtime.patches import dynamo
+        from outplace.runtime.silent import marks
+
+        return dynamo.patches(marks.note_kept, self._without_twins)
 
     @functools.cached_property
     def _detectors(self) -> Detectors:
@@ -177,13 +200,6 @@ def _mark_rows() -> Iterator[Patch]:
     yield bound("CAUGHT", _caught, "The program catches an exception by itself.")
 
 
-def _dynamo_rows() -> Iterable[Patch]:
-    from outplace.runtime.patches import dynamo
-    from outplace.runtime.silent import marks
-
-    return dynamo.patches(marks.note_kept)
-
-
 def _region_rows() -> Iterable[Patch]:
     from outplace.runtime.patches import dynamo
 
@@ -214,18 +230,21 @@ def _until_process_group(act: Callable[[], None]) -> Patch:
     return untracked_writes.until_process_group(act)
 
 
-def _tag_rows() -> Iterable[Patch]:
-    from outplace.runtime.patches import anomaly_tags
+def _tags() -> ModuleType:
+    from outplace.runtime.patches import anomaly_tags  # it imports torch
 
-    return anomaly_tags.patches()
+    return anomaly_tags
+
+
+def _tag_rows() -> Iterable[Patch]:
+    rows: Iterable[Patch] = _tags().patches()
+    return rows
 
 
 def _backward_failed(frame: FrameType) -> None:
-    from outplace.runtime.patches import anomaly_tags
-
     error = sys.exc_info()[1]
     if error is not None:
-        anomaly_tags.hint_as_usual(error)
+        _tags().hint_as_usual(error)
         dispatch.examine(error, frame, seen=False)
 
 

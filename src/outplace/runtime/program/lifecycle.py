@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from types import FrameType
 
 from outplace import settings
 from outplace.runtime.errors import dispatch
+from outplace.runtime.patches import loaded_code
 from outplace.runtime.patches.table import Section
 from outplace.runtime.program.attachment import Attachment, Way
 from outplace.runtime.program.reporter import Reporter
@@ -17,14 +19,21 @@ _guards = 0
 lock = threading.RLock()
 
 
-def attach(way: Way, reporter: Reporter, guard: bool = False, strict: bool = False) -> None:
-    """Starts recording in this process; `guard` and `strict` are as in `outplace.watch`."""
+def attach(
+    way: Way, reporter: Reporter, guard: bool = False, strict: bool = False, block: FrameType | None = None
+) -> None:
+    """Starts recording in this process; `guard` and `strict` are as in `outplace.watch`.
+
+    `block` is the frame of a `with` block, if recording ends with that block.
+    """
     global _attachment
     settings.check()
     with lock:
         dispatch.as_text = reporter.note
         if _attachment is None:
             _attachment = Attachment(way)
+            if block is not None:
+                loaded_code.watch(block)
         _attachment.open(way)
         ask_for(guard, strict)
 
@@ -38,6 +47,12 @@ def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
         _attachment.set_guard(_guards > 0)
 
 
+def goes_on() -> None:
+    """Recording goes on after the block that started it. Frames around that block run again, and have no marks."""
+    if _attachment is not None and loaded_code.within is not None:
+        _attachment.tag_all()
+
+
 def detach() -> None:
     """Stops recording and undoes all patches."""
     global _attachment
@@ -45,6 +60,7 @@ def detach() -> None:
         if _attachment is not None:
             _attachment.close()
         _attachment = None
+        loaded_code.within = None
 
 
 def attached() -> bool:

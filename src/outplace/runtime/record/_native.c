@@ -23,6 +23,46 @@ static unsigned long main_thread;
 static unsigned long long last = UINT64_MAX;
 static uint64_t (*peek)(void);
 
+/* -- code without marks ---------------------------------------------------------------------------------------------
+ *
+ * A frame that was running when outplace was attached has no marks. While it runs itself, each node gets a tag; while
+ * it has called marked code, none does. Marks see the change: the first mark after it, and the return to it.
+ */
+
+static PyObject *unmarked, *marks_begin, *marks_end; /* the code objects of these frames, and what is called */
+static unsigned long unmarked_thread;
+static int in_unmarked; /* was the last that we know of one of these frames? */
+
+static int call(PyObject *function)
+{
+    PyObject *done = PyObject_CallNoArgs(function);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* A mark: the innermost frame of the user is one with marks. */
+static int leave_unmarked(void)
+{
+    if (PyThread_get_thread_ident() != unmarked_thread)
+        return 0;
+    in_unmarked = 0;
+    return call(marks_begin);
+}
+
+/* A function with marks returns to this place. */
+static int come_back(PyObject *place)
+{
+    if (in_unmarked || place == Py_None || PyThread_get_thread_ident() != unmarked_thread)
+        return 0;
+    PyObject *code = PyTuple_GET_ITEM(place, 0);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(unmarked); i++)
+        if (PyTuple_GET_ITEM(unmarked, i) == code) {
+            in_unmarked = 1;
+            return call(marks_end);
+        }
+    return 0;
+}
+
 /* torch's own function behind `next_number`, where the loader finds it. */
 static void find_peek(void)
 {
@@ -122,7 +162,7 @@ static PyObject *mark(PyObject *self, PyObject *const *args, size_t count, PyObj
 {
     if (PyVectorcall_NARGS(count) != 1)
         return PyErr_Format(PyExc_TypeError, "mark() takes a statement");
-    if (note(args[0]) < 0)
+    if ((in_unmarked && leave_unmarked() < 0) || note(args[0]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -132,7 +172,7 @@ static PyObject *at(PyObject *self, PyObject *const *args, size_t count, PyObjec
 {
     if (PyVectorcall_NARGS(count) != 2)
         return PyErr_Format(PyExc_TypeError, "at() takes a value and a statement");
-    if (note(args[1]) < 0)
+    if ((in_unmarked && leave_unmarked() < 0) || note(args[1]) < 0)
         return NULL;
     Py_INCREF(args[0]);
     return args[0];
@@ -284,7 +324,7 @@ static PyObject *back(PyObject *self, PyObject *const *args, size_t given, PyObj
         if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "value") == 0)
             value = args[count + i];
     PyObject *place = next_number == NULL ? (Py_INCREF(Py_None), Py_None) : caller();
-    int failed = place == NULL || note(place) < 0;
+    int failed = place == NULL || note(place) < 0 || (unmarked != NULL && come_back(place) < 0);
     Py_XDECREF(place);
     if (failed)
         return NULL;
@@ -322,6 +362,81 @@ static PyObject *connect(PyObject *module, PyObject *args)
         return NULL;
     if (peek != NULL && peek() != number)
         peek = NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(switch_tags_doc, "switch_tags(unmarked, marks_begin, marks_end, inside)\n--\n\nFrom now on in this thread, "
+                              "calls one function when code with marks begins and the other when it returns to a frame "
+                              "of one of these code objects. `inside`: is such a frame running now? Without code "
+                              "objects, nothing is called any more.");
+
+static PyObject *switch_tags(PyObject *module, PyObject *args)
+{
+    PyObject *given[3];
+    int inside;
+    if (!PyArg_ParseTuple(args, "O!OOp", &PyTuple_Type, &given[0], &given[1], &given[2], &inside))
+        return NULL;
+    if (PyTuple_GET_SIZE(given[0]) == 0) {
+        in_unmarked = 0;
+        Py_CLEAR(unmarked);
+        Py_RETURN_NONE;
+    }
+    PyObject **kept[3] = {&unmarked, &marks_begin, &marks_end};
+    keep_all(kept, given, 3);
+    unmarked_thread = PyThread_get_thread_ident();
+    in_unmarked = inside;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(own_functions_doc, "own_functions(objects)\n--\n\nThe functions and generators among these objects whose "
+                                "code is the user's own.");
+
+static PyObject *own_functions(PyObject *module, PyObject *objects)
+{
+    if (!PyList_Check(objects))
+        return PyErr_Format(PyExc_TypeError, "not a list: %R", objects);
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < PyList_GET_SIZE(objects); i++) {
+        PyObject *item = PyList_GET_ITEM(objects, i);
+        PyObject *code = NULL;
+        if (PyFunction_Check(item)) {
+            code = PyFunction_GET_CODE(item);
+            Py_INCREF(code);
+        } else if (PyGen_CheckExact(item))
+            code = PyObject_GetAttrString(item, "gi_code");
+        else if (PyCoro_CheckExact(item))
+            code = PyObject_GetAttrString(item, "cr_code");
+        else if (PyAsyncGen_CheckExact(item))
+            code = PyObject_GetAttrString(item, "ag_code");
+        else
+            continue;
+        int own = code == NULL ? -1 : is_own((PyCodeObject *)code);
+        Py_XDECREF(code);
+        if (own < 0 || (own && PyList_Append(found, item) < 0))
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+PyDoc_STRVAR(put_constant_doc, "put_constant(code, index, value)\n--\n\nPuts a code object in the place of one of the "
+                               "code's constants, which are code objects, too. The caller keeps the old one alive.");
+
+static PyObject *put_constant(PyObject *module, PyObject *args)
+{
+    PyObject *code, *value;
+    Py_ssize_t index;
+    if (!PyArg_ParseTuple(args, "O!nO!", &PyCode_Type, &code, &index, &PyCode_Type, &value))
+        return NULL;
+    PyObject *constants = ((PyCodeObject *)code)->co_consts;
+    if (index < 0 || index >= PyTuple_GET_SIZE(constants) || !PyCode_Check(PyTuple_GET_ITEM(constants, index)))
+        return PyErr_Format(PyExc_IndexError, "no code object at %zd", index);
+    PyObject *old = PyTuple_GET_ITEM(constants, index);
+    Py_INCREF(value);
+    PyTuple_SET_ITEM(constants, index, value);
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)constants)->ob_hash = -1;
+#endif
+    Py_DECREF(old);
     Py_RETURN_NONE;
 }
 
@@ -858,6 +973,9 @@ static PyTypeObject setitem_type = {
 
 static PyMethodDef functions[] = {
     {"connect", connect, METH_VARARGS, connect_doc},
+    {"switch_tags", switch_tags, METH_VARARGS, switch_tags_doc},
+    {"own_functions", own_functions, METH_O, own_functions_doc},
+    {"put_constant", put_constant, METH_VARARGS, put_constant_doc},
     {"frames_to_own_code", frames_to_own_code, METH_O, frames_doc},
     {"versions", versions, METH_O, versions_doc},
     {"connect_record", connect_record, METH_VARARGS, connect_record_doc},
