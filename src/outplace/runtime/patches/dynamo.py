@@ -68,17 +68,18 @@ def _in_use(keep: Callable[[Any, str], Any], is_traced: Callable[[], bool] | Non
 _NAME_LOOKUP = "_create_interpreter_name_lookup_fn"
 
 
-def torchscript_patches(keep: Callable[[Any, str], Any]) -> Iterator[Patch]:
-    """Makes the hooks test for a trace of TorchScript, too, from the first one on. `keep` as in `patches`."""
+def torchscript_patches(keep: Callable[[Any, str], Any], begins: Callable[[], None]) -> Iterator[Patch]:
+    """Makes the hooks test for a trace of TorchScript, too, from the first one on. The arguments are as in `patches`."""
     if hasattr(torch.jit._trace, _NAME_LOOKUP):
         why = "Each trace of TorchScript begins with it: from then on our hooks look whether they are traced."
-        yield replaced(torch.jit._trace, _NAME_LOOKUP, functools.partial(_when_tracing, keep), why)
+        yield replaced(torch.jit._trace, _NAME_LOOKUP, functools.partial(_when_tracing, keep, begins), why)
 
 
-def _when_tracing(keep: Callable[[Any, str], Any], original: Any) -> Any:
+def _when_tracing(keep: Callable[[Any, str], Any], begins: Callable[[], None], original: Any) -> Any:
     @functools.wraps(original)
     def lookup(*args: Any, **kwargs: Any) -> Any:
         if log.is_traced is not _is_traced:
+            begins()
             _in_use(keep, _is_traced)
         return original(*args, **kwargs)
 
