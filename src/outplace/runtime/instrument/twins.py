@@ -10,13 +10,12 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from sys import getrefcount
 from types import CodeType
 
-from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks
+from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks, quietly
 from outplace.runtime.instrument.statements import STATEMENTS
 
 _Stamp = tuple[int, int] | int | None
@@ -91,8 +90,7 @@ def _pairs_at(code: CodeType, stamp: _Stamp) -> list[_Pair]:
 def _compiled(filename: str) -> list[_Pair]:
     """The code objects of a file without marks and with them."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they were shown when the file was loaded
+        with quietly():
             tree = ast.parse(_source(filename), filename)
             plain = compile(tree, filename, "exec", dont_inherit=True)
             before = len(STATEMENTS)

@@ -69,7 +69,7 @@ _NAME_LOOKUP = "_create_interpreter_name_lookup_fn"
 
 
 def torchscript_patches(keep: Callable[[Any, str], Any], begins: Callable[[], None]) -> Iterator[Patch]:
-    """Makes the hooks test for a trace of TorchScript, too, from the first one on. The arguments are as in `patches`."""
+    """Makes the hooks test for a trace of TorchScript, too, from the first one on. It takes what `patches` takes."""
     if hasattr(torch.jit._trace, _NAME_LOOKUP):
         why = "Each trace of TorchScript begins with it: from then on our hooks look whether they are traced."
         yield replaced(torch.jit._trace, _NAME_LOOKUP, functools.partial(_when_tracing, keep, begins), why)

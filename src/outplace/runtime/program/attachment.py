@@ -126,7 +126,7 @@ class Attachment:
         yield from self._detectors.patches()
         yield from backward.patches(_backward_failed)
         yield from _mark_rows()
-        yield from dynamo.torchscript_patches(marks.note_kept)
+        yield from dynamo.torchscript_patches(marks.note_kept, self._without_twins)
 
     def _connect(self) -> Undo:
         import torch
