@@ -314,6 +314,7 @@ def saved_phrase(node: str, saved_as: str) -> str:
     return _phrase(result, attribute) + (f" (number {int(item[2])})" if item and int(item[2]) else "")
 
 
+@cache
 def keeps_result(node: str, saved_as: str) -> bool:
     """Is it the node's own result, or a part of it?"""
     return "its result" in saved_phrase(node, saved_as)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import itertools
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.kind import SilentRule
@@ -81,9 +83,13 @@ class Storage:
         self.refused = False
         """Has PyTorch refused a write to it? The program stops there."""
 
+    def writes_since(self, time: int) -> list[Write]:
+        """The writes after a moment, in order."""
+        return self.writes[bisect_right(self.writes, time, key=attrgetter("time")) :]
+
     def replaced_since(self, time: int) -> bool:
         """Was it overwritten since, at least in part?"""
-        return any(write.time > time and replaces(write.operation) for write in self.writes)
+        return any(replaces(write.operation) for write in self.writes_since(time))
 
 
 class Family:
@@ -244,6 +250,37 @@ def exclude(one: Group, other: Group) -> bool:
     """Is a statement run on one of several values: in the one case on this, in the other on that?"""
     places = {number: place for number, place, _ in one}
     return any(places.get(number, place) != place for number, place, _ in other)
+
+
+_MOST_ALIKE = 256
+
+
+class Hits(list[Hit]):
+    """The hits of a run. Of the hits of one statement so many are kept that the report about it is complete.
+
+    A statement in a loop hits each operation that has saved the tensor, in each round, at each backward.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alike: dict[tuple[str, int, bool], int] = {}
+        self._at: dict[int, int] = {}
+
+    def append(self, hit: Hit) -> None:
+        """Adds a hit, if there are not many like it."""
+        at = id(hit.place.node)
+        self._at[at] = self._at.get(at, 0) + 1
+        alike = self._alike[hit.kind, at, hit.certain] = self._alike.get((hit.kind, at, hit.certain), 0) + 1
+        if alike <= _MOST_ALIKE:
+            super().append(hit)
+
+    def stand_at(self, place: Place) -> bool:
+        """Is there one at this place?"""
+        return id(place.node) in self._at
+
+    def are_enough_at(self, place: Place) -> bool:
+        """Are there so many at this place that more would tell nothing new?"""
+        return self._at.get(id(place.node), 0) > 4 * _MOST_ALIKE
 
 
 def compatible(first: Path, *others: Path) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
-from outplace.source.graph import Hit, Write, compatible
+from outplace.source.graph import Hit, Hits, Write, compatible
 from outplace.source.joins import options
 from outplace.source.overlaps import touches
 from outplace.source.values import Dictionary, Instance, Items, Scope, Stale, Tensor, Value
@@ -37,7 +37,7 @@ class Update:
     __slots__ = ("hits", "meant", "two")
 
     def __init__(self) -> None:
-        self.hits: list[Hit] = []
+        self.hits = Hits()
         """What it would be told of."""
         self.two = False
         """Has something shown that two tensors were meant?"""

@@ -72,7 +72,7 @@ class Interpreter:
         self.parts: dict[tuple[int, str], tuple[Value, Tensor]] = {}
         """Of what is not known: the tensors that were found in it, by the holder and the name or key."""
         self._most_steps = most_steps
-        self.tape = Tape()
+        self.tape = Tape(require_time=self.require_time)
         self.frames: list[Frame] = []
         self.steps = 0
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
@@ -121,7 +121,8 @@ class Interpreter:
     def note(self, kind: EventKind, parameters: Iterable[Tensor], node: ast.AST, whole: bool = True) -> None:
         """An event of a training step; `whole` says that these are surely all parameters that it concerns."""
         tape = self.tape
-        tape.events.append(Event(kind, self.lines(node), tuple(parameters), tape.tick(), tape.path, whole))
+        each = tuple({id(parameter): parameter for parameter in parameters}.values())
+        tape.events.append(Event(kind, self.lines(node), each, tape.tick(), tape.path, whole))
 
     def go_backward(
         self, roots: list[Node], node: ast.AST, inputs: list[Tensor] | None, keeps_graph: bool = True

@@ -7,7 +7,7 @@ is reported until a backward (or a return to unknown callers) needs the node.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from outplace.source.graph import (
     Cut,
     Group,
     Hit,
+    Hits,
     Node,
     Path,
     Place,
@@ -36,9 +37,9 @@ from outplace.source.graph import (
 from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, touches
 from outplace.source.rescaled import again
+from outplace.source.training_step import Events
 
 if TYPE_CHECKING:
-    from outplace.source.training_step import Event
     from outplace.source.values import Tensor
 
 
@@ -48,14 +49,16 @@ class Tape:
 
     path: Path = ()
     group: Group = ()
-    hits: list[Hit] = field(default_factory=list)
+    require_time: Callable[[], None] = lambda: None
+    """Ends the run if the time is over. It is called in loops over nodes."""
+    hits: Hits = field(default_factory=Hits)
     went_backward: bool = False
     """Has a backward been followed?"""
     losses: list[Node] = field(default_factory=list)
     """Where backwards have begun."""
     opaque: bool = False
     """Was there one that could not be followed?"""
-    events: list[Event] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
     """What was done to parameters and their gradients, in order."""
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
@@ -124,11 +127,11 @@ class Tape:
         """`self.weight.data *= self.mask` in every call of a layer: after the first, it changes nothing."""
         if write.tracked or not _changes_once(write):
             return False
-        others = save.storage.writes
-        earlier = max((other.time for other in others if other.time < save.time), default=None)
-        return earlier is not None and all(
-            other.place == write.place for other in others if earlier <= other.time <= write.time
-        )
+        since = save.storage.writes_since(save.time)
+        before = len(save.storage.writes) - len(since) - 1
+        if before < 0 or save.storage.writes[before].place != write.place:
+            return False
+        return all(other.place == write.place for other in since if other.time <= write.time)
 
     def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
         """`loss.backward()`: a backward that leaves gradients with the leaves."""
@@ -154,64 +157,75 @@ class Tape:
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
         """A backward from these nodes: every node on the way must find what it saved unchanged."""
         reached = self.reached(list(roots), inputs)
-        unrecorded, really = _unrecorded(reached), set(map(id, self.reached(list(roots), inputs, past_refused=False)))
+        really = set(map(id, self.reached(list(roots), inputs, past_refused=False)))
+        uses = _last_uses(reached)
+        unrecorded = _unrecorded(reached, uses)
         for node in reached:
+            self.require_time()
             self._check_saves(node, unrecorded, certain and id(node) in really)
             for storage in node.outputs:
                 for write in storage.writes:
-                    self._check_output(node, write, unrecorded, reached, certain)
-        self._check_detached_writes(reached)
-        self._check_no_grad_writes(reached)
-        self.hits += [
-            Hit.silent(RESCALED_AGAIN, write, write.place, False) for write in again(reached, self.rounds, self.path)
-        ]
+                    self._check_output(node, write, unrecorded, uses, certain)
+        self._check_unsaved_writes(reached, uses)
+        for write in again(reached, self.rounds, self.path):
+            self.hits.append(Hit.silent(RESCALED_AGAIN, write, write.place, False))
         self.rounds.append(self.tick())
         for node in reached:
             if node.backward is not None:
                 node.backward()
 
-    def _check_saves(self, node: Node, unrecorded: set[Place], certain: bool) -> None:
+    def _check_saves(self, node: Node, unrecorded: set[int], certain: bool) -> None:
         """Is all that the node has saved unchanged?"""
         for save in node.saves:
-            for write in save.storage.writes:
-                later = write.time > save.time and compatible(write.path, node.path, self.path)
-                later = later and not (write.group and node.group and exclude(write.group, node.group))
-                if later and not self._is_undone(save, write) and not self._is_repeated(save, write):
-                    self._hurt(node, save, write, certain, DATA_WRITE_USED.name if write.place in unrecorded else "")
+            swaps: set[tuple[str, bool]] = set()
+            for write in save.storage.writes_since(save.time):
+                if self.hits.are_enough_at(write.place) or not compatible(write.path, node.path, self.path):
+                    continue
+                if write.group and node.group and exclude(write.group, node.group):
+                    continue
+                if not self._is_undone(save, write) and not self._is_repeated(save, write):
+                    detail = DATA_WRITE_USED.name if id(write.place.node) in unrecorded else ""
+                    hit = self._hurt(node, save, write, certain, detail)
+                    if hit is not None and hit.kind == "silent-data":
+                        swaps.add((write.place.function, hit.certain))
+            # A value that is swapped and put back: the other half of the swap is part of the bug.
+            for write in save.storage.writes if swaps else ():
+                for function, sure in swaps:
+                    if not write.tracked and write.place.function == function:
+                        self.hits.append(Hit("silent-data", write, write.place, sure, node, save))
 
     def _check_output(
-        self, node: Node, write: Write, unrecorded: set[Place], reached: list[Node], certain: bool
+        self, node: Node, write: Write, unrecorded: set[int], uses: dict[int, int], certain: bool
     ) -> None:
         """Does a write to the node's result change values that autograd does not know of?"""
         if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
             self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
-        elif not write.tracked and write.place in unrecorded and compatible(write.path, node.path, self.path):
+        elif not write.tracked and id(write.place.node) in unrecorded and compatible(write.path, node.path, self.path):
             self.hits.append(Hit.silent(DATA_WRITE_USED, write, write.place, False))
         elif write.time in self.undeclared and compatible(write.path, node.path, self.path):
             function = self.undeclared[write.time]
-            if any(user.time > function.time and node in user.inputs for user in reached):
+            if uses.get(id(node), 0) > function.time:
                 self.hits.append(Hit.silent(MISSING_MARK_DIRTY, write, write.place, False))
 
-    def _check_detached_writes(self, reached: list[Node]) -> None:
-        """Writes through a detached alias, where PyTorch does not refuse them anyway."""
-        reported = {hit.place for hit in self.hits}
-        for write in _detached_writes(reached):
-            if write.place not in reported and compatible(write.path, self.path):
-                self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
+    def _check_unsaved_writes(self, reached: list[Node], uses: dict[int, int]) -> None:
+        """Writes through a detached alias, and such that rescale a node's result under `no_grad`.
 
-    def _check_no_grad_writes(self, reached: list[Node]) -> None:
-        """Writes that rescale a node's result under `no_grad`, where PyTorch does not refuse the backward anyway."""
-        reported = {hit.place for hit in self.hits}
-        for node, write in _unsaved_writes(reached):
+        PyTorch refuses none of them. Where it refuses the backward for another reason, that is told.
+        """
+        unsaved = [pair for pair in _unsaved_writes(reached, uses) if not self.hits.stand_at(pair[1].place)]
+        for _, write in unsaved:
+            if write.detached and compatible(write.path, self.path):
+                self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
+        for node, write in [pair for pair in unsaved if not self.hits.stand_at(pair[1].place)]:
             differs = write.no_grad and write.tracked and not write.detached and _has_a_derivative(write)
-            if differs and write.place not in reported and compatible(write.path, node.path, self.path):
+            if differs and compatible(write.path, node.path, self.path):
                 self.hits.append(Hit.silent(NO_GRAD_WRITE_USED, write, write.place, False))
 
-    def _hurt(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> None:
+    def _hurt(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> Hit | None:
         """A hit: the node needs what it saved, and the write has changed it. Some writes spare what was saved."""
         block = node.block if node.block is not None and save.storage.made > node.block.begin else None
         if _is_spared(save, write) or (block is not None and block.is_spared(save, write)):
-            return
+            return None
         kind = _kind(save, write)
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
             kind, detail = TENSOR_KEPT_IN_CTX.family, TENSOR_KEPT_IN_CTX.name
@@ -219,12 +233,9 @@ class Tape:
             kind, detail = CHECKPOINT_SAVED_WRITTEN.family, CHECKPOINT_SAVED_WRITTEN.name
             certain = certain and touches(write.region, save.region) and None not in (write.region or ())
         sure = certain and _meet(node, save, write)
-        self.hits.append(Hit(kind, write, write.place, sure, node, save, detail, self.group))
-        if kind == "silent-data":
-            # A value that is swapped and put back: the other half of the swap is part of the bug.
-            for other in save.storage.writes:
-                if not other.tracked and other is not write and other.place.function == write.place.function:
-                    self.hits.append(Hit(kind, other, other.place, sure, node, save))
+        hit = Hit(kind, write, write.place, sure, node, save, detail, self.group)
+        self.hits.append(hit)
+        return hit
 
     def reached(self, roots: list[Node], inputs: list[Tensor] | None = None, past_refused: bool = True) -> list[Node]:
         """The nodes that a backward from these passes; `past_refused`: also those behind a refused write."""
@@ -260,7 +271,7 @@ def _kind(save: Save, write: Write) -> str:
 def _meet(node: Node, save: Save, write: Write) -> bool:
     """Is it sure that both lie in one memory, and that the write comes only where the node has run?"""
     together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
-    return together and all(arm in write.path for arm in node.path)
+    return together and (not node.path or set(node.path) <= set(write.path))
 
 
 def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
@@ -281,35 +292,39 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
     return [node for node in nodes if id(node) in needed]
 
 
-def _unrecorded(reached: list[Node]) -> set[Place]:
-    """Places where the result of a node was changed through `.data` before it was used."""
+def _last_uses(reached: list[Node]) -> dict[int, int]:
+    """When the result of each node was last computed with."""
+    uses: dict[int, int] = {}
+    for user in reached:
+        for node in user.inputs:
+            uses[id(node)] = max(uses.get(id(node), 0), user.time)
+    return uses
+
+
+def _unrecorded(reached: list[Node], uses: dict[int, int]) -> set[int]:
+    """The statements that have changed the result of a node through `.data` before it was used."""
     return {
-        write.place
+        id(write.place.node)
         for node in reached
         for storage in node.outputs
         if not any(passed_by(write.operation) for write in storage.writes if not write.tracked)
-        for write in storage.writes
-        if not write.tracked and _has_a_derivative(write) and write.time > node.time and write.certain
-        if any(user.time > write.time and node in user.inputs for user in reached)
+        for write in storage.writes_since(node.time)
+        if not write.tracked and _has_a_derivative(write) and write.certain and uses.get(id(node), 0) > write.time
     }
 
 
-def _detached_writes(reached: list[Node]) -> Iterator[Write]:
-    """Writes of a node's result through a detached alias."""
-    return (write for _, write in _unsaved_writes(reached) if write.detached)
-
-
-def _unsaved_writes(reached: list[Node]) -> Iterator[tuple[Node, Write]]:
+def _unsaved_writes(reached: list[Node], uses: dict[int, int]) -> Iterator[tuple[Node, Write]]:
     """Writes of a node's result before it was computed with, and after nobody had saved it."""
+    saved: dict[int, int] = {}
+    for save in (save for user in reached for save in user.saves):
+        saved[id(save.storage)] = min(saved.get(id(save.storage), save.time), save.time)
     for node in reached:
         for storage in node.outputs:
-            for write in storage.writes:
-                unseen = (write.detached or write.no_grad) and write.certain and write.time > node.time
+            for write in storage.writes_since(node.time):
+                unseen = (write.detached or write.no_grad) and write.certain
                 if not unseen or passed_by(write.operation) or write.operation == "detach_":
                     continue
-                later = any(user.time > write.time and node in user.inputs for user in reached)
-                saves = (save for user in reached for save in user.saves)
-                if later and not any(save.storage is storage and save.time < write.time for save in saves):
+                if saved.get(id(storage), write.time) >= write.time < uses.get(id(node), 0):
                     yield node, write
 
 

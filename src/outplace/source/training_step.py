@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from outplace.source.values import Dictionary, Distribution, Instance, Items, Op
 if TYPE_CHECKING:
     from outplace.source.frames import Frame
     from outplace.source.graph import Node, Path
+    from outplace.source.project import Module
     from outplace.source.tape import Tape
 
 EventKind = Literal["forward", "backward", "clear", "clip", "step"]
@@ -36,6 +37,35 @@ class Event:
     """Are these surely all of them?"""
 
 
+class Events(list[Event]):
+    """The events of a run, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[tuple[Module, str], tuple[int, tuple[TrainingEvent, ...], bool]] = {}
+
+    def of(self, frame: Frame) -> tuple[tuple[TrainingEvent, ...], bool]:
+        """The events in this function, in this call or another one, and whether that is all that concerns them."""
+        known = self._of.get((frame.module, frame.name))
+        if known is None or known[0] != len(self):
+            own = [(event, at) for event in _sure(self) if (at := _line_in(frame, event)) is not None][:_MOST_EVENTS]
+            every = dict.fromkeys(id(parameter) for event, _ in own for parameter in event.parameters)
+            numbers = {parameter: number for number, parameter in enumerate(every)}
+            events = tuple(
+                TrainingEvent(event.kind, at, frozenset(numbers[id(parameter)] for parameter in event.parameters))
+                for event, at in own
+            )
+            complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own) and _steps_follow(self)
+            known = self._of[frame.module, frame.name] = len(self), events, complete
+        return known[1:]
+
+
+def _line_in(frame: Frame, event: Event) -> int | None:
+    """The line of this function at the time of the event."""
+    lines = [line for other, line in event.lines if (other.module, other.name) == (frame.module, frame.name)]
+    return lines[-1] if lines else None
+
+
 @dataclass(frozen=True)
 class StepFacts:
     """A backward that needs parameters of before a step. The events that follow are added until the run ends."""
@@ -49,43 +79,32 @@ class StepFacts:
     stale: tuple[str, ...]
     for_the_step: tuple[str, ...]
     optimizers: tuple[tuple[str, bool], ...]
-    events: list[Event]
+    events: Events
 
     def order(self) -> StepOrder:
         """The same as plain data."""
         frame, line = self.step.lines[-1]
-        own = [(event, at) for event in _sure(self.events) if (at := self._line_of(event)) is not None][:_MOST_EVENTS]
-        every = dict.fromkeys(id(parameter) for event, _ in own for parameter in event.parameters)
-        numbers = {parameter: number for number, parameter in enumerate(every)}
-        events = tuple(
-            TrainingEvent(event.kind, at, frozenset(numbers[id(parameter)] for parameter in event.parameters))
-            for event, at in own
-        )
-        complete = len(own) < _MOST_EVENTS and all(event.whole for event, _ in own) and _steps_follow(self.events)
+        events, complete = self.events.of(self.frame)
         return StepOrder(
             self.frame.module.path, self.step_line, self.backward_line, self.loss_is_older, self.held, self.stale,
             self.for_the_step, self.optimizers, (frame.module.path, line), events, complete,
         )  # fmt: skip
 
-    def _line_of(self, event: Event) -> int | None:
-        """The line of this function, in this call or another one, at the time of the event."""
-        lines = [
-            line for frame, line in event.lines if (frame.module, frame.name) == (self.frame.module, self.frame.name)
-        ]
-        return lines[-1] if lines else None
-
 
 def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
     """The last optimizer step that breaks this backward, in the innermost function that ran both."""
     steps = [event for event in tape.events if event.kind == "step"]
-    ends = list(_ends(tape, roots))
-    breaking = [step for step in steps if _is_stale(ends, [step])] or steps[-1:]
+    first_uses: dict[int, int] = {}
+    for used, leaf in _ends(tape, roots):
+        first_uses[id(leaf)] = min(used, first_uses.get(id(leaf), used))
+    breaking = [step for step in steps if any(first_uses.get(id(p), step.time) < step.time for p in step.parameters)]
+    breaking = breaking or steps[-1:]
     common = _common_function(breaking[-1].lines, lines) if breaking else None
     if common is None:
         return None
     step = breaking[-1]
     frame, step_line, backward_line = common
-    weights = {id(parameter) for event in breaking for parameter in event.parameters}
+    weights = {id(parameter): event.time for event in breaking for parameter in event.parameters}
     held = list(_held(tape, frame))
     return StepFacts(
         frame,
@@ -94,7 +113,7 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
         backward_line,
         all(root.time < step.time for root in roots),
         tuple((name.path, _shape(name.value)) for name in held),
-        tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, breaking)),
+        tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, weights)),
         tuple(name.path for name in held if _only_reaches(tape, name, weights)),
         _optimizers(frame, weights),
         tape.events,
@@ -117,7 +136,8 @@ class _Held(NamedTuple):
 def _held(tape: Tape, frame: Frame) -> Iterator[_Held]:
     with_graph = {path: (value, nodes) for path, value in _named(frame.scope) if (nodes := _with_graph(value))}
     for path, (value, nodes) in with_graph.items():
-        yield _Held(path, value, nodes, [end for node in nodes for end in _ends(tape, [node])])
+        tape.require_time()
+        yield _Held(path, value, nodes, list(_ends(tape, nodes)))
 
 
 def _common_function(first: Lines, second: Lines) -> tuple[Frame, int, int] | None:
@@ -126,7 +146,7 @@ def _common_function(first: Lines, second: Lines) -> tuple[Frame, int, int] | No
     return both[-1] if both else None
 
 
-def _optimizers(frame: Frame, weights: set[int]) -> tuple[tuple[str, bool], ...]:
+def _optimizers(frame: Frame, weights: Collection[int]) -> tuple[tuple[str, bool], ...]:
     """The optimizers that a function has names for; does each step one of these parameters?"""
     return tuple(
         (path, any(id(parameter) in weights for parameter in value.parameters))
@@ -142,8 +162,9 @@ def _sure(events: list[Event]) -> list[Event]:
     for event in reversed(events):
         if event.kind == "step":
             following.update(dict.fromkeys(map(id, event.parameters), event.path))
-        next_paths = [following.get(id(parameter), event.path) for parameter in event.parameters]
-        if event.kind != "clear" or all(set(event.path) <= set(path) for path in next_paths):
+        if event.kind != "clear" or all(
+            set(event.path) <= set(following.get(id(parameter), event.path)) for parameter in event.parameters
+        ):
             found.append(event)
     return found[::-1]
 
@@ -165,13 +186,12 @@ def _ends(tape: Tape, roots: list[Node]) -> Iterator[_End]:
     return ((node.time, leaf) for node in tape.reached(roots) for leaf in node.leaves)
 
 
-def _is_stale(ends: Iterable[_End], steps: list[Event]) -> bool:
-    """Do they lead to parameters that were stepped after they were used?"""
-    stepped = [(step.time, {id(parameter) for parameter in step.parameters}) for step in steps]
-    return any(used < time and id(leaf) in parameters for used, leaf in ends for time, parameters in stepped)
+def _is_stale(ends: Iterable[_End], stepped: dict[int, int]) -> bool:
+    """Do they lead to parameters that were stepped after they were used? `stepped`: when each was, the last time."""
+    return any(used < stepped.get(id(leaf), used) for used, leaf in ends)
 
 
-def _only_reaches(tape: Tape, name: _Held, weights: set[int]) -> bool:
+def _only_reaches(tape: Tape, name: _Held, weights: Collection[int]) -> bool:
     followed = not any(node.partial for node in tape.reached(name.nodes))
     return followed and bool(name.ends) and all(id(leaf) in weights for _, leaf in name.ends)
 

@@ -49,7 +49,7 @@ def _has_momenta(kind: str, args: list[Value], keywords: dict[str, Value]) -> bo
 
 
 def _held(source: Value) -> list[Tensor]:
-    parameters = list(parameters_in(source))
+    parameters = list({id(tensor): tensor for tensor in parameters_in(source)}.values())
     for tensor in parameters:
         tensor.held = True
     return parameters
