@@ -43,6 +43,16 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "views that are written": each("y{i} = x[{i}:]; y{i}.exp_(); z{i} = x.exp()\n"),
     "views of views": each("y = y[1:]; y += 1\n", "y = x\n"),
     "one tensor written again": each("x += 1; y = x * x\n"),
+    "backwards over writes that autograd does not see": each(
+        "x.data[{i}] = 0; z = z + x * x; z.sum().backward(retain_graph=True)\n", "z = x\n"
+    ),
+    "backwards over detached writes": each(
+        "y.mul_(2); z = z + x; z.sum().backward(retain_graph=True)\n", "z = x = x + 1; y = x.detach()\n"
+    ),
+    "steps between backwards": each(
+        "z = z + w * w; o.step(); z.sum().backward(retain_graph=True)\n",
+        "w = nn.Parameter(torch.ones(3)); z = w\no = torch.optim.SGD([w] * 99)\n",
+    ),
     "branches of unknown tests": each("if input() == '{i}': x = x + {i}\n"),
     "nested branches": lambda n: (
         START + "".join(" " * min(i, 80) + "if input():\n" for i in range(min(n, 80))) + " " * 81 + "x = x * 2\n" + END

@@ -43,6 +43,15 @@ def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
     assert ["too long" in note.message for note in outcome.notes] == [True]
 
 
+def test_what_takes_too_much_memory_is_left_out_and_said(monkeypatch):
+    monkeypatch.setattr(projects, "MOST_MEMORY", -1)
+    first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
+    program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert [finding.site.line for finding in outcome.findings] == [3]
+    assert [note.left_out for note in outcome.notes] == [True]
+
+
 def test_the_next_file_has_its_own_time(monkeypatch):
     project = Project()
     monkeypatch.setattr(projects, "MOST_SECONDS", 0.0)
@@ -83,6 +92,18 @@ def test_containers_of_containers(lines):
     assert time.thread_time() - start < 2
     assert (outcome.failure, outcome.notes) == (None, ())
     assert program.splitlines().index("x += 1") + 1 in [finding.site.line for finding in outcome.findings]
+
+
+@pytest.mark.parametrize("shape", [shape for shape in growth.SHAPES if "backwards" in shape])
+def test_backwards_over_the_same_graph(shape):
+    """Each backward meets all writes before it; what each statement does is told once."""
+    program = growth.SHAPES[shape](100)
+    start = time.thread_time()
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert time.thread_time() - start < 3
+    assert (outcome.failure, outcome.notes) == (None, ())
+    lines = [number for number, line in enumerate(program.splitlines(), 1) if "retain_graph" in line]
+    assert set(lines) <= {finding.site.line for finding in outcome.findings}
 
 
 def test_a_module_that_runs_itself_twice_at_each_level_ends(monkeypatch):

@@ -152,6 +152,8 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     functions = functions_of(module)
     trained = Trained(functions)
     for function, owner in _worth_running(candidates, functions, trained):
+        if project.is_out_of_time():
+            break
         judged = trained.holds(function, owner) and not _is_for_inference(function)
         shown = function.node in reached and program.tape.went_backward and function.node not in program.lost_in
         if not judged and not shown and trained.trains(function):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import gc
 import math
+import mmap
 import os
+import sys
 import time
 import tokenize
 import warnings
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 5.0
 """CPU time for one file. What is left of it then is left out."""
+MOST_MEMORY = 256 << 20
+"""Bytes that the process may take more than before the file. What is left of the file then is left out, too."""
+_LOOKS_AT_MEMORY = 16
+"""Of so many looks at the clock, one is at the memory."""
 _LARGEST = 2_000_000
 _MOST_KEPT = 6_000_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
@@ -65,9 +71,10 @@ class Project:
         self._trees: dict[str, tuple[str, ast.Module]] = {} if like is None else like._trees
         self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
         self._folders: dict[str, list[str]] = {}
-        self._ends_at = math.inf
+        self._ends_at = self._most_memory = math.inf
+        self._looks = 0
         self.ran_out = False
-        """Did the analysis of the present file take too long, so that the rest of it was left out?"""
+        """Did the present file take too much time or memory, so that the rest of it was left out?"""
         self.read: list[str] = []
         """Files that were read for imports, in order; `analysis` notes which belong to which result."""
 
@@ -82,11 +89,15 @@ class Project:
             self._modules.clear()  # their top levels may have been left half run
         self._ends_at, self.ran_out = time.thread_time() + MOST_SECONDS, False
         absolute = os.path.abspath(path)
-        return Module(path, source, _module_name(absolute), self._parse(absolute, source))
+        module = Module(path, source, _module_name(absolute), self._parse(absolute, source))
+        self._most_memory = _memory() + MOST_MEMORY
+        return module
 
     def is_out_of_time(self) -> bool:
-        """Has the analysis of the present file taken as long as it may?"""
-        self.ran_out = self.ran_out or time.thread_time() > self._ends_at
+        """Has the analysis of the present file taken as much time as it may, or as much memory?"""
+        self._looks += 1
+        large = not self._looks % _LOOKS_AT_MEMORY and _memory() > self._most_memory
+        self.ran_out = self.ran_out or large or time.thread_time() > self._ends_at
         return self.ran_out
 
     def _make_room(self) -> None:
@@ -164,6 +175,21 @@ class Project:
 
 _MOST_FOLDERS = 5
 _PROJECT_MARKS = (".git", "pyproject.toml", "setup.py", "requirements.txt")
+
+
+def _memory() -> int:
+    """The bytes of memory that this process takes; the most so far where only that is known."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _read(path: str) -> str:

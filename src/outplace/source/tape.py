@@ -190,7 +190,7 @@ class Tape:
                         swaps.add((write.place.function, hit.certain))
             # A value that is swapped and put back: the other half of the swap is part of the bug.
             for write in save.storage.writes if swaps else ():
-                for function, sure in swaps:
+                for function, sure in swaps if not self.hits.are_enough_at(write.place) else ():
                     if not write.tracked and write.place.function == function:
                         self.hits.append(Hit("silent-data", write, write.place, sure, node, save))
 
