@@ -156,6 +156,7 @@ SESSION = PathName("OUTPLACE_SESSION", "the folder where the processes of a sess
 STARTED_IN = PathName("OUTPLACE_STARTED_IN", "the folder that reports show paths relative to")
 
 # What `outplace run --fix` and `outplace reclaim` ask of the runs that they start
+PROOF = PathName("OUTPLACE_PROOF", "the folder of the run that this process belongs to, and is ended with")
 EVIDENCE = PathName("OUTPLACE_EVIDENCE", "the file where a run leaves what a proof needs")
 OVERLAY = PathName("OUTPLACE_OVERLAY", "a file of texts that are compiled in place of the program's files")
 REFERENCE = Flag("OUTPLACE_REFERENCE", "keep a copy of everything that is saved for backward")

@@ -37,7 +37,7 @@ class Repairing:
         if words[0] in ("-c", "-"):
             raise OutplaceError("--fix needs a program that is in a file")
         self._json_path, self._html_path, self._write = json_path, html_path, write
-        self._runs = Runs(words, limit, Progress().run)
+        self._runs = Runs(words, limit, Progress(limit=limit).run)
         self._repair = from_run.Repair(self._runs, style, unsafe)
         self._left = "nothing was changed"
         """What was written, for the message after an interruption."""

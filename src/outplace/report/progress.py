@@ -20,7 +20,9 @@ PAUSE = 0.5
 class Progress:
     """In a terminal: one line on stderr that is updated and goes away. Elsewhere: a line for each run."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, limit: float | None = None) -> None:
+        """`limit`: how many seconds all runs after the first may take together. It is said before the second."""
+        self._limit = limit
         self._stream = stream or sys.stderr
         console = for_stream(self._stream)
         self._is_live = console.is_terminal and not console.is_dumb_terminal
@@ -32,6 +34,10 @@ class Progress:
     def run(self, about: str) -> Iterator[None]:
         """Tells about a run while it lasts. Says nothing of the first one if `about` is empty."""
         self._runs += 1
+        if about and self._limit is not None:
+            text = f"outplace: looking for a repair that runs of the program prove: at most {_seconds(self._limit)}"
+            self._write(f"{text} (--fix-timeout)\n")
+            self._limit = None
         start = time.monotonic()
         shown = self._live(about, start) if self._is_live else self._plain(about)
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from outplace import settings
 from outplace.reclaim.observe import probe, recording, witness
 from outplace.reclaim.observe.trial import Trial
+from outplace.repair.drive import processes
 from outplace.repair.drive.runs import Telling
 from outplace.repair.drive.streaming import Streaming
 
@@ -63,13 +64,11 @@ class Trials:
 
     def _wait(self, command: list[str], environment: dict[str, str], folder: Path, shown: bool) -> tuple[int, bool]:
         with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=None if shown else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if shown else stdout,
-                stderr=None if shown else stderr,
-            )
+            if shown:
+                process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+            else:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+                process = processes.start(command, environment, folder, **streams)
             streaming = Streaming(process.stdout, folder / "stdout") if process.stdout is not None else None
             try:
                 return process.wait(self._limit), False
@@ -77,10 +76,13 @@ class Trials:
                 return 0, True
             except KeyboardInterrupt:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
+                    if shown:
+                        process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
                 raise
             finally:
-                if process.poll() is None:
+                if not shown:
+                    processes.end(process, folder)
+                elif process.poll() is None:
                     process.kill()
                     process.wait()
                 if streaming is not None:

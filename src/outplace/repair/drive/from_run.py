@@ -208,6 +208,7 @@ class Repair:
         titles: list[str] = []
         texts = {path: files.text(path) for path in files.paths}
         for path in files.paths:
+            self._runs.require_time()
             rest = {other: text for other, text in texts.items() if other != path}
             repaired = repair(
                 path,
@@ -252,6 +253,7 @@ class Repair:
     def _allowed(self, files: Files, bug: Bug, bugs: list[Bug]) -> Iterator[Candidate]:
         neighbours = tuple(other for other in bugs if other is not bug)
         for candidate in propose(files, bug, self._style, neighbours):
+            self._runs.require_time()
             if candidate.safety == "safe" or candidate.provable or (self._unsafe and candidate.safety == "unsafe"):
                 yield candidate
 

@@ -17,6 +17,7 @@ from typing import Any
 from outplace import settings
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
+from outplace.repair.drive import processes
 from outplace.repair.drive.evidence import Evidence, read
 from outplace.repair.drive.streaming import Streaming
 from outplace.repair.facts.bug import Bug
@@ -61,6 +62,11 @@ class Runs:
         with self._tell(about):
             return self._run(texts, reference, seconds)
 
+    def require_time(self) -> None:
+        """Ends the search for repairs if the time is over."""
+        if time.monotonic() > self._ends_at:
+            raise OutOfTime
+
     def _seconds_for_a_run(self) -> float:
         """Half of the time that is left, so that others can follow; all of it if half is too little to see anything."""
         left = self._ends_at - time.monotonic()
@@ -86,20 +92,20 @@ class Runs:
         output = folder / "stdout"
         stopped, code = False, 0
         with open(output, "wb") as stdout, open(folder / "stderr", "wb") as stderr:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdout=subprocess.PIPE if visible else stdout,
-                stdin=None if visible else subprocess.DEVNULL,
-                stderr=None if visible else stderr,
-            )
+            if visible:
+                process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+            else:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+                process = processes.start(command, environment, folder, **streams)
             streaming = Streaming(process.stdout, output) if process.stdout is not None else None
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 stopped = True
             finally:
-                if process.poll() is None:
+                if not visible:
+                    processes.end(process, folder)
+                elif process.poll() is None:
                     process.kill()
                     process.wait()
                 if streaming is not None:

@@ -21,7 +21,7 @@ from outplace.runtime.locate.graph import Slot
 from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.locate.sites import Located
-from outplace.runtime.locate.writers import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, place_of
+from outplace.runtime.locate.writers import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, looking_once, place_of
 from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Step, Write
 from outplace.runtime.record.overlap import written_apart
@@ -67,9 +67,10 @@ def _of_graph(
         return [_negative_slope(error, match, frame, nodes)]
     if not slots:
         return [_without_slots(error, match, raised_at)]
-    hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
-    around = Surroundings(roots, stack)
-    found = [_diagnosis(error, group, raised_at, stack, around) for group in _by_cause(hurts)]
+    with looking_once():
+        hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
+        around = Surroundings(roots, stack)
+        found = [_diagnosis(error, group, raised_at, stack, around) for group in _by_cause(hurts)]
     return sorted(found, key=lambda diagnosis: not _is_the_one(diagnosis, parse_version_error(str(error))))
 
 

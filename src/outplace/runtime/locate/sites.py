@@ -128,6 +128,7 @@ def site_of(filename: str, node: ast.AST, function: str) -> Site:
     return _site(filename, span, function)
 
 
+@lru_cache(maxsize=1024)
 def at_statement(number: int) -> Located:
     """The site of a mark."""
     marked = STATEMENTS[number]
@@ -138,6 +139,7 @@ def at_statement(number: int) -> Located:
     return Located(site, marked.file, around[-1] if around else None, statement)
 
 
+@lru_cache(maxsize=1024)
 def at_instruction(place: Instruction, operation: str | None = None) -> Located:
     """The site of an instruction, widened to its whole operation."""
     code, offset = place

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -122,7 +124,7 @@ def _add_unrecorded_writes(hurt: Hurt, missing: list[int]) -> list[int]:
 
 def writes_between(storage: int | None, first: int, now: int) -> list[Write]:
     """The writes that took a storage from one version to another. The storage has been alive since the first."""
-    writes = [write for thread in log.all_threads() for write in thread.writes if write.storage == storage]
+    writes = [write for thread in log.all_threads() for write in thread.writes_to(storage)]
     return _once_a_version([write for write in writes if write.frames and first <= (write.before or 0) < now])
 
 
@@ -138,13 +140,14 @@ def _writes_to(hurt: Hurt) -> list[Write]:
     thread has none and exactly one other thread has: other writes may belong to a storage that is gone.
     """
     mine, *others = log.all_threads()
-    writes = [write for write in mine.writes if write.storage == hurt.storage and write.moment >= hurt.oldest]
-    found = [write for write in writes if write.moment > hurt.oldest or _saves_itself(write, hurt)]
-    found = _once_a_version([_at_its_line(write, hurt.oldest) for write in found])
+    storage, oldest = hurt.storage, hurt.oldest
+    writes = [write for write in mine.writes_to(storage) if write.moment >= oldest]
+    found = [write for write in writes if write.moment > oldest or _saves_itself(write, hurt)]
+    found = _once_a_version([_at_its_line(write, oldest) for write in found])
     seen = {write.before for write in found}
     elsewhere: dict[int | None, list[Write]] = {}
     for other in others:
-        last = {write.before: write for write in other.writes if write.storage == hurt.storage}
+        last = {write.before: write for write in other.writes_to(storage)}
         for before, write in last.items():
             elsewhere.setdefault(before, []).append(write)
     return found + [writes[0] for before, writes in elsewhere.items() if before not in seen and len(writes) == 1]
@@ -192,8 +195,7 @@ def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int
 
 def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Backward itself writes: it adds to an existing `.grad`."""
-    grads = map(names.gradient_of, names.live_tensors())
-    if not any(grad is not None and storage_of(grad) == hurt.storage for grad in grads):
+    if hurt.storage not in _living().gradients:
         return []
     later = [backward for backward in log.current().backwards[:-1] if backward.moment > hurt.oldest]
     return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
@@ -236,10 +238,14 @@ def _add_region_writes(hurt: Hurt, missing: list[int]) -> list[int]:
 def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Writes that the record did not see (TorchScript, `torch.ops`, C++) have left nodes in the tensor's history."""
     nodes = _history(hurt)
-    for write, _ in hurt.writes:
-        if isinstance(write, Write) and write.grad_enabled:
-            later_nodes = [node for node in nodes if (graph.number_of(node) or 0) >= write.moment]
-            nodes = [node for node in nodes if not later_nodes or node is not later_nodes[0]]
+    numbers = [graph.number_of(node) or 0 for node in nodes]
+    recorded: list[int] = []
+    for moment in sorted(w.moment for w, _ in hurt.writes if isinstance(w, Write) and w.grad_enabled):
+        recorded.append(bisect_left(numbers, moment, recorded[-1] + 1 if recorded else 0))
+        if recorded[-1] >= len(numbers):
+            break
+    known = set(recorded)
+    nodes = [node for place, node in enumerate(nodes) if place not in known]
     if len(nodes) != len(missing):
         return []  # a write left no node: no line is better than a wrong one
     made_by = [NodeWrite(f"{by_node(node.name()).op}_", place_of(node)) for node in nodes]
@@ -258,7 +264,47 @@ def _history(hurt: Hurt) -> list[Any]:
 
 def _whole_tensors(storage: int | None) -> list[torch.Tensor]:
     """The program's tensors in this storage that are not views."""
-    return [t for t in names.live_tensors() if t._base is None and storage_of(t) == storage]
+    return _living().whole.get(storage, [])
+
+
+class _Living(NamedTuple):
+    """The program's tensors that are not views, by their storage, and the storages of all gradients."""
+
+    whole: dict[int | None, list[torch.Tensor]]
+    gradients: set[int | None]
+
+
+_looked: list[list[_Living]] = []
+
+
+@contextlib.contextmanager
+def looking_once() -> Iterator[None]:
+    """In this block the program's tensors are looked for only once. A report asks about thousands of storages."""
+    _looked.append([])
+    try:
+        yield
+    finally:
+        _looked.pop()
+
+
+def _living() -> _Living:
+    if not _looked:
+        return _look()
+    if not _looked[-1]:
+        _looked[-1].append(_look())
+    return _looked[-1][0]
+
+
+def _look() -> _Living:
+    whole: dict[int | None, list[torch.Tensor]] = {}
+    gradients: set[int | None] = set()
+    for tensor in names.live_tensors():
+        if tensor._base is None:
+            whole.setdefault(storage_of(tensor), []).append(tensor)
+        gradient = names.gradient_of(tensor)
+        if gradient is not None:
+            gradients.add(storage_of(gradient))
+    return _Living(whole, gradients)
 
 
 # -- where nodes were made --------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ class ThreadRecord:
         self.writes: list[Write] = []
         self.steps: list[Step] = []
         self.backwards: list[Backward] = []
+        self._by_storage: tuple[Any, dict[int, list[Write]]] = (None, {})
         self.forgotten = -1
         """Nodes with a number below this were made before the oldest remaining mark."""
 
@@ -101,6 +102,16 @@ class ThreadRecord:
         if number < self.forgotten:
             return None
         return self.places[bisect_right(self.starts, number) - 1]
+
+    def writes_to(self, storage: int | None) -> list[Write]:
+        """The writes to this storage, in order. A report asks for those of thousands of storages."""
+        state = (len(self.writes), id(self.writes[-1]) if self.writes else None)
+        if self._by_storage[0] != state:
+            found: dict[int, list[Write]] = {}
+            for write in self.writes:
+                found.setdefault(write.storage, []).append(write)
+            self._by_storage = (state, found)
+        return self._by_storage[1].get(storage, []) if storage is not None else []
 
     def forget_old_marks(self) -> None:
         """Drops the older half of the marks."""

@@ -19,7 +19,8 @@ def written_apart(saved: Sequence[tuple[int, torch.Tensor]], writes: Sequence[tu
     """
     if not saved or any(tensor.layout is not torch.strided for _, tensor in saved):
         return False
-    since = [(version, region) for version, region in writes if version > min(kept for kept, _ in saved)]
+    oldest = min(kept for kept, _ in saved)
+    since = [(version, region) for version, region in writes if version > oldest]
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             regions = [(version, _view(region)) for version, region in since if region is not None]
