@@ -9,12 +9,12 @@ TENSOR_KEPT_IN_CTX = SilentRule(
     "tensor-kept-in-ctx",
     "a Function keeps a tensor as an attribute of ctx, and it is written before backward",
     of="silent-other",
-    message="a Function keeps this tensor as an attribute of ctx, where PyTorch checks nothing, and this write "
+    message="a Function stores this tensor as an attribute of ctx, which PyTorch does not check, and this write "
     "changes it before backward: use ctx.save_for_backward, and write out of place",
     check="error",
-    why="The Function keeps this tensor as an attribute of its ctx, where PyTorch does not check it. It was changed "
-    "in place since, and backward computes with the changed values.",
-    remedy="Keep it with `ctx.save_for_backward(...)`: then PyTorch checks it; and write out of place.",
+    why="The Function stores this tensor as an attribute of its ctx, which PyTorch does not check. It was changed in "
+    "place afterwards, and backward uses the changed values.",
+    remedy="Store it with `ctx.save_for_backward(...)`, so that PyTorch checks it, and write out of place.",
     detector="tensor_kept_in_ctx",
     fix="Keep a copy for the backward",
     form="copied_in_ctx",
@@ -25,12 +25,12 @@ MISSING_MARK_DIRTY = SilentRule(
     "missing-mark-dirty",
     "a Function overwrites its input without ctx.mark_dirty, and the input is used afterwards",
     of="silent-other",
-    message="a Function writes into what it is given, which is computed with afterwards, without declaring it: write "
-    "into a clone, or return it and call ctx.mark_dirty",
+    message="a Function writes its input, which is used afterwards, and does not declare it: write into a clone, or "
+    "return it and call ctx.mark_dirty",
     check="warning",
-    why="The forward of {function} writes into what it was given, in memory that it shares with its caller, and does "
-    "not declare it. An operation after it computes with the changed values, and backward knows nothing of the change.",
-    remedy="Write into a copy: `work = x.clone()` (`x.float()` copies nothing where x is float32 already).",
+    why="The forward of {function} writes its input, whose memory the caller shares, and does not declare it. A "
+    "later operation uses the changed values, and backward does not know about the change.",
+    remedy="Write into a copy: `work = x.clone()` (`x.float()` copies nothing if x is float32 already).",
     detector="missing_mark_dirty",
     fix="Write into a copy",
     form="own_argument",
@@ -41,12 +41,12 @@ CHECKPOINT_SAVED_WRITTEN = SilentRule(
     "checkpoint-saved-written",
     "a checkpointed block overwrites what it saves when backward runs it again",
     of="silent-other",
-    message="a checkpointed block keeps this tensor when backward runs it again, where PyTorch checks nothing, and "
+    message="a checkpointed block saves this tensor when backward runs it again, where PyTorch checks nothing, and "
     "this write changes it: write out of place",
     check="error",
-    why="This block is checkpointed: backward runs it again, and PyTorch does not look whether what it saves then is "
-    "overwritten. It was, so the gradient is computed from the wrong values. Without the checkpoint the same lines "
-    "raise the error of OUT201.",
+    why="This block is checkpointed: backward runs it again, and PyTorch does not check the tensors that it saves "
+    "then. One of them was overwritten, so the gradient is computed from the wrong values. Without the checkpoint the "
+    "same lines raise the error of OUT201.",
     remedy="Compute the new value out of place, or write a clone of what was saved.",
     detector="checkpoint_saved_written",
     after="torch.utils.checkpoint",
@@ -60,9 +60,10 @@ CHECKPOINT_WEIGHTS_CHANGED = SilentRule(
     "the weights of a checkpointed block change between its forward and its backward",
     of="silent-other",
     no_check="check reports such a step as OUT202: without the checkpoint PyTorch raises that error.",
-    why="This block is checkpointed: backward runs it again. What it computes with was changed after its forward, and "
-    "PyTorch does not compare: the block computes other values now, and the gradient is theirs, not the loss's.",
-    remedy="Run the backward first and write the weights after it, or write a copy of what the block was given.",
+    why="This block is checkpointed: backward runs it again. Its weights or inputs were changed after its forward, "
+    "and PyTorch does not compare. So the block now computes other values, and the gradient belongs to them, not to "
+    "the loss.",
+    remedy="Run the backward first and write the weights after it. Or write a copy of what the block was given.",
     detector="checkpoint_weights_changed",
     after="torch.utils.checkpoint",
     no_fix="Which order of the steps was meant is not in the program.",
@@ -74,9 +75,9 @@ COMPILED_INPUT_WRITTEN = SilentRule(
     "what a compiled region keeps for its backward is overwritten, and the compiler has switched the check off",
     of="silent-other",
     no_check="check reports such a write as OUT201: without the compiler PyTorch raises that error.",
-    why="A region compiled by torch.compile keeps this memory for its backward. Inductor keeps a view of it with a "
-    "version counter of its own, so PyTorch does not see the write, and the gradient is computed from the wrong "
-    "values. Without the compiler the same lines raise an error.",
+    why="A region compiled by torch.compile keeps this memory for its backward. Inductor keeps a view with its own "
+    "version counter, so PyTorch does not see the write, and the gradient is computed from the wrong values. Without "
+    "the compiler the same lines raise an error.",
     remedy="Compute the new value out of place, write a clone, or write after the backward.",
     detector="compiled_input_written",
     fix="Write out of place",

@@ -9,11 +9,11 @@ HOOK_WRITES_GRADIENT = SilentRule(
     "hook-writes-gradient",
     "a hook writes the gradient that it gets, and another branch of the graph gets the same tensor",
     of="silent-other",
-    message="the gradient is written in place; other branches may share that very tensor: return a new one",
+    message="this hook writes the gradient in place, and other branches may use the same tensor: return a new gradient",
     check="error",
-    why="The hook writes the gradient in place. Autograd has handed the very same tensor to another branch of the "
-    "graph, which now gets the changed gradient too.",
-    remedy="Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
+    why="The hook writes the gradient in place. Another branch of the graph uses the same tensor, so it now gets the "
+    "changed gradient, too.",
+    remedy="Return a new gradient: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
     detector="gradient_written",
     fix="Return a new gradient from the hook",
     form="new_gradient",
@@ -24,12 +24,12 @@ BACKWARD_WRITES_GRADIENT = SilentRule(
     "backward-writes-gradient",
     "the backward of a custom Function writes the gradient that it gets",
     of="silent-other",
-    message="the backward of a Function writes the gradient in place; other branches may share that very tensor: "
+    message="the backward of a Function writes the gradient in place, and other branches may use the same tensor: "
     "write a clone",
     check="warning",
-    why="The backward of this Function writes the gradient in place. Autograd has handed the very same tensor to "
-    "another branch of the graph, which now gets the changed gradient too.",
-    remedy="Leave the gradient as it is and return a new one: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
+    why="The backward of this Function writes the gradient in place. Another branch of the graph uses the same "
+    "tensor, so it now gets the changed gradient, too.",
+    remedy="Return a new gradient: `return grad * 0.1` instead of `grad.mul_(0.1)`.",
     detector="gradient_written",
     fix="Write a copy of the gradient",
     form="copied_gradient",
@@ -40,13 +40,13 @@ SHARED_GRADIENT = SilentRule(
     "shared-gradient",
     "one tensor is the .grad of two leaves, and backward adds the gradients of both to it",
     of="silent-other",
-    message="this makes one tensor the gradient of two leaves, and backward adds the gradients of both to it: assign "
-    "a clone",
+    message="two leaves now have the same tensor as their gradient, and backward adds both gradients to it: assign a "
+    "clone",
     check="error",
     headline="{tensor} has become the gradient of two leaves",
-    why="This assignment made one tensor the gradient of two leaves. Backward adds to a gradient in place, so each of "
-    "them now gets the gradients of both.",
-    remedy="Give it a copy: `a.grad = b.grad.clone()`.",
+    why="This assignment gave two leaves the same tensor as their gradient. Backward adds to a gradient in place, so "
+    "each leaf gets the gradients of both.",
+    remedy="Assign a copy: `a.grad = b.grad.clone()`.",
     detector="shared_gradient",
     fix="Assign a copy of the gradient",
     form="own_gradient",
@@ -57,12 +57,12 @@ GRADIENT_BY_REFERENCE = SilentRule(
     "gradient-by-reference",
     "a gradient has another name, and is read there after zero_grad or the next backward has changed it",
     of="silent-other",
-    message="this changes a gradient that was kept by reference and is read again later: keep a clone of it",
+    message="this changes a gradient that was kept without a copy and is read later: keep a clone",
     check="warning",
-    headline="{tensor} is a gradient by another name, and was changed by {op} before it is read there",
-    why="`{name}` is the gradient itself, not a copy. zero_grad and the next backward change it in place, and a later "
-    "statement computes with `{name}` and with `.grad` as if they were two tensors.",
-    remedy="Keep a copy: `[p.grad.clone() for p in model.parameters()]`; or let the gradients be new ones: "
+    headline="{tensor} is a gradient under another name, and {op} changed it before it was read there",
+    why="`{name}` is the gradient itself, not a copy. zero_grad and the next backward change it in place. A later "
+    "statement uses `{name}` and `.grad` as if they were two tensors.",
+    remedy="Keep a copy: `[p.grad.clone() for p in model.parameters()]`. Or let each backward make new gradients: "
     "`zero_grad()`.",
     holder="a name",
     detector="gradient_by_reference",
@@ -75,9 +75,9 @@ GRADIENT_IN_OPTIMIZER_STATE = SilentRule(
     "an optimizer keeps the last gradient in its state by reference, and it is changed in place",
     of="silent-other",
     no_check="check does not follow what the step of a custom optimizer reads from its own state.",
-    why="{optimizer} keeps the last gradient in its state by reference. It is then zeroed and added to in place, so "
-    "what was kept is the gradient of the next step, not of the last one.",
-    remedy="Keep a copy: `{name} = p.grad.clone()`; or let the gradients be new ones: `zero_grad()`.",
+    why="{optimizer} keeps the last gradient in its state without a copy. The gradient is then zeroed and added to "
+    "in place, so the state holds the gradient of the next step, not of the last one.",
+    remedy="Keep a copy: `{name} = p.grad.clone()`. Or let each backward make new gradients: `zero_grad()`.",
     detector="gradient_in_optimizer_state",
     fix="Keep a copy of the gradient",
     form="kept_copies",

@@ -9,13 +9,13 @@ PARAMETER_REPLACED = SilentRule(
     "parameter-replaced",
     "a parameter is replaced after its optimizer was made, and nobody updates the new one",
     of="silent-other",
-    message="an optimizer still holds what stood here before: this one gets gradients, and nobody updates it",
+    message="an optimizer still holds the old parameter: the new one gets gradients, but no optimizer updates it",
     check="error",
-    headline="{tensor} was replaced after its optimizer was made, and nobody updates it",
-    why="The optimizer made at line {line} steps the tensor that `{name}` was then. Another one has taken its place "
-    "since: that one gets the gradients, and nobody updates it.",
-    remedy="Change the parameter instead of replacing it (`with torch.no_grad(): w.copy_(...)`), or make the "
-    "optimizer after the last replacement, or hand it the new one by `add_param_group`.",
+    headline="{tensor} was replaced after its optimizer was made, and no optimizer updates the new one",
+    why="The optimizer made at line {line} updates the old tensor of `{name}`. The tensor that replaced it gets the "
+    "gradients, but no optimizer updates it.",
+    remedy="Change the parameter instead of replacing it (`with torch.no_grad(): w.copy_(...)`). Or make the "
+    "optimizer after the last replacement, or pass it the new one with `add_param_group`.",
     detector="parameter_replaced",
     fix="Change the parameter itself",
     form="same_parameter",
@@ -26,12 +26,11 @@ DATA_ASSIGN_DETACHES = SilentRule(
     "data-assign-detaches",
     "`.data =` assigns computed values, and what they were computed from gets no gradient",
     of="silent-other",
-    message="`.data =` hands on values without their graph: what they were computed from gets no gradient, and its "
-    "optimizer has nothing to step by",
+    message="`.data =` assigns values without their graph: the tensors they were computed from get no gradient",
     check="error",
-    headline="{tensor} was given values by .data, which cuts them off from what they were computed from",
-    why="`.data =` hands on values without their graph: backward ends at this tensor, and what the values were "
-    "computed from gets no gradient, so its optimizer has nothing to step by.",
+    headline="{tensor} got values by .data, which cuts them off from the tensors they were computed from",
+    why="`.data =` assigns values without their graph. Backward ends at this tensor, so the tensors that the values "
+    "were computed from get no gradient and are not trained.",
     remedy="Compute with the new values themselves: `torch.func.functional_call(module, {{'weight': w}}, (x,))`, or "
     "`F.linear(x, w)`.",
     detector="data_assign_detaches",
@@ -43,13 +42,13 @@ DATA_WRITE_USED = SilentRule(
     "data-write-used",
     "a result of the graph is changed through .data and computed with",
     of="silent-data",
-    message="a result of the graph is changed through .data, which autograd does not record: backward goes on as if "
-    "the write had not happened",
+    message="a result of the graph is changed through .data, which autograd does not record: backward ignores the "
+    "write",
     check="warning",
-    headline="{tensor} was changed by {op} through .data, and backward goes on as if it had not been",
-    why="It is a result of the graph, and was written through `.data`, which autograd does not record: the gradient "
-    "goes back as if the write had not happened.",
-    remedy="Make a new tensor, which is recorded: `x = x.clamp(low, high)` instead of `x.data.clamp_(low, high)`.",
+    headline="{tensor} was changed by {op} through .data, and backward ignores the write",
+    why="This is a result of the graph. It was written through `.data`, which autograd does not record, so the "
+    "gradient is computed as if the write had not happened.",
+    remedy="Make a new tensor, which autograd records: `x = x.clamp(low, high)` instead of `x.data.clamp_(low, high)`.",
     detector="data_write_used",
     fix="Make a new tensor, which autograd records",
 )
@@ -59,12 +58,12 @@ PARAMETRIZED_WEIGHT_WRITE = SilentRule(
     "parametrized-weight-write",
     "a write goes to a weight that a norm or parametrization computes, and is lost",
     of="silent-other",
-    message="this weight is computed from others whenever it is read (weight norm, a parametrization), so what is "
-    "written here is lost: write before it is registered, or assign to the attribute",
+    message="this weight is computed from other parameters each time it is read (weight norm, a parametrization), so "
+    "this write is lost: write before it is registered, or assign to the attribute",
     check="error",
-    headline="{tensor} is computed from other parameters, and what {op} writes into it is lost",
-    why="{made}. What is written here is the result of this one time: the parameters that are trained stay as they "
-    "are, and nothing is raised.",
+    headline="{tensor} is computed from other parameters, and the write by {op} is lost",
+    why="{made}. The write changes only this one result: the parameters that are trained do not change, and no error "
+    "is raised.",
     remedy="Write before that is registered, or {instead}",
     detector="parametrized_weight_write",
     no_fix="Moving the write before the registration, or assigning, gives different starting weights: the user "
@@ -76,8 +75,8 @@ WRITE_TO_INDEX_COPY = SilentRule(
     "write-to-index-copy",
     "an index by a mask, list or tensor makes a copy, and the write goes to the copy",
     of="silent-other",
-    message="an index by a mask, a list or a tensor makes a copy: this writes the copy and leaves the tensor as it "
-    "was; assign to `x[index]`",
+    message="an index by a mask, a list or a tensor makes a copy: this writes the copy, and the tensor does not "
+    "change; assign to `x[index]`",
     check="error",
     no_run="The copy is gone with the statement, and nothing that a run can compare has changed.",
     no_fix="Programs that run well may depend on the write being lost.",
@@ -88,11 +87,11 @@ REPEATED_INDEX = SilentRule(
     "repeated-index",
     "`y[index] += v` with an index that occurs twice adds only one of the values",
     of="silent-other",
-    message="the index names a place twice, and `y[index] += v` adds there only once: use index_add",
+    message="the index contains a place twice, and `y[index] += v` adds there only once: use index_add",
     check="error",
     headline="{tensor} is added to at an index that occurs twice, and only one of the values counts",
-    why="`y[index] += v` reads, adds and writes back once for each place, and {times} again: of several values for "
-    "one place only one is added, and only that one has a gradient.",
+    why="`y[index] += v` reads, adds and writes back once for each place, and {times} again. If several values have "
+    "the same place, only one is added, and only that one has a gradient.",
     remedy="Add them all: `y = y.index_add(0, index, v)`, or `y.index_put((index,), v, accumulate=True)`.",
     detector="repeated_index",
     fix="Add for each index",
@@ -104,12 +103,12 @@ DETACHED_ALIAS_WRITTEN = SilentRule(
     "detached-alias-written",
     "a detached alias of an activation is written, and the activation is used later",
     of="silent-data",
-    message="`detach()` makes no copy: this changes a result of the graph that is computed with later, and backward "
-    "goes on as if it had not: write a clone",
+    message="`detach()` makes no copy: this changes a result of the graph that is used later, and backward ignores "
+    "the write: write a clone",
     check="warning",
-    headline="{tensor} was changed by {op} through a detached alias, and backward goes on as if it had not been",
-    why="It lies in the memory of a result of the graph: `detach()` makes no copy. What is computed from that result "
-    "afterwards takes the changed values, and the gradient goes back as if the write had not happened.",
+    headline="{tensor} was changed by {op} through a detached alias, and backward ignores the write",
+    why="It shares the memory of a result of the graph: `detach()` makes no copy. Later operations use the changed "
+    "values, but the gradient is computed as if the write had not happened.",
     remedy="Write a clone: `s = h.detach().clone()`.",
     detector="detached_alias_written",
     fix="Write a clone of the detached tensor",
@@ -121,12 +120,12 @@ NO_GRAD_WRITE_USED = SilentRule(
     "no-grad-write-used",
     "a result of the graph is rescaled under no_grad and computed with",
     of="silent-data",
-    message="a result of the graph is rescaled under no_grad, where autograd records nothing: backward goes on as if "
-    "the write had not happened",
+    message="a result of the graph is rescaled under no_grad, where autograd records nothing: backward ignores the "
+    "write",
     check="warning",
-    headline="{tensor} was changed by {op} under no_grad, and backward goes on as if it had not been",
-    why="It is a result of the graph, and was written under `no_grad`, where autograd records nothing: what is "
-    "computed from it afterwards takes the changed values, and the gradient goes back as if nothing were written.",
+    headline="{tensor} was changed by {op} under no_grad, and backward ignores the write",
+    why="This is a result of the graph. It was written under `no_grad`, where autograd records nothing. Later "
+    "operations use the changed values, but the gradient is computed as if the write had not happened.",
     remedy="Make a new tensor where gradients are recorded: `z = z / z.norm(dim=1, keepdim=True)`.",
     detector="no_grad_write_used",
     no_fix="Whether the gradient was to see the write is not in the program.",

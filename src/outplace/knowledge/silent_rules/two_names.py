@@ -11,10 +11,10 @@ STATE_DICT_BY_REFERENCE = SilentRule(
     "state-dict-by-reference",
     "a state_dict() is kept without a copy, and training goes on",
     of="silent-other",
-    message="the kept state_dict() holds the parameters themselves, and this step changes them: keep a deep copy",
+    message="the stored state_dict() holds the parameters themselves, and this step changes them: keep a deep copy",
     check="error",
-    why="state_dict() holds the parameters themselves, not copies. They have been changed in place since, so what was "
-    "kept is what the model has now, and loading it back does nothing.",
+    why="state_dict() holds the parameters themselves, not copies. They were changed in place after it was stored, "
+    "so it now holds the present weights, and loading it does nothing.",
     remedy="Keep a copy: `copy.deepcopy(model.state_dict())`.",
     detector="state_dict_by_reference",
     fix="Keep a deep copy of the state",
@@ -26,11 +26,11 @@ STATE_DICT_WRITTEN = SilentRule(
     "state-dict-written",
     "a model's state_dict() is averaged in place and loaded into another model",
     of="silent-other",
-    message="a state_dict() holds the parameters themselves: this changes the model that it was taken from, and that "
-    "is trained again after another one has loaded it: work on a deep copy",
+    message="a state_dict() holds the parameters themselves, so this changes the model it came from, which is "
+    "trained again later: work on a deep copy",
     check="warning",
-    why="state_dict() holds the parameters themselves, not copies: what is written to its entries is written to the "
-    "model that it was taken from. Another model has loaded the result, and this one goes on with it as well.",
+    why="state_dict() holds the parameters themselves, not copies. A write to its entries changes the model it came "
+    "from. Another model has loaded the result, and this model goes on with it, too.",
     remedy="Work on a copy: `copy.deepcopy(model.state_dict())`.",
     detector="state_dict_written",
     fix="Work on a deep copy",
@@ -42,10 +42,10 @@ PARAMETERS_BY_REFERENCE = SilentRule(
     "parameters-by-reference",
     "parameters are kept without a copy and copied back after training",
     of="silent-other",
-    message="what was kept is the parameter's own memory, and this step changes it: keep a clone",
+    message="what was stored shares the memory of the parameter, and this step changes it: keep a clone",
     check="error",
-    why="What was kept is the parameter's own memory, not a copy of it. The optimizer has changed it in place since, "
-    "so copying it back at line {line} does nothing.",
+    why="What was stored shares the memory of the parameter; it is not a copy. The optimizer has changed it in place "
+    "since, so copying it back at line {line} does nothing.",
     remedy="Keep a copy: `[p.detach().clone() for p in model.parameters()]`.",
     detector="meets_itself",
     fix="Keep copies of the parameters",
@@ -57,11 +57,11 @@ SHALLOW_MODEL_COPY = SilentRule(
     "shallow-model-copy",
     "copy.copy of a network, or another name for it, is taken for a copy",
     of="silent-other",
-    message="copy.copy copies references: two networks have these parameters, and this step changes both; "
-    "copy.deepcopy gives one its own",
+    message="copy.copy copies only references: two networks share these parameters, and this step changes both; use "
+    "copy.deepcopy",
     check="warning",
-    why="This network has the very parameters of the one whose values it is given ({how}). The optimizer that steps "
-    "one steps both, and updating one from the other does nothing of use.",
+    why="Both networks share their parameters ({how}). An optimizer step changes both, and updating one from the "
+    "other does nothing.",
     remedy="Give it parameters of its own: `copy.deepcopy(model)`.",
     detector="shallow_model_copy",
     fix="Make a deep copy",
@@ -73,8 +73,8 @@ SNAPSHOT_BY_REFERENCE = SilentRule(
     "snapshot-by-reference",
     "what is put back into an attribute is the very tensor that it holds",
     of="silent-other",
-    message="what is assigned back to this attribute later is the very tensor that is written here: nothing is put "
-    "back; keep a clone",
+    message="the tensor that is assigned back to this attribute later is the one that is written here, so nothing is "
+    "restored: keep a clone",
     check="warning",
     no_run=_NO_TRACE,
     no_fix="Where the copy belongs depends on who else reads the snapshot.",
@@ -85,13 +85,13 @@ COPIED_CONTAINER_WRITTEN = SilentRule(
     "copied-container-written",
     "a tensor in a copy of a list or dict is updated in place, and the original is read again",
     of="silent-other",
-    message="a copy of a container holds the same tensors: this changes one of them in both, and the other is read "
-    "again as if it were as before: assign a new tensor, or copy the tensors",
+    message="a copy of a container holds the same tensors: this write changes the tensor in both, and the other "
+    "container is read later: assign a new tensor, or copy the tensors",
     check="warning",
-    headline="{tensor} was changed by {op}, and the container that this one is a copy of holds it, too",
-    why="`{name}` was made of `{other}`, or the other way round. A copy of a list or a dict holds the same tensors: "
-    "this write changes one in both, and both are read afterwards.",
-    remedy="Write out of place: `{name}[key] = {name}[key] + v`; or copy the tensors: `copy.deepcopy({other})`.",
+    headline="{tensor} was changed by {op}, and the container that was copied holds it, too",
+    why="One of `{name}` and `{other}` is a copy of the other. A copy of a list or a dict holds the same tensors, so "
+    "this write changes the tensor in both, and both are read later.",
+    remedy="Write out of place: `{name}[key] = {name}[key] + v`. Or copy the tensors: `copy.deepcopy({other})`.",
     holder="the other container",
     detector="tensor_under_two_names",
     fix="Write out of place",
@@ -103,13 +103,13 @@ TENSOR_UNDER_TWO_NAMES = SilentRule(
     "tensor-under-two-names",
     "a tensor is updated in place, and its old values are read under another name",
     of="silent-other",
-    message="this very tensor is held elsewhere, too, and read there again as if it were as before: write out of "
-    "place, or keep a clone",
+    message="another name holds the same tensor, and it is read later for the old values: write out of place, or "
+    "keep a clone",
     check="warning",
-    headline="{tensor} was changed by {op}, and its old values are read under another name",
-    why="`{other}` is the very same tensor, or lies in the same memory: no copy was made. Both names are read after "
-    "this write, as if only `{name}` had changed.",
-    remedy="Write out of place: `{name} = {name} - v`; or make a copy first: `{name} = {other}.clone()`.",
+    headline="{tensor} was changed by {op}, and another name is read for the old values",
+    why="`{other}` is the same tensor, or shares its memory: no copy was made. Both names are read after this write, "
+    "as if only `{name}` had changed.",
+    remedy="Write out of place: `{name} = {name} - v`. Or make a copy first: `{name} = {other}.clone()`.",
     holder="another name",
     detector="tensor_under_two_names",
     fix="Write out of place",
@@ -121,12 +121,12 @@ LEAF_SHARES_MEMORY = SilentRule(
     "leaf-shares-memory",
     "a leaf made of another tensor without a copy is trained, and that tensor is read again",
     of="silent-other",
-    message="this changes a tensor that was made of another one without a copy, and the other one is read again as if "
-    "it were as before: make it of a clone",
+    message="this changes a tensor that was made from another one without a copy, and the other one is read later "
+    "for the old values: make it from a clone",
     check="warning",
-    why="The optimizer steps a tensor that lies in the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
-    "make no copy. So `{name}` is changed with it, and it is read again as if it were as before.",
-    remedy="Make the leaf of a copy: `{name}.detach().clone()`.",
+    why="The optimizer changes a tensor that shares the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
+    "make no copy. So `{name}` changes, too, and it is read later for the old values.",
+    remedy="Make the leaf from a copy: `{name}.detach().clone()`.",
     detector="leaf_shares_memory",
     fix="Make the leaf of a copy",
     form="own_leaf",
@@ -137,11 +137,11 @@ DATASET_SAMPLE_WRITTEN = SilentRule(
     "dataset-sample-written",
     "a sample that a dataset keeps is scaled in place at each fetch",
     of="silent-other",
-    message="a dataset hands out what it keeps, and this changes it in place each fetch: hand out copies",
+    message="the dataset returns the sample that it stores, and this changes it in place at each fetch: return copies",
     check="warning",
-    why="A dataset hands out what it keeps, and this changes it in place: each time the same sample is fetched, it "
-    "has been changed already, and is changed once more.",
-    remedy="Hand out copies: `sample = copy.deepcopy(self.samples[index])`, or write out of place.",
+    why="The dataset returns the sample that it stores, and this line changes it in place. Each time the sample is "
+    "fetched, it is changed once more.",
+    remedy="Return copies: `sample = copy.deepcopy(self.samples[index])`. Or write out of place.",
     detector="dataset_sample_written",
     fix="Hand out copies of the samples",
     form="own_samples",
@@ -152,11 +152,11 @@ OPTIMIZER_STATE_BY_REFERENCE = SilentRule(
     "optimizer-state-by-reference",
     "an optimizer's state_dict() is kept without a copy, stepped on and loaded back",
     of="silent-other",
-    message="the kept state_dict() holds the optimizer's momenta themselves, and this step changes them: keep a deep "
-    "copy",
+    message="the stored state_dict() holds the optimizer's momenta themselves, and this step changes them: keep a "
+    "deep copy",
     check="error",
-    why="The state_dict() of an optimizer holds its momenta themselves, not copies. Later steps have changed them in "
-    "place, so what was kept is what the optimizer has now, and loading it back does nothing.",
+    why="The state_dict() of an optimizer holds its momenta themselves, not copies. Later steps changed them in "
+    "place, so it now holds the present state, and loading it does nothing.",
     remedy="Keep a copy: `copy.deepcopy(optimizer.state_dict())`.",
     detector="optimizer_state_by_reference",
     fix="Keep a deep copy of the state",
@@ -168,12 +168,12 @@ RESCALED_AGAIN = SilentRule(
     "rescaled-again",
     "data that stays from step to step is normalised in place at each step",
     of="silent-other",
-    message="this normalises in place what stays for the next call, which normalises it once more: write out of place",
+    message="this normalises in place a tensor that the next call normalises again: write out of place",
     check="warning",
-    headline="{tensor} was changed by {op} again and again, and it still had what the time before made of it",
-    why="It stays for the next step or call, and each of them rescales it in place: what the first one made of it is "
-    "rescaled by the second one, and so on. The training sees other values each time.",
-    remedy="Write out of place: `adj = adj / deg`; or normalise once, before the training.",
+    headline="{tensor} was changed by {op} several times, each time on top of the change before",
+    why="This tensor stays for the next step or call, and each of them rescales it in place. So the second one "
+    "rescales what the first one made, and the training sees other values each time.",
+    remedy="Write out of place: `adj = adj / deg`. Or normalise once, before the training.",
     holder="the next step",
     detector="rescaled_again",
     fix="Write out of place",
@@ -185,13 +185,13 @@ EXPANDED_PART_WRITTEN = SilentRule(
     "expanded-part-written",
     "one part of an expanded tensor is written, and all parts change",
     of="silent-other",
-    message="`expand` makes no copies: all parts along that dimension are one, and this changes all of them: use "
-    "`repeat`, or a clone",
+    message="`expand` makes no copies: all parts along that dimension share one memory, and this changes all of "
+    "them: use `repeat`, or a clone",
     check="warning",
     headline="{tensor} is expanded, and {op} at one place changes all the others",
-    why="`expand` makes no copies: along that dimension all places are one memory. What is written for one of them is "
-    "written for all.",
-    remedy="Give each its own memory: `x.expand(n, -1).clone()`, or `x.repeat(n, 1)`.",
+    why="`expand` makes no copies: along that dimension all parts share one memory. A write to one part changes all "
+    "of them.",
+    remedy="Give each part its own memory: `x.expand(n, -1).clone()`, or `x.repeat(n, 1)`.",
     holder="the other places",
     detector="expanded_part_written",
     fix="Give what is expanded memory of its own",
@@ -203,12 +203,12 @@ DEFAULT_ARGUMENT_WRITTEN = SilentRule(
     "default-argument-written",
     "a tensor that is the default of an argument is written, and the next call finds it changed",
     of="silent-other",
-    message="this tensor is the default of an argument: it is made once, all calls get it, and this changes it for "
-    "all: use None as the default, and make the tensor in the function",
+    message="this tensor is the default of an argument: it is made once and used by all calls, and this changes it "
+    "for all: use None as the default, and make the tensor in the function",
     check="warning",
     headline="{tensor} is the default of an argument, and {op} changes it for all later calls",
     why="Python makes the default of an argument once, when the function is defined. All calls without this argument "
-    "get that very tensor, and find in it what the calls before have left.",
+    "use the same tensor, with the changes of earlier calls.",
     remedy="Use None as the default, and make the tensor in the function: `if state is None: state = torch.zeros(n)`.",
     holder="the next call",
     detector="default_argument_written",
@@ -221,10 +221,10 @@ MEETS_ITSELF = SilentRule(
     "one memory is taken for two values: the difference of both is zero, and copying one to the other does nothing",
     of="silent-other",
     no_check="Whether two names lie in the same memory is often decided far from the line where they meet.",
-    headline="{tensor} takes one memory for two values, and {op} changes both",
-    why="Both values are one memory: somewhere a reference was kept for a copy. Each write changes both, so their "
-    "difference is always zero, and copying one to the other does nothing.",
-    remedy="Keep a copy where the older value is taken: `old = p.detach().clone()`, `copy.deepcopy(state)`.",
+    headline="{tensor} is used as two values but is one memory, and {op} changes both",
+    why="Both values share one memory: somewhere a reference was kept instead of a copy. Each write changes both, so "
+    "their difference is always zero, and copying one to the other does nothing.",
+    remedy="Keep a copy where the old value is stored: `old = p.detach().clone()`, `copy.deepcopy(state)`.",
     holder="the other name",
     detector="meets_itself",
     no_fix="The run sees where both meet; where the copy should have been made is for a person to say.",

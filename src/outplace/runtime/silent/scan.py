@@ -293,8 +293,8 @@ def tell_of_array(tensor: Tensor, mutations: tuple[Mutation, ...], notes: tuple[
     """Reports that numpy changed a node's result, which no node has saved, before an operation used it."""
     kind = BY_NAME["silent-alias"]
     why = (
-        "It is a result of the graph, and an array over its memory was written. What is computed from it afterwards "
-        "takes the changed values, and the gradient goes back as if the write had not happened."
+        "This is a result of the graph, and an array over its memory was written. Later operations use the changed "
+        "values, but the gradient is computed as if the write had not happened."
     )
     diagnosis = Diagnosis(kind.name, kind.code, reporting.NO_ERROR, tensor, why, mutations=mutations, notes=notes)
     reporting.report(diagnosis, _REMEDIES[kind.name])
