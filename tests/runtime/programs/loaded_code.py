@@ -330,6 +330,43 @@ def case_an_exception_that_the_running_frame_catches():
         check(after_suppressed=y, in_handler=z)
 
 
+@contextlib.contextmanager
+def swallowing():
+    with contextlib.suppress(ValueError):
+        yield
+
+
+@contextlib.contextmanager
+def cleaning():
+    try:
+        yield
+    finally:
+        torch.is_grad_enabled()
+
+
+def case_blocks_that_suppress_nothing():
+    with outplace.watch():
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False), cleaning():
+            double(X)
+        try:
+            double(X)
+        finally:
+            y = X.asinh()  # at_last
+        check(at_last=y)
+
+
+def case_a_manager_that_suppresses():
+    with outplace.watch():
+        with swallowing():
+            fail(X)
+        y = X.log1p()  # after_swallowed
+        manager = contextlib.suppress(ValueError)
+        with manager:
+            fail(X)
+        z = X.rsqrt()  # after_named
+        check(after_swallowed=y, after_named=z)
+
+
 @outplace.watch
 def step():
     with_marks()

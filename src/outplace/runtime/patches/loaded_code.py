@@ -13,7 +13,6 @@ another thread inside the user's code, a program that compiles (Dynamo must see 
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import gc
 import inspect
@@ -24,9 +23,10 @@ import time
 import weakref
 from collections.abc import Iterator
 from types import CodeType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from outplace.runtime.instrument import twins
+from outplace.runtime.patches import handlers
 from outplace.runtime.patches.table import Patch, Undo
 from outplace.runtime.record import log, native
 from outplace.runtime.record.user_files import own_files
@@ -225,59 +225,22 @@ def may_go_on(frame: FrameType | None) -> bool:
     """Could a frame without marks catch what marked code raises, and go on? No mark would see that."""
     without: Any = unmarked or ()
     while frame is not None:
-        if any(frame.f_code is code for code in without):
-            handler = _handler(frame.f_code, frame.f_lasti)
-            if handler is not None and not (frame is within and handler == _watched_handler):
-                return True
+        own = any(frame.f_code is code for code in without)
+        if own and handlers.goes_on(frame, _end_of_block if frame is within else None):
+            return True
         if frame is within:
             return False
         frame = frame.f_back
     return False
 
 
-_handlers: dict[tuple[int, int], tuple[CodeType, int | None]] = {}
-_watched_handler: int | None = None
+_end_of_block: int | None = None
 """Where the watched frame goes on if an exception leaves the block."""
 
 
 def watch(frame: FrameType) -> None:
     """This frame calls `__enter__`. If it does so for a `with` statement, it is the watched block."""
-    global within, _watched_handler
+    global within, _end_of_block
     if not frame.f_code.co_flags & _GENERATORS:
-        starts = [entry.start for entry in _exception_table(frame.f_code) if entry.start > frame.f_lasti]
-        if starts and _begins_block(frame.f_code, frame.f_lasti):
-            within, _watched_handler = frame, _handler(frame.f_code, min(starts))
-
-
-@functools.lru_cache(maxsize=64)
-def _begins_block(code: CodeType, offset: int) -> bool:
-    before = ""
-    for instruction in dis.get_instructions(code):
-        if instruction.offset == offset:
-            return instruction.opname == "BEFORE_WITH" or (instruction.opname == "CALL" and before == "LOAD_SPECIAL")
-        before = instruction.opname
-    return False
-
-
-def _handler(code: CodeType, offset: int) -> int | None:
-    """Where the code goes on if this instruction raises; None if the exception leaves the frame."""
-    known = _handlers.get((id(code), offset))
-    if known is None:
-        around = (entry.target for entry in _exception_table(code) if entry.start <= offset < entry.end)
-        known = _handlers[id(code), offset] = (code, next(around, None))
-    return known[1]
-
-
-def _exception_table(code: CodeType) -> Any:
-    # Python 3.10 has no such table; a frame without marks is then one that can always go on.
-    parse: Any = getattr(dis, "_parse_exception_table", None)
-    return parse(code) if parse else [_EVERYWHERE]
-
-
-class _Entry(NamedTuple):
-    start: int
-    end: int
-    target: int
-
-
-_EVERYWHERE = _Entry(0, sys.maxsize, 0)
+        _end_of_block = handlers.block_at(frame.f_code, frame.f_lasti)
+        within = frame if _end_of_block is not None else None
