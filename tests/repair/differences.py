@@ -5,6 +5,7 @@ A program sets `leaves`, computes `loss` from them, and ends in `loss.backward()
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,8 +120,10 @@ def verdict(source: str, fixed: str) -> str:
         meant = [found for variant in _recorded(source) if (found := run(variant, keep=True).gradients) is not None]
         if not meant:
             return "unmeasured"
-        found = any(close(after.gradients, one, 1.0) for one in meant)
-        return "mended" if found else "HARMED: other gradients than were meant"
+        for found, answer in ((after, "mended"), (run(fixed, keep=True), "partly")):  # a write through `.data` is left
+            if found.gradients is not None and any(close(found.gradients, one, 1.0) for one in meant):
+                return answer
+        return "HARMED: other gradients than were meant"
     slopes: list[list[torch.Tensor]] = []
     for step in (STEP, 1e-5, 1e-7):  # one of them may just cross a kink
         slopes.append(forward.gradients(step))
@@ -132,10 +135,15 @@ def verdict(source: str, fixed: str) -> str:
 
 
 def _recorded(source: str) -> Iterator[str]:
-    """The program, and with each choice of its writes through `.data` recorded: a repair may take them for mistakes."""
+    """The program, and with each choice of its writes through `.data` recorded: a repair may take them for mistakes.
+
+    Autograd records no write to a leaf. So each choice is also made for copies of the leaves.
+    """
     parts = source.split(".data.")
     for chosen in product((".data.", "."), repeat=len(parts) - 1):
-        yield parts[0] + "".join(joint + part for joint, part in zip(chosen, parts[1:], strict=True))
+        variant = parts[0] + "".join(joint + part for joint, part in zip(chosen, parts[1:], strict=True))
+        yield variant
+        yield re.sub(r"^(leaves = \[(.*)\]\n)", r"\1\2 = [leaf.clone() for leaf in leaves]\n", variant, flags=re.M)
 
 
 def _same(one: float, other: float) -> bool:

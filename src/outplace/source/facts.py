@@ -96,6 +96,8 @@ class WriteFacts:
     """Is it a parameter of a module, or a tensor that an optimizer steps?"""
     leaf: Answer = "unknown"
     requires_grad: Answer = "unknown"
+    both_values: bool = False
+    """Does one graph use the value before the write and the value after it?"""
 
     @property
     def may_rebind(self) -> Answer:

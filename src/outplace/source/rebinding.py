@@ -11,7 +11,6 @@ import ast
 import copy
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from outplace.knowledge import ops
 from outplace.knowledge.traits import idle_in_evaluation
@@ -22,10 +21,9 @@ from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
-from outplace.source.overlaps import apart
+from outplace.source.left_behind import LeftBehind
 from outplace.source.project import Project
 from outplace.source.reachable_tensors import reachable, storages_in
-from outplace.source.torch_model.regions import are_other_parts
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (
     UNKNOWN,
@@ -49,29 +47,6 @@ from outplace.source.values import (
 
 _ASKED_ABOUT = {"builtins.len", "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hasattr"}
 """Functions that do not read what they are given."""
-
-
-@dataclass(frozen=True)
-class LeftBehind:
-    """Memory that a holder pointed to before the statement, and the part of it that is written there."""
-
-    tensor: Tensor
-    path: Path
-    time: int
-    copy: Storage
-    """The memory of the copy."""
-
-    def is_written(self) -> bool:
-        """Has it been written since?"""
-        later = [write for write in self.tensor.storage.writes if write.time > self.time]
-        return any(
-            compatible(write.path, self.path) and not apart(self.tensor.region, write.region, 1) for write in later
-        )
-
-    def is_seen_in(self, tensor: Tensor) -> bool:
-        """May this tensor show the part?"""
-        same = tensor.storage is self.tensor.storage
-        return same and not (apart(self.tensor.region, tensor.region, 1) or are_other_parts(self.tensor, tensor))
 
 
 class Hypothesis(Interpreter):
@@ -112,6 +87,10 @@ class Hypothesis(Interpreter):
         self._copies: set[Storage] = set()
         self._used = False
         """Was the written memory read?"""
+        self._backwards = 0
+        self._computed_with: dict[Storage, int] = {}
+        """Memory that a recorded operation has read, and how many backwards had run then."""
+        self._both_values = False
         self._elsewhere: dict[str, None] = {}
         """Containers, objects and callers that had the tensor, too, when it was written."""
 
@@ -126,6 +105,7 @@ class Hypothesis(Interpreter):
             asleep, self._asleep = self._asleep, True
             backward(*args, **keywords)
             self._asleep = asleep
+            self._backwards += 1
 
         return run
 
@@ -178,7 +158,14 @@ class Hypothesis(Interpreter):
         self._copies.update(copied.storage for copied in copies.values())
         here, now = self.tape.path, self.tape.tick()
         self._latest = [
-            LeftBehind(tensor, (*here, *(arm for arm in path if arm not in here)), now, copies[id(tensor)].storage)
+            LeftBehind(
+                tensor,
+                (*here, *(arm for arm in path if arm not in here)),
+                now,
+                copies[id(tensor)].storage,
+                self._backwards,
+                self._computed_with.get(tensor.storage) == self._backwards,
+            )
             for tensor, path in found
         ]
         new = [copies.get(id(option), option) for option, _ in paths]
@@ -231,7 +218,7 @@ class Hypothesis(Interpreter):
                     if not named:  # another name that its own function does not read is no reader
                         self._elsewhere[f"`{name}`"] = None
                     if own:
-                        self._names.update(dict.fromkeys([name] if named else _attributes(behind, name, value)))
+                        self._names.update(dict.fromkeys([name] if named else behind.attributes_of(name, value)))
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
@@ -251,6 +238,7 @@ class Hypothesis(Interpreter):
             outer.update(storages_in(value))
         if not self._asleep:
             self._note_expression(value, node)
+            self._note_operands(value, own)
         if self._holder is None and not self._asleep and self._is_asked_value(node):
             value = self._copied(value)
             self._leave_latest()
@@ -267,6 +255,12 @@ class Hypothesis(Interpreter):
                 spans = self._given_by.setdefault(option.storage, {})
                 spans.pop(span, None)
                 spans[span] = None
+
+    def _note_operands(self, value: Value, operands: set[Storage]) -> None:
+        """A recorded result was computed with its operands, unless it is a view of one."""
+        results = [option for option in options(value) if isinstance(option, Tensor) and option.storage not in operands]
+        if any(requires_grad(result) is not False for result in results):
+            self._computed_with.update(dict.fromkeys(operands, self._backwards))
 
     def _look_at(self, value: Value, node: ast.expr) -> None:
         """`x[2:]` reads no more of `x` than that part, if it is a view."""
@@ -292,6 +286,11 @@ class Hypothesis(Interpreter):
     def _note(self, value: Value, path: Path, node: ast.AST) -> None:
         if isinstance(value, Tensor) and value.storage in self._copies and not self._ignored:
             self._used |= bool(value.storage.writes) or not self._until_written
+            own = [item for item in self.left if item.copy is value.storage]
+            self._compare_graphs(own)
+            for behind in own if self._until_written else ():
+                if behind.is_written():  # through another name: the copy lacks that
+                    self._read(node, behind, True, value)
         for behind in self.left:
             if behind in self._ignored or not compatible(behind.path, self.tape.path, path):
                 continue
@@ -305,6 +304,7 @@ class Hypothesis(Interpreter):
                 self._read(node, behind, False)
 
     def _read(self, node: ast.AST, behind: LeftBehind, sure: bool, tensor: Tensor | None = None) -> None:
+        self._compare_graphs([behind])
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
         frame, running = function_of(self.frame, self.frames), self._frames
         where: Where = "here" if frame is running[-1] else "caller" if frame in running else "elsewhere"
@@ -313,6 +313,10 @@ class Hypothesis(Interpreter):
         view = tensor.view or "" if tensor is not None else ""
         what = (of_leaf, behind.tensor.leaf, view)
         self.reads[LaterRead(frame.module.path, line, frame.name, text[:80], sure, where, *what)] = None
+
+    def _compare_graphs(self, read: list[LeftBehind]) -> None:
+        """Is it read for the graph that was built with the old value?"""
+        self._both_values |= any(item.in_graph and item.backwards == self._backwards for item in read)
 
     def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         """As before. A function that is not run here reads all that lies in the containers that it is given."""
@@ -443,6 +447,7 @@ class Hypothesis(Interpreter):
             _answer([tensor.parameter or tensor.held for tensor in tensors]),
             _answer([tensor.leaf and tensor.known for tensor in tensors]),
             _answer([requires_grad(tensor) for tensor in tensors]),
+            self._both_values,
         )
 
 
@@ -456,15 +461,6 @@ def _copied(tensor: Tensor) -> Tensor:
     new.storage, new.family, new.region, new.parts = Storage(), copy.copy(tensor.family), (), ()
     new.parameter = new.held = False
     return new
-
-
-def _attributes(behind: LeftBehind, name: str, value: Value) -> list[str]:
-    """`self.h`, where that is what holds the memory."""
-    owners = [option for option in options(value) if isinstance(option, Instance)]
-    held = [
-        (attribute, option) for owner in owners for attribute, kept in owner.names.items() for option in options(kept)
-    ]
-    return [f"{name}.{attribute}" for attribute, one in held if isinstance(one, Tensor) and behind.is_seen_in(one)]
 
 
 def _is_tensor(bound: Bound) -> bool:

@@ -241,6 +241,7 @@ def _together(facts: list[WriteFacts]) -> WriteFacts:
         _agreed([item.parameter for item in reached]),
         _agreed([item.leaf for item in reached]),
         _agreed([item.requires_grad for item in reached]),
+        any(fact.both_values for fact in facts),
     )
 
 

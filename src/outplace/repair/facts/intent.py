@@ -7,18 +7,15 @@ from dataclasses import replace
 from typing import Literal
 
 from outplace.knowledge.traits import without_graph
-from outplace.repair.facts.aliases import calls_of, shared_names
+from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import argument_of, is_writing_name, may_share, module_made_at
+from outplace.repair.facts.origins import argument_of, is_writing_name, module_made_at
 from outplace.repair.syntax.calls import called_name, method_call
 from outplace.repair.syntax.code import is_library
 from outplace.repair.syntax.flow import (
     bindings,
     binds,
-    earlier_statements,
-    names_in,
     own_parts,
-    read_later,
     reads,
     used_later,
 )
@@ -85,51 +82,17 @@ def _ends_a_round(place: Place) -> bool:
 
 
 def _may_be_a_step(place: Place, values: list[ast.expr]) -> bool:
-    """Does only its position suggest an update? The value depends on a leaf, or one graph uses both leaf values."""
-    is_in_graph = any(in_graph(place, value, place.statement, leaves=True) for value in values)
-    return is_in_graph or _between_uses(place, place.target or place.node)
+    """Does only its position suggest an update? The value depends on a leaf, or one graph uses both values of the leaf.
 
-
-def _between_uses(place: Place, target: ast.AST, depth: int = 0) -> bool:
-    """Is the leaf used before and after, with no backward in between?
-
-    Then one graph has both values, and an update would give the leaf the gradient of neither.
+    In the latter case an update would give the leaf the gradient of neither.
     """
-    code, statement = place.code, place.statement
-    own = names_in(target)
-    callers = [item for name in own if None in bindings(code, statement, name) for item in _callers(place, name)]
-    if depth < _DEEPEST and any(_between_uses(caller, argument, depth + 1) for caller, argument in callers):
-        return True
-    names = set().union(*(shared_names(place.files, code, statement, item) for item in own))
-    earlier = [item for item in earlier_statements(code, statement) if item.lineno < statement.lineno]
-    passed = max((item.lineno for item in earlier if _goes_backward(item)), default=0)
-    before = [part for item in earlier if item.lineno > passed for part in own_parts(item)]
-    used = {name for name in names if any(_computes_with(part, name) for part in before)}
-    return bool(used) and any(read_later(code, statement, name) for name in names)
-
-
-def _callers(place: Place, name: str) -> list[tuple[Place, ast.expr]]:
-    return _arguments(place, name, place.statement) or []
+    is_in_graph = any(in_graph(place, value, place.statement, leaves=True) for value in values)
+    return is_in_graph or place.facts.both_values
 
 
 def _goes_backward(statement: ast.stmt) -> bool:
     parts = (node for part in own_parts(statement) for node in ast.walk(part))
     return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "grad", "step") for node in parts)
-
-
-def _computes_with(part: ast.AST, name: str) -> bool:
-    """Does it compute with the name: `h = x * w`, `h = w.exp()`? Not `h = w[0]` or `n = w.size(0)`."""
-    for node in ast.walk(part):
-        computing = isinstance(node, ast.BinOp)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            method, of = node.func.attr, node.func.value
-            is_new = (
-                method[0].islower() and not method.endswith("_") and not may_share(method) and not without_graph(method)
-            )
-            computing = is_new and (is_library(of) or reads(of, name))
-        if computing and reads(node, name):
-            return True
-    return False
 
 
 def is_parameter(place: Place, name: str) -> bool:

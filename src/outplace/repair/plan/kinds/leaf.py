@@ -25,8 +25,9 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
         yield from own_memory(place)
         return
     if place.target is None:  # a module that was built with a flag
-        yield from out_of_place(place, trusting=True)
-        yield from own_memory(place)
+        if not _seen_changed(place):
+            yield from out_of_place(place, trusting=True)
+            yield from own_memory(place)
         return
     intent = intent_of(place)
     if intent != "update":
@@ -57,11 +58,18 @@ def _flagged_for_its_result(place: Place) -> bool:
     subject = call.args[0] if call.args and (place.target is None or has_flag(call)) else None
     if not isinstance(subject, ast.Name | ast.Attribute):
         return False
-    computed = [read for read in place.facts.reads if not read.leaf_written]  # another call may write what is no leaf
     path = ast.unparse(subject)
-    if computed or _called_for_its_effect(place, path):
+    if _seen_changed(place) or _called_for_its_effect(place, path):
         return False
     return binds(place.statement, path) or not read_later(place.code, place.statement, path)
+
+
+def _seen_changed(place: Place) -> bool:
+    """Does other code read what was written? Of a leaf only what this function reads, and not as an attribute."""
+    return any(
+        not read.leaf_written or (read.where == "here" and read.sure and not read.of_attribute)
+        for read in place.facts.reads
+    )
 
 
 def _only_leaf_elsewhere(place: Place) -> bool:
