@@ -65,3 +65,39 @@ def test_the_hole_of_inductor_and_its_legal_twins(zygote: Zygote, tmp_path: Path
     off = float(re.findall(r"OFF (\S+)", done.output)[0])
     assert off > 0.5  # the gradient is wrong, and nothing was raised
     assert f"{off:.0%}" in found[0]["notes"][0]
+
+
+RELATIVES = {
+    "bmm": ("torch.bmm(x, w)", (5, 4, 2)),
+    "einsum": ("torch.einsum('bij,bjk->bik', x, w)", (5, 4, 2)),
+    "linear": ("F.linear(x, w)", (2, 4)),
+    "module": ("layer(x) + (x @ w)", (4, 2)),
+}
+CALL = """\
+compiled = torch.compile(lambda x, w: {call})
+w = torch.ones({shape}, requires_grad=True)
+x = torch.rand(5, 3, 4)
+right = torch.autograd.grad(compiled(x, w).sum(), w)[0]
+y = compiled(x, w)
+x.add_(1)  # {name}
+off = (torch.autograd.grad(y.sum(), w)[0] - right).abs().max().item()
+print("ANSWER", {name!r}, off > 1e-3)
+"""
+
+
+def test_other_operations_that_inductor_keeps_a_view_for(zygote: Zygote, tmp_path: Path):
+    """PyTorch raises nothing, and its gradient is wrong: each is told, by its own lines and shape."""
+    head = "import torch\nimport torch.nn.functional as F\nlayer = torch.nn.Linear(4, 2)\n"
+    calls = [CALL.format(name=name, call=call, shape=shape) for name, (call, shape) in RELATIVES.items()]
+    program = head + "".join(calls)
+    (tmp_path / "program.py").write_text(program)
+    done = zygote.run(tmp_path, "program.py")
+    assert done.status == 0, done.output
+    assert dict(re.findall(r"ANSWER (\w+) (\w+)", done.output)) == dict.fromkeys(RELATIVES, "True")
+    found = done.report["diagnoses"]
+    assert [one["code"] for one in found] == ["OUT341"] * len(RELATIVES)
+    assert {tuple(one["tensor"]["shape"]) for one in found} == {(5, 3, 4)}
+    lines = program.splitlines()
+    written = [lines[one["mutations"][0]["site"]["line"] - 1].split("# ")[1] for one in found]
+    saved = [lines[one["saved_by"]["site"]["line"] - 1] for one in found]
+    assert [RELATIVES[name][0] in line for name, line in zip(written, saved, strict=True)] == [True] * len(RELATIVES)

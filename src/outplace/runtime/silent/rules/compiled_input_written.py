@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -111,5 +112,7 @@ def _tell(hit: Hit, mutations: tuple[Mutation, ...], savers: list[SavedTensor]) 
     hit.done()
     if hit.reached and not hit.harmless:
         tensor = names.described(hit.alias, scan.target_of(hit.writes[-1]) if hit.writes else None)
+        if hit.patches:  # of the tensor that is written; the region keeps a view of it
+            tensor = replace(tensor, shape=hit.patches[-1].size)
         facts: dict[str, Any] = {"saved_by": savers[0], "also_saved_by": tuple(savers[1:]), "notes": how_far([hit])}
         reporting.tell(COMPILED_INPUT_WRITTEN, tensor, mutations, **facts)

@@ -21,13 +21,23 @@ from outplace.runtime.silent import scan
 from outplace.runtime.silent.operands import frame_of
 from outplace.runtime.silent.result_written import ResultWritten
 
-_APPLY = torch.autograd.Function.apply.__func__.__code__
-
 
 def _in_function(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code is not _APPLY:
+    """Is the forward of an `autograd.Function` running? Its caller may have no frame: torch 2.15 calls it from C++."""
+    while frame is not None:
+        if frame.f_code.co_name == "forward" and frame.f_code in _forwards():
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
+
+
+def _forwards() -> set[object]:
+    waiting, found = [torch.autograd.Function], set[object]()
+    while waiting:
+        kinds = waiting.pop().__subclasses__()
+        waiting += kinds
+        found.update(getattr(kind.forward, "__code__", None) for kind in kinds)
+    return found
 
 
 class Detector(ResultWritten):
