@@ -115,4 +115,5 @@ def _compile(function: Any, rewrite: Rewrite) -> CodeType:
     definition.decorator_list = []
     ast.increment_lineno(tree, first - 1)
     module = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True)
-    return next(const for const in module.co_consts if isinstance(const, CodeType))
+    codes = (const for const in module.co_consts if isinstance(const, CodeType))
+    return next(code for code in codes if code.co_name == definition.name)  # Python 3.14 compiles its annotations, too

@@ -1018,6 +1018,9 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
+#ifdef Py_GIL_DISABLED
+    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_USED); /* the counters of `state` have no lock of their own */
+#endif
     state = PyObject_New(State, &state_type);
     if (state == NULL) {
         Py_DECREF(module);
