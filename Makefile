@@ -20,6 +20,10 @@ test: $(STAMP) lint chromium sarif vscode
 quick: $(STAMP) lint
 	$(BIN)/python tools/quick_tests.py --run
 
+# Other versions of torch and Python, one environment after the other. ROWS="2.15.0/3.14" chooses.
+matrix:
+	$(PYTHON) tools/matrix.py $(ROWS)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

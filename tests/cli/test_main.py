@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import time
+from importlib import metadata
 
 import pytest
 
@@ -19,7 +21,8 @@ def test_version_is_quick_and_without_torch(tmp_path):
         before = os.times()
         done = subprocess.run([OUTPLACE, "--version"], cwd=tmp_path, env=environment(), capture_output=True)
         after = os.times()
-        assert done.stdout.decode() == f"outplace {package.__version__}\n"
+        versions = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
+        assert done.stdout.decode() == f"outplace {package.__version__} ({versions})\n"
         times.append(after.children_user - before.children_user + after.children_system - before.children_system)
     assert min(times) < 0.2
     look = "print({'torch', 'rich'} & sys.modules.keys())"
@@ -132,7 +135,8 @@ def test_a_program_without_torch_leaves_an_empty_report(tmp_path, source, code):
     (tmp_path / "o.json").write_text("stale")
     ending = outplace(tmp_path, "run", "--json", "o.json", "prog.py", TMPDIR=str(tmp_path))
     report = json.loads((tmp_path / "o.json").read_text())
-    assert report == {"schema": 1, "outplace": package.__version__, "torch": None, "diagnoses": [], "sources": {}}
+    versions = {"outplace": package.__version__, "torch": None, "python": platform.python_version()}
+    assert report == {"schema": 1, **versions, "diagnoses": [], "sources": {}}
     assert ending.code == code
     if code not in (-9, 6) and "execv" not in source:
         assert not list(tmp_path.glob("outplace-*"))

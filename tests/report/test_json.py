@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import stat
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def test_report_follows_the_contract():
         "schema": 1,
         "outplace": __version__,
         "torch": "2.13.0",
+        "python": platform.python_version(),
         "diagnoses": [
             {
                 "kind": "saved",

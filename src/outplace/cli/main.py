@@ -60,8 +60,18 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from outplace.knowledge.versions import environment
+
+        click.echo(f"outplace {__version__} ({environment()})")
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", message="outplace %(version)s")
+@click.option(
+    "-V", "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version, help="Show the versions."
+)
 def cli() -> None:
     """In-place tensor operations and PyTorch's autograd: find the lines, learn why, write it right."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from outplace import settings
 from outplace.cli.color import color
 from outplace.cli.program import Misplaced, ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
+from outplace.knowledge import versions
 from outplace.repair.facts.location import STYLES, Style
 
 
@@ -136,12 +136,8 @@ def _say_at_the_end(options: Misplaced, reports: tuple[str | None, ...], process
     say_written(*reports)
 
 
-OLDEST = (2, 6)
-"""The oldest version of torch that outplace knows."""
-
-
 def _say_about_torch() -> None:
-    """Says what to do if there is no torch, or an old one."""
+    """Says what to do if there is no torch, or one that outplace does not know."""
     error = getattr(sys, "last_value", None)
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
         print(
@@ -152,11 +148,9 @@ def _say_about_torch() -> None:
             "  pipx  pipx inject outplace torch   (only if your program needs nothing else)",
             file=sys.stderr,
         )
-    version = str(getattr(sys.modules.get("torch"), "__version__", ""))
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        print(f"outplace: torch {version} is older than {oldest}: diagnoses may be missing or wrong", file=sys.stderr)
+    said = versions.remark(str(getattr(sys.modules.get("torch"), "__version__", "")))
+    if said is not None:
+        print(f"outplace: {said}", file=sys.stderr)
 
 
 def _own_sources() -> Iterator[str]:

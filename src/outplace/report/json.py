@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def report(diagnoses: Sequence[Diagnosis], torch_version: str | None) -> dict[st
         "schema": SCHEMA,
         "outplace": __version__,
         "torch": None if torch_version is None else str(torch_version),  # torch.__version__ is a str subclass
+        "python": platform.python_version(),
         "diagnoses": [_diagnosis(diagnosis) for diagnosis in diagnoses],
         "sources": {
             under_cwd(file): {str(number): text for number, text in lines.items()}

@@ -52,7 +52,7 @@ def page(report: Mapping[str, Any], extra: Sequence[Section] = ()) -> str:
         articles=articles,
         rules=rules,
         sections=extra,
-        versions={"outplace": report["outplace"], "torch": report["torch"]},
+        versions={"outplace": report["outplace"], "torch": report["torch"], "python": report.get("python")},
     )
 
 
