@@ -471,3 +471,24 @@ def test_a_named_file_is_parsed_even_without_torch():
 def test_a_named_file_that_is_broken_is_told_once():
     write("bad.py", SYNTAX)
     assert len(concise("bad.py")) == 1
+
+
+def test_functions_that_are_cut_short_are_named_on_request(tmp_path):
+    """The findings, the summary and the exit code are those of what was found."""
+    start = "import torch\n\ndef f(x: torch.Tensor):\n    z = x.exp()\n"
+    long = "    z = z + torch.sin(z)\n" * 1_000
+    (tmp_path / "long.py").write_text(f"{start}{long}    z += 1\n    return z\n")
+    words = "long.py:3: `f` is too long to follow to its end; the rest of it was left out"
+    run = [sys.executable, "-m", "outplace"]
+    options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120}
+    plain = subprocess.run([*run, "check", "-n", "long.py"], **options)
+    assert (plain.returncode, plain.stderr, plain.stdout) == (0, "", "All checks passed!\n")
+    told = subprocess.run([*run, "check", "-n", "--verbose", "long.py"], **options)
+    assert (told.returncode, told.stderr, told.stdout) == (0, f"outplace: {words}\n", plain.stdout)
+    (note,) = json.loads(subprocess.run([*run, "check", "-n", "--output-format", "json"], **options).stdout)
+    assert (note["severity"], note["line"], note["file"]) == ("note", 3, "long.py")
+    sarif = json.loads(subprocess.run([*run, "check", "-n", "--output-format", "sarif"], **options).stdout)
+    (said,) = sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert (said["level"], said["message"]["text"]) == ("note", words)
+    fixed = subprocess.run([*run, "fix", "-v", "long.py"], **options)
+    assert fixed.returncode == 0 and f"outplace: {words}\n" in fixed.stderr

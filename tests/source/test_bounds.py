@@ -132,3 +132,29 @@ def test_the_search_makes_programs_that_python_takes(monkeypatch):
         compile(program, "program.py", "exec", flags=ast.PyCF_ONLY_AST)
     assert len(set(programs)) > 280
     assert programs[7] == search.program(7)
+
+
+LONG = (
+    "import torch\n\ndef f(x: torch.Tensor):\n    y = x.exp()\n    y += 1\n    z = y.sum()\n"
+    + "    z = z + torch.sin(z)\n" * 1_000
+    + "    return z\n\ndef g(x: torch.Tensor):\n    y = x.exp()\n    y += 1\n    return y\n"
+)
+"""A function that no budget reaches the end of, and one behind it."""
+
+
+def test_a_function_that_is_cut_short_is_noted():
+    """What stands before the cut is found, and so is what is wrong with the other functions."""
+    outcome = check_text("program.py", LONG, Project(), fixes=False)
+    assert [finding.site.line for finding in outcome.findings] == [
+        5,
+        LONG.splitlines().index("def g(x: torch.Tensor):") + 3,
+    ]
+    assert [(note.line, note.message.split()[0], note.cut, note.left_out) for note in outcome.notes] == [
+        (3, "`f`", True, False)
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_function_that_is_followed_to_its_end_is_not_noted(count):
+    whole = LONG.replace("    z = z + torch.sin(z)\n" * 1_000, "    z = z + torch.sin(z)\n" * count)
+    assert check_text("program.py", whole, Project(), fixes=False).notes == ()

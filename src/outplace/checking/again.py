@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outplace.checking import file_check
 from outplace.checking.neighbourhood import surroundings
-from outplace.checking.outcome import Outcome
+from outplace.checking.outcome import Note, Outcome
 from outplace.checking.settings import Settings
 from outplace.repair.syntax.files import Unwritable
 from outplace.source.project import OutOfTime, Project
@@ -32,6 +32,11 @@ class Recheck:
         if any(note.left_out for note in self._last.notes):
             raise OutOfTime(self._last.findings)
         return list(self._last.findings)
+
+    @property
+    def cut(self) -> list[Note]:
+        """The functions that the last check has not followed to their end."""
+        return [note for note in self._last.notes if note.cut]
 
     def is_selected(self, finding: Finding) -> bool:
         """Do the settings select this finding?"""

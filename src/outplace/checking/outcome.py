@@ -31,6 +31,8 @@ class Note:
     message: str
     line: int | None = None
     left_out: bool = False
+    cut: bool = False
+    """A function was too long to follow to its end. The rest of the file was checked."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,5 @@ class Result:
     failures: list[Failure] = field(default_factory=list)
     left_out: list[Note] = field(default_factory=list)
     """The files that were not checked to their end."""
+    cut: list[Note] = field(default_factory=list)
+    """The functions that were not followed to their end."""

@@ -154,11 +154,12 @@ class _Check:
         findings = self.settings.keep(finding for outcome in outcomes for finding in outcome.findings)
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
         notes = [note for outcome in outcomes for note in outcome.notes]
-        self._say_all(notes)
+        self._say_all(note for note in notes if self.options.verbose or not note.cut)
         if baseline is not None:
             findings = baseline.unknown(findings)
             self._say_stale(baseline.stale(self.files, self.settings.codes))
-        return Result(findings, failures, [note for note in notes if note.left_out])
+        left_out, cut = [note for note in notes if note.left_out], [note for note in notes if note.cut]
+        return Result(findings, failures, left_out, cut)
 
     def _deliver(self, result: Result) -> list[str]:
         """Reports the result or writes what the options ask for. Returns what could not be written."""

@@ -44,6 +44,7 @@ class SourceOptions:
     config: str | None
     isolated: bool
     quiet: bool
+    verbose: bool
 
     @property
     def stdin(self) -> bool:
@@ -127,6 +128,7 @@ _SOURCE: list[Callable[[Any], Any]] = [
         help="Use this configuration file instead of the nearest pyproject.toml.",
     ),
     click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
+    click.option("-v", "--verbose", is_flag=True, help="Also name the functions that were too long to follow."),
     color,
 ]
 

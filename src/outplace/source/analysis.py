@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import gc
 import os
 from collections.abc import Callable
@@ -61,6 +60,8 @@ class Checked:
     dependencies: tuple[str, ...]
     ran_out: bool = False
     """Did it take too long, so that the rest of the file was left out?"""
+    cut: tuple[tuple[str, int], ...] = ()
+    """The functions, by name and line, that were too long to follow to their end."""
 
     def all_findings(self) -> list[Finding]:
         """The findings, if the whole file was analysed: a repair must not take what was left out for repaired."""
@@ -95,7 +96,7 @@ def _check(path: str, source: str, project: Project, candidates: Candidates) -> 
         return Checked([], Unparsed(f"{type(error).__name__}: {error}"), ())
     hits = _run(module, project, candidates)
     dependencies = tuple(dict.fromkeys(project.read[first_read:]))
-    return Checked(_findings(hits, module), None, dependencies, project.ran_out)
+    return Checked(_findings(hits, module), None, dependencies, project.ran_out, tuple(project.cut))
 
 
 def _findings(hits: list[Hit], module: Module) -> list[Finding]:
@@ -146,7 +147,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     reached: set[ast.AST] = set()
     program = Interpreter(project, PROGRAM_STEPS)
     program.on_call = reached.add
-    _guarded(lambda: program.run_module(module))
+    _guarded(lambda: program.run_module(module), project, ("the program", 1))
     hits = [*program.tape.hits, *settled(program)]
     sure, assumed = _Alone(module, project, candidates, False), _Alone(module, project, candidates, True)
     functions = functions_of(module)
@@ -185,7 +186,7 @@ class _Alone:
         called = _name(function) != "forward" and self._candidates.is_called(_name(function))
         args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
-        _guarded(lambda: _run_alone(alone, function, args, trains))
+        _guarded(lambda: _run_alone(alone, function, args, trains), self._project, _place(function))
         found = [*alone.tape.hits, *settled(alone)]
         if owner in self._receivers and function.node in self._receivers[owner].called:
             # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
@@ -193,10 +194,16 @@ class _Alone:
         return _with_doubts(found, function, args, self._numbers)
 
 
-def _guarded(run: Callable[[], object]) -> None:
-    """Runs as far as it goes; what is too large or too deep is left where it stands."""
-    with contextlib.suppress(OutOfSteps, RecursionError):
+def _guarded(run: Callable[[], object], project: Project, place: tuple[str, int]) -> None:
+    """Runs as far as it goes; what is too large or too deep is left where it stands, and noted."""
+    try:
         run()
+    except (OutOfSteps, RecursionError):
+        project.cut[place] = None
+
+
+def _place(function: Function) -> tuple[str, int]:
+    return f"`{function.name}`", _lines(function.node)[0]
 
 
 def _worth_running(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
@@ -251,7 +258,8 @@ def functions_of(module: Module) -> Functions:
 def _run_alone(interpreter: Interpreter, function: Function, args: list[Value], trains: bool) -> None:
     """A function with unknown arguments; what it returns is taken to be trained on, unless it trains by itself."""
     if interpreter.assumes:
-        _guarded(lambda: interpreter.call_function(function, args, {}, function.node))
+        alone = lambda: interpreter.call_function(function, args, {}, function.node)  # noqa: E731
+        _guarded(alone, interpreter.project, _place(function))
         if trains or any(event.kind == "step" for event in interpreter.tape.events):
             return
         interpreter.tape.path = interpreter.tape.group = ()
@@ -325,7 +333,9 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
         _guarded(
             lambda: interpreter.within(
                 INIT_STEPS, lambda: interpreter.call_function(init, [result, *unknown], {}, init.node)
-            )
+            ),
+            interpreter.project,
+            _place(init),
         )
         interpreter.on_call = others
     result.names["training"] = Const(True) if interpreter.assumes else Plain()

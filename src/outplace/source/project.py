@@ -73,6 +73,8 @@ class Project:
         self._folders: dict[str, list[str]] = {}
         self._ends_at = self._most_memory = math.inf
         self._looks = 0
+        self.cut: dict[tuple[str, int], None] = {}
+        """The functions of the present file, by name and line, that were too long to follow to their end."""
         self.ran_out = False
         """Did the present file take too much time or memory, so that the rest of it was left out?"""
         self.read: list[str] = []
@@ -88,6 +90,7 @@ class Project:
         if self.ran_out:
             self._modules.clear()  # their top levels may have been left half run
         self._ends_at, self.ran_out = time.thread_time() + MOST_SECONDS, False
+        self.cut = {}
         absolute = os.path.abspath(path)
         module = Module(path, source, _module_name(absolute), self._parse(absolute, source))
         self._most_memory = _memory() + MOST_MEMORY

@@ -13,8 +13,8 @@ from outplace.report.words import rule_name
 
 
 def render(result: Result) -> str:
-    """One object for each writing line, and one for each file that was not checked to its end."""
-    entries = [*map(plain, result.findings), *map(_left_out, result.left_out)]
+    """One object for each writing line, and one for each file or function that was not checked to its end."""
+    entries = [*map(plain, result.findings), *map(_left_out, (*result.left_out, *result.cut))]
     return json.dumps(entries, indent=2) + "\n"
 
 

@@ -48,7 +48,7 @@ def _run(result: Result) -> dict[str, Any]:
                 "executionSuccessful": not any(failure.internal for failure in result.failures),
                 "toolExecutionNotifications": [
                     *(_notification(failure, "error") for failure in result.failures),
-                    *(_notification(note, "note") for note in result.left_out),
+                    *(_notification(note, "note") for note in (*result.left_out, *result.cut)),
                 ],
             }
         ],
