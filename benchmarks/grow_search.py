@@ -1,6 +1,6 @@
 """Searches for a program that makes `outplace check` slow or large: random programs that try to grow.
 
-    python benchmarks/grow_search.py [--count 50000] [--minutes 30] [--jobs 16] [--first 0] [--keep FOLDER]
+    python benchmarks/grow_search.py [--count 50000] [--minutes 30] [--jobs 16] [--first 0] [--keep FOLDER] [--fix]
     python benchmarks/grow_search.py --show SEED
 
 Each program is made from a seed: lists, dicts, texts and numbers that double, views of views, functions, closures,
@@ -20,10 +20,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from outplace.model import Finding
 
 sys.path.insert(0, str(Path(__file__).parent))
 from growth import END, MEGABYTES, SECONDS, SHAPES, START
 
+FIX = 3
+"""So many times the CPU time of a check may a repair take."""
 MORE = (
     "import copy, functools, itertools\n"
     "l, k, d, s, n = [t, x], (t,), dict(a=t), 'a', 3\n"
@@ -111,6 +117,14 @@ LINES = {
             "x[x > {i}] += 1",
             "y = x.expand({r}, 3); y += 1",
         ),
+        *(
+            "l = [x[a:] for a in range({r})]",
+            "for a in range({r}): x[a:].mul_(2)",
+            "x.numpy()[{i}] = 0; x = x * 2",
+            "y = x.data; y[{i}] *= 2; x = x + y",
+            "l = [*x.split(1), *l]; l[0] *= 2",
+            "a, b = x, x.view(-1); a += b; b -= a",
+        ),
     ],
     "functions": [
         *("def f{i}(a, *more, **named): return f{j}(f{j}(a, *more), a, *more)", "def f{i}(a, b=f{j}): return b(b(a))"),
@@ -128,6 +142,22 @@ LINES = {
             "def f{i}(a, *b):\n    global f{j}\n    f{j} = f{i}\n    return f{j}(a)",
             "async def f{i}(a): return await f{j}(await f{j}(a))",
         ),
+        *(
+            "def f{i}(a, *b):\n    def again(c, n=3): return again(again(f{j}(c), n - 1), n - 1) if n else c\n"
+            "    return again(a)",
+            "f{i} = (lambda h: h(h))(lambda h: lambda a, *b: h(h)(f{j}(a)) if input() else f{j}(a))",
+            "def f{i}(a, *b): return g{i}(a) + g{i}(a, *b) if input() else a\n"
+            "def g{i}(a, *b): return h{i}(f{j}(a)) + g{j}(a)\ndef h{i}(a, *b): return f{i}(a) * g{i}(a)",
+            "def f{i}(*a, **b): return f{j}(*a, *a, **b)",
+            "def f{i}(a, *b, **c): return [f{j}(a, *b, *b, **c, **{{'k{i}': a}}) for _ in range({r})]",
+            "@functools.cache\ndef f{i}(a, *b): return f{j}(a) + f{j}(a, *b)",
+            "def dec{i}(n):\n    def outer(h): return dec(dec(h)) if n else h\n    return outer\n"
+            "@dec{i}({i})\n@dec{i}(0)\ndef f{i}(a, *b): return f{j}(a) + f{j}(a)",
+            "class F{i}:\n    def __init__(self, h): self.h = h\n"
+            "    def __call__(self, a, *b): return self.h(self.h(a))\n"
+            "f{i} = F{i}(F{i}(f{j}))",
+            "def f{i}(a, l=[], d={{}}):\n    l.append(l); d[len(d)] = l\n    return f{j}(a) + f{j}(a)",
+        ),
     ],
     "calls": [
         *(
@@ -138,6 +168,13 @@ LINES = {
             "l = f{j}(*l, *l, *k)",
         ),
         *("x = functools.reduce(lambda a, b: a + b, l)", "x = sum(f{j}(a) for a in l)", "d = dict(map(f{j}, l))"),
+        *(
+            "x = f{j}(*[x] * {r})",
+            "l = [*l, *(f{j}(*l), f{j}(*k))]",
+            "d = dict(**d, k{i}=f{j}(x))",
+            "print(*l, *k, *d)",
+        ),
+        *("l = list(map(f{j}, l, k))", "x = f{j}(x) if input() else f{j}(f{j}(x))", "k = *k, f{j}, f{j}"),
     ],
     "classes": [
         *("class C{i}(C{j}):\n    def forward(self, a): return super().forward(a) + super().forward(a)",),
@@ -148,6 +185,24 @@ LINES = {
             "x = C{j}()(x)",
         ),
         *("m = nn.Sequential(*[C{j}() for _ in range({r})]); x = m(x)", "m = C{j}(); m.m = m; x = m(x)"),
+        *(
+            "class A{i}(C{j}): pass\nclass B{i}(C{j}): pass\nclass C{i}(A{i}, B{i}):\n"
+            "    def forward(self, a): return A{i}.forward(self, a) + B{i}.forward(self, super().forward(a))",
+            "class C{i}(C{j}):\n    def __getitem__(self, k): return self[k][k]\n"
+            "    def __getattr__(self, k): return self\n"
+            "    def forward(self, a): return super().forward(self.a.b[0] or a)",
+            "class C{i}(C{j}):\n    def up(self, a): return self.down(a) + self.down(a)\n"
+            "    def down(self, a): return self.up(super().forward(a)) if input() else a\n"
+            "    def forward(self, a): return self.up(a)",
+            "class C{i}(C{j}):\n    def __init__(self, **k):\n        super().__init__(**k)\n"
+            "        for a in range({r}): setattr(self, f'm{{a}}', C{j}())",
+            "class M{i}(type(C{j})):\n    def __call__(c, *a): return super().__call__(*a)\n"
+            "class C{i}(C{j}, metaclass=M{i}): pass",
+            "class C{i}(C{j}):\n    class C(C{j}):\n        def forward(self, a): return C{j}()(C{j}()(a))\n"
+            "    def forward(self, a): return self.C()(super().forward(a))",
+            "m = copy.deepcopy(C{j}()); m.load_state_dict(m.state_dict()); x = m(m(x))",
+            "l = [C{j}() for _ in range({r})]",
+        ),
     ],
     "training": [
         *("o{i} = torch.optim.SGD([t], lr=0.1); o{i}.step()", "o = torch.optim.Adam(l + l); o.zero_grad(); o.step()"),
@@ -156,6 +211,18 @@ LINES = {
             "with torch.no_grad(): t.add_({i})",
             "m = nn.ModuleList([m, m]) if {i} > 1 else nn.ReLU(True)",
             "t.register_hook(lambda g: g * 2)",
+        ),
+        *(
+            "l = [torch.optim.SGD([t], lr=0.1) for _ in range({r})]",
+            "o = torch.optim.SGD([dict(params=[t, x]) for _ in range({r})]); o.step()",
+            "for a in l: a.step() if input() else a.zero_grad()",
+            "x = torch.utils.checkpoint.checkpoint(f0, x, use_reentrant=False)",
+            "class G{i}(torch.autograd.Function):\n"
+            "    @staticmethod\n    def forward(c, a): c.save_for_backward(a, a); return a\n"
+            "    @staticmethod\n    def backward(c, g): return g * c.saved_tensors[0]\nx = G{i}.apply(G{i}.apply(x))",
+            "x.data = x.data * 2; x.sum().backward(retain_graph=True, create_graph=True)",
+            "t.grad = t.grad * 2 if t.grad is not None else x; t.grad += 1",
+            "g = torch.autograd.grad(x.sum(), t, create_graph=True)[0]; x = x * g",
         ),
     ],
     "branches": [
@@ -189,6 +256,20 @@ DEEP: list[Callable[[int], str]] = [
     lambda n: "def h(" + ", ".join(f"a{i}=x" for i in range(n)) + "): a0.add_(1); return a0\ny = h()",
     lambda n: " = ".join(f"y{i}" for i in range(n)) + " = x",
     lambda n: "y = x" + ".a" * n + "; y.b = x; y.b += 1",
+    lambda n: "y = l" + "[0]" * n + "; y += 1",
+    lambda n: "d" + "['a']" * n + " = x",
+    lambda n: "y = " + "x[" * n + "0" + "]" * n,
+    lambda n: "y = " + "l[0:" * n + "1" + "]" * n,
+    lambda n: (
+        "if input() == '':\n    pass\n"
+        + "".join(f"elif s == '{i}':\n    x[{i}] += {i}; y{i} = x.exp()\n" for i in range(n))
+    ),
+    lambda n: "match l:\n" + "".join(f"    case [{i}, *a]: x = x * {i}; l = [a, a]\n" for i in range(n)),
+    lambda n: "y = " + "f0(*" * n + "l" + ")" * n,
+    lambda n: "".join(["@dec\n"] * n) + "def h(a): return a.add_(1)\ny = h(x)",
+    lambda n: "y = " + "(lambda *a: " * min(n, 80) + "a" + ")(*l, *l)" * min(n, 80),
+    lambda n: "with " + ", ".join(["torch.no_grad()"] * n) + ":\n    x += 1",
+    lambda n: "y = " + "[" * min(n, 60) + "x" + " for _ in l]" * min(n, 60),
     lambda n: "class D(" + ", ".join(["C0"] + [f"type('T{i}', (), dict())" for i in range(n)]) + "): pass",
     lambda n: "".join(f"{' ' * i}for a{i} in l:\n" for i in range(min(n, 19))) + " " * min(n, 19) + "x = x * 2",
     lambda n: "".join(f"{' ' * i}def h{i}(a):\n" for i in range(min(n, 60))) + " " * min(n, 60) + "a += 1",
@@ -203,6 +284,9 @@ AROUND = [
     "try:\n",
     "def block{i}(x, l, k, d, s, n, m=None):\n",
     "class Block{i}:\n",
+    "class Block{i}(nn.Module):\n    def forward(self, x, l, k, d, s, n):\n",
+    "def block{i}(x, l, k, d, s, n):\n    for y in l:\n",
+    "def block{i}(x, l, k, d, s, n):\n    def inner(x):\n",
 ]
 
 
@@ -238,9 +322,12 @@ def _part(draw: random.Random, number: int) -> str:
     for depth in range(draw.choice([0, 0, 1, 2, 4])):
         around = draw.choice(AROUND)
         head = around.format(i=10 * number + depth, r=draw.choice([2, 10, 1000]))
-        text = head + "".join(f"    {line}\n" for line in text.splitlines())
+        inside = "    " * head.count("\n")
+        text = head + "".join(f"{inside}{line}\n" for line in text.splitlines())
         text += "except ValueError:\n    pass\n" if around == "try:\n" else ""
+        text += "    inner(inner(x))\n" if around.endswith("def inner(x):\n") else ""
         text += f"block{10 * number + depth}(x, l, k, d, s, n)\n" if around.startswith("def") else ""
+        text += f"Block{10 * number + depth}()(x, l, k, d, s, n)\n" if "(nn.Module)" in around else ""
     return text
 
 
@@ -251,6 +338,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--fix", action="store_true", help="repair the programs, too; that may take three times as long"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the programs that are over the budget")
     parser.add_argument("--show", type=int, help="print the program of this seed")
     options = parser.parse_args()
@@ -269,13 +359,13 @@ def main() -> None:
             seed = next(seeds, None)
             if seed is None:
                 break
-            running[_start(seed)] = seed
+            running[_start(seed, options.fix)] = seed
         if not running:
             break
         process, status, used = os.wait4(-1, 0)
         seed = running.pop(process)
         seconds, megabytes = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-        outcome = _outcome(status, seconds, megabytes)
+        outcome = _outcome(status, seconds / (FIX if options.fix else 1), megabytes)
         outcomes[outcome] += 1
         done.append((seconds, megabytes, seed))
         if outcome in ("over", "failed"):
@@ -303,16 +393,17 @@ def _outcome(status: int, seconds: float, megabytes: float) -> str:
     return {0: "to the end", 3: "cut short", 4: "not Python"}.get(code, "failed")
 
 
-def _start(seed: int) -> int:
+def _start(seed: int, fix: bool) -> int:
     """Starts the check of a program in a new process, and returns the number of that process."""
     process = os.fork()
     if process:
         return process
     code = 5
     try:
-        resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
+        most = 2 * SECONDS * (FIX if fix else 1)
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         resource.setrlimit(resource.RLIMIT_AS, (4 * MEGABYTES << 20, 4 * MEGABYTES << 20))
-        code = _checked(seed)
+        code = _fixed(seed) if fix else _checked(seed)
     finally:
         os._exit(code)
 
@@ -329,6 +420,18 @@ def _checked(seed: int) -> int:
         print(f"seed {seed}: {outcome.failure.message}", file=sys.stderr, flush=True)
         return 5
     return 3 if any(note.left_out for note in outcome.notes) else 0
+
+
+def _fixed(seed: int) -> int:
+    """The same for a repair: 0 if it came to its end, 3 if its time was over."""
+    from outplace.repair.drive.from_source import repair
+    from outplace.source.analysis import check_file
+    from outplace.source.project import Project
+
+    def check(path: str, text: str, elsewhere: dict[str, str] | None = None) -> list[Finding]:
+        return check_file(path, text, Project(texts=elsewhere)).all_findings()
+
+    return 3 if repair("program.py", program(seed), check, lambda _: True, unsafe=True).ran_out else 0
 
 
 if __name__ == "__main__":
