@@ -50,7 +50,7 @@ def leaf(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 def _flagged_for_its_result(place: Place) -> bool:
     """`w = F.relu(self.w, inplace=True)`: the flag is there to save memory, not to change a parameter.
 
-    But if the parameter is read again below by the same name, the program expects it to be changed.
+    But if the parameter is read again below, or a caller does not use the result, the program expects it to be changed.
     """
     call = place.node
     if not isinstance(call, ast.Call) or is_whole(place.statement, call):
@@ -61,7 +61,7 @@ def _flagged_for_its_result(place: Place) -> bool:
     path = ast.unparse(subject)
     if _seen_changed(place) or _called_for_its_effect(place, path):
         return False
-    return binds(place.statement, path) or not read_later(place.code, place.statement, path)
+    return not read_later(place.code, place.statement, path)
 
 
 def _seen_changed(place: Place) -> bool:
