@@ -285,12 +285,7 @@ class Hypothesis(Interpreter):
 
     def _note(self, value: Value, path: Path, node: ast.AST) -> None:
         if isinstance(value, Tensor) and value.storage in self._copies and not self._ignored:
-            self._used |= bool(value.storage.writes) or not self._until_written
-            own = [item for item in self.left if item.copy is value.storage]
-            self._compare_graphs(own)
-            for behind in own if self._until_written else ():
-                if behind.is_written():  # through another name: the copy lacks that
-                    self._read(node, behind, True, value)
+            self._note_copy(value, node)
         for behind in self.left:
             if behind in self._ignored or not compatible(behind.path, self.tape.path, path):
                 continue
@@ -302,6 +297,15 @@ class Hypothesis(Interpreter):
                 self._read(node, behind, value.sure)
             elif isinstance(value, Unknown) and behind.tensor.storage in value.of:
                 self._read(node, behind, False)
+
+    def _note_copy(self, value: Tensor, node: ast.AST) -> None:
+        """A copy is read. It lacks what was written into the old memory, through another name, after it was made."""
+        self._used |= bool(value.storage.writes) or not self._until_written
+        own = [item for item in self.left if item.copy is value.storage]
+        self._compare_graphs(own)
+        for behind in own if self._until_written else ():
+            if behind.is_written():
+                self._read(node, behind, True, value)
 
     def _read(self, node: ast.AST, behind: LeftBehind, sure: bool, tensor: Tensor | None = None) -> None:
         self._compare_graphs([behind])
