@@ -169,13 +169,62 @@ def take_turns(step: Callable[[], object], device: str, orders: Connection) -> N
         orders.send([timed() for _ in range(count)])
 
 
+COMPILED = ("plain", "plain again", "outplace", "watch()")
+
+
+def work_compiled(name: str, configuration: str, _: str, orders: Connection) -> None:
+    """Compiles the model's own function and trains; answers with the seconds, and with what Dynamo has counted."""
+    import torch._dynamo
+
+    import outplace
+
+    torch.set_num_threads(1)
+    attach_first(configuration)
+    trainer: Any = load(name, configuration).build("cpu")
+    trainer.model = torch.compile(trainer.model, backend="aot_eager")
+
+    def train() -> None:
+        begin = time.thread_time()
+        trainer()
+        first = time.thread_time() - begin
+        while orders.recv() is not None:
+            begin = time.thread_time()
+            trainer()
+            orders.send(time.thread_time() - begin)
+        counters = torch._dynamo.utils.counters
+        orders.send((first, counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()),
+                     len(torch._dynamo.utils.guard_failures)))  # fmt: skip
+
+    with outplace.watch() if configuration == "watch()" else contextlib.nullcontext():
+        train()
+
+
+def compiled_table(name: str, steps: int) -> Table:
+    """Recording in a program that compiles: the ratios of compiling and of a step, and what Dynamo has counted."""
+    shown = Table(title=f"{name}, compiled", title_justify="left", title_style="bold")
+    for heading in ("configuration", "first step", "later steps", "graphs", "graph breaks", "recompiled"):
+        shown.add_column(heading, justify="left" if heading == "configuration" else "right")
+    running = {configuration: Worker(name, configuration, "cpu", work_compiled) for configuration in COMPILED}
+    seconds = {configuration: [running[configuration].ask(True) for _ in range(3)][3:] for configuration in COMPILED}
+    for _ in range(steps):
+        for configuration, worker in running.items():
+            seconds[configuration].append(worker.ask(True))
+    ends = {configuration: worker.ask(None) for configuration, worker in running.items()}
+    for configuration, (first, *counted) in ends.items():
+        later = statistics.median(seconds[configuration]) / statistics.median(seconds["plain"])
+        style = None if counted == ends["plain"][1:] else "red"
+        row = (configuration, f"{first / ends['plain'][0]:.3f}", f"{later:.3f}", *map(str, counted))
+        shown.add_row(*row, style=style)
+    return shown
+
+
 # -- measuring ------------------------------------------------------------------------------------------------------
 
 
 class Worker:
     """A process that trains when it is told to."""
 
-    def __init__(self, name: str, configuration: str, device: str) -> None:
+    def __init__(self, name: str, configuration: str, device: str, work: Callable[..., None] = work) -> None:
         forking = multiprocessing.get_context("fork")
         self._orders, theirs = forking.Pipe()
         self._process = forking.Process(target=work, args=(name, configuration, device, theirs), daemon=True)
@@ -184,13 +233,17 @@ class Worker:
 
     def turn(self, untimed: int, timed: int) -> list[float]:
         """Has it train; seconds of each timed step."""
-        self._orders.send((untimed, timed))
+        seconds: list[float] = self.ask((untimed, timed))
+        return seconds
+
+    def ask(self, order: Any) -> Any:
+        """Its answer to an order."""
+        self._orders.send(order)
         try:
-            seconds: list[float] = self._orders.recv()
+            return self._orders.recv()
         except EOFError:
             self._process.join()
             raise SystemExit(f"a worker died with exit code {self._process.exitcode}") from None
-        return seconds
 
     def close(self) -> None:
         """Ends the process."""
@@ -337,6 +390,10 @@ def main() -> None:
             configuration: {**figure._asdict(), "seconds": times[configuration]}
             for configuration, figure in found.items()
         }
+    if options.device == "cpu" and not options.only:
+        for name in [name for name in options.models if name in ("mlp", "transformer")]:
+            console.print()
+            console.print(compiled_table(name, 5 if options.quick else 100))
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
