@@ -347,3 +347,73 @@ def test_a_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     net(torch.ones(2, 3, 8)).sum().backward()
     with pytest.raises(RuntimeError, match="multiple views"):
         net(torch.ones(1, 3, 8))
+
+
+HANDED = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x: {}):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wrong", "right"),
+    [
+        ("dict[str, torch.Tensor]", "y = x['a']\n        y += 1\n        return y", "y = x['a'] + 1\n        return y"),
+        (
+            "dict[str, torch.Tensor]",
+            "parts = list(x.values())\n        out = self.first(parts[-1])\n        parts[-1] *= 2\n        return out",
+            "parts = list(x.values())\n        out = self.first(parts[-1])\n        return out * 2",
+        ),
+        (
+            "dict[str, torch.Tensor]",
+            "out = self.first(x['a'])\n        x['a'] += 1\n        return out",
+            "out = self.first(x['a'])\n        out += 1\n        return out",
+        ),
+    ],
+)
+def test_a_dict_of_tensors(annotation: str, wrong: str, right: str) -> None:
+    """The tensors of an annotated dict are arguments like others: whoever computed them may keep them."""
+    source = HANDED.format(annotation, wrong)
+    line = next(n for n, text in enumerate((HEAD + source).splitlines(), 1) if "+= 1" in text or "*= 2" in text)
+    assert {at for at, _ in _found(source)} == {line}
+    assert _found(HANDED.format(annotation, right)) == set()
+    names: dict[str, object] = {}
+    exec(compile(HEAD + source, "net.py", "exec"), names)
+    given = torch.ones(2, 4, requires_grad=True).sigmoid()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        names["Net"]()({"b": torch.ones(2, 4), "a": given}).sum().backward()  # type: ignore[operator]
+
+
+def test_a_state_that_is_handed_on() -> None:
+    """The parts of a state are tensors of their own, which the last step may have kept."""
+    source = (
+        "class Cell(nn.Module):\n    def forward(self, x, state):\n        total, count = state\n"
+        "        {}\n        return (x * total).sum(), (total, count)\n"
+    )
+    assert {line for line, _ in _found(source.format("total += x"))} == {8}
+    assert _found(source.format("total = total + x")) == set()
+    names: dict[str, object] = {}
+    exec(compile(HEAD + source.format("total += x"), "cell.py", "exec"), names)
+    cell, x = names["Cell"](), torch.ones(3, requires_grad=True)  # type: ignore[operator]
+    first, state = cell(x, (torch.zeros(3), torch.zeros(3)))
+    second, _ = cell(x, state)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (first + second).backward()
+
+
+def test_one_of_many_values() -> None:
+    """Of too many values some are unknown: `x[:, 0] = ...` still means a tensor."""
+    source = (
+        "class Net(nn.Module):\n    def __init__(self, a, b, c):\n        super().__init__()\n"
+        "        self.a, self.b, self.c = a, b, c\n        self.first = nn.Linear(4, 4)\n\n"
+        "    def forward(self, x):\n        y = self.first(x)\n"
+        "        y = y + 1 if self.a else y + 2 if self.b else y + 3\n        y = y + 1 if self.c else y + 2\n"
+        "        out = self.first(y)\n        {}\n        return out\n"
+    )
+    assert {line for line, _ in _found(source.format("y[:, 0] = 0"))} == {16}
+    assert _found(source.format("out[:, 0] = 0")) == set()

@@ -19,6 +19,7 @@ an error is what breaks without one. The hypotheses:
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -91,9 +92,9 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int, called
         _argument(interpreter, place, default, uses, is_forward)
         for place, default in list(zip(places, defaults, strict=True))[skipped:]
     ]
-    for value in values if not called and _may_be_kept(function) else ():
-        if isinstance(value, Tensor) and value.node is not None and not is_raw_data(value.node.place.node.arg):  # type: ignore[attr-defined]
-            value.node.saves = [Save(value.storage, value.since, _KEPT_BEFORE, True)]
+    for tensor in itertools.chain(*map(_tensors, values)) if not called and _may_be_kept(function) else ():
+        if tensor.node is not None and not is_raw_data(tensor.node.place.node.arg):  # type: ignore[attr-defined]
+            tensor.node.saves = [Save(tensor.storage, tensor.since, _KEPT_BEFORE, True)]
     return values
 
 
@@ -122,7 +123,7 @@ def _argument(
     if asks_for_writes(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
-        return _not_a_tensor(interpreter, argument, ast.unparse(argument.annotation))
+        return _not_a_tensor(interpreter, argument, ast.unparse(argument.annotation), uses)
     numbers = default is not None and not _is_none(default)
     if says is None and (numbers or _is_other(argument.annotation)):
         return Unseen()
@@ -144,8 +145,11 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str) -> Value:
-    """An argument that is annotated as something else: tensors in a list, or numbers."""
+def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str, uses: _Uses) -> Value:
+    """An argument that is annotated as something else: tensors in a dict or a list, or numbers."""
+    if _TENSOR_DICT.search(annotation):
+        keys = uses.keys.get(argument.arg, ["*0", "*1"])
+        return Dictionary({key: _tensor(interpreter, argument, True) for key in keys}, UNKNOWN)
     if "Tensor" in annotation and _MAPPING.match(annotation):
         return _tensor(interpreter, argument, False)  # its items are tensors (see `named_part`)
     if "Tensor" in annotation and not _NO_LIST.search(annotation):
@@ -154,6 +158,7 @@ def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str) 
 
 
 _MAPPING = re.compile("(?i)(?:optional.|ordered)?(?:dict|mapping)")
+_TENSOR_DICT = re.compile(r"(?i)(?:dict|mapping)\[str, (?:torch\.)?tensor\]")
 _NONE = re.compile(r"\b(?:Optional|None)\b")
 _NO_LIST = re.compile("(?i)dict|mapping|callable")
 _NUMBERS = re.compile(r"(?:int|float|bool|str|[Tt]uple|[Ll]ist|Optional|None|[\[\]|,. ])+")
@@ -183,6 +188,7 @@ class _Uses:
         self.called: set[str] = set()
         self.networks: set[str] = set()
         self.optional: set[str] = set()
+        self.keys: dict[str, list[str]] = {}
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if is_of_tensors(node.attr):
@@ -191,6 +197,10 @@ class _Uses:
                     self.networks.add(node.value.id)
                 elif node.attr in ("step", "zero_grad"):
                     self.called.add(node.value.id)
+            elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+                if isinstance(key, str):
+                    self.keys.setdefault(node.value.id, []).append(key)
             elif isinstance(node, ast.BinOp):
                 self.tensors.update(*map(_named, (node.left, node.right)))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
@@ -360,6 +370,10 @@ def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:
     """One of several tensors that something unknown has returned together."""
     tensor = Tensor(Storage(), whole.requires_grad, whole.node, known=False, dtype=whole.dtype)
     tensor.since, tensor.family.grad = interpreter.tape.tick(), whole.requires_grad
+    if whole.node is not None and whole.node.operation == ARGUMENT:
+        tensor.node = Node(ARGUMENT, whole.node.place, tensor.since, ())
+        tensor.node.assumed = whole.node.assumed
+        tensor.node.saves = [Save(tensor.storage, tensor.since, _KEPT_BEFORE, True)] if whole.node.saves else []
     return tensor
 
 
@@ -367,12 +381,7 @@ def named_part(interpreter: Interpreter, whole: Tensor, name: str) -> Tensor:
     """`batch["image"]`, `outputs.last_hidden_state`: one of the tensors in it, the same whenever it is asked for."""
     key = (id(whole), name)
     if key not in interpreter.parts:
-        tensor = part_of(interpreter, whole)
-        if whole.node is not None and whole.node.operation == ARGUMENT:
-            tensor.node = Node(ARGUMENT, whole.node.place, tensor.since, ())
-            tensor.node.assumed = whole.node.assumed
-            tensor.node.saves = [Save(tensor.storage, tensor.since, _KEPT_BEFORE, True)] if whole.node.saves else []
-        interpreter.parts[key] = whole, tensor
+        interpreter.parts[key] = whole, part_of(interpreter, whole)
     return interpreter.parts[key][1]
 
 

@@ -41,6 +41,8 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
     if isinstance(value, Items) and value.items:
         rest = value.rest if value.rest is not None else UNKNOWN
         return [*value.items, *[rest] * (count - len(value.items))]
+    if isinstance(value, Items) and isinstance(value.rest, Tensor) and interpreter.assumes:
+        return [hypotheses.part_of(interpreter, value.rest) for _ in range(count)]
     if isinstance(value, Items) and value.rest is not None:
         return [value.rest] * count
     if isinstance(value, Instance) and value.cls.fields is not None:

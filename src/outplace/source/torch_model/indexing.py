@@ -17,7 +17,19 @@ from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import check_remade
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, requires_grad, tensors_in
 from outplace.source.torch_model.writing import check_overlap, check_write, numpy_write, rebase, target_text
-from outplace.source.values import UNKNOWN, Bound, Const, Function, Instance, Items, Plain, Tensor, Value, is_none
+from outplace.source.values import (
+    UNKNOWN,
+    Bound,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Plain,
+    Tensor,
+    Unknown,
+    Value,
+    is_none,
+)
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -134,7 +146,11 @@ def set_item(
 ) -> None:
     """`x[key] = value`; `again` for the second half of `x[key] += value`."""
     key = interpreter.eval(target.slice)
-    mixed = not all(isinstance(option, Tensor) or is_none(option) for option in options(holder))
+    only_of_tensors = isinstance(key, (Items, Tensor))  # `x[:, 0]`, `x[mask]`
+    mixed = not all(
+        isinstance(option, Tensor) or is_none(option) or (only_of_tensors and isinstance(option, Unknown))
+        for option in options(holder)
+    )
     if _is_text(key) or (isinstance(value, Const) and not isinstance(value.value, (int, float, complex))):
         mixed = True  # a text is no index, and None and texts are no values for a tensor
 
