@@ -41,10 +41,8 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
     if isinstance(value, Items) and value.items:
         rest = value.rest if value.rest is not None else UNKNOWN
         return [*value.items, *[rest] * (count - len(value.items))]
-    if isinstance(value, Items) and isinstance(value.rest, Tensor) and interpreter.assumes:
-        return [hypotheses.part_of(interpreter, value.rest) for _ in range(count)]
     if isinstance(value, Items) and value.rest is not None:
-        return [value.rest] * count
+        return _of_rest(interpreter, value.rest, count)
     if isinstance(value, Instance) and value.cls.fields is not None:
         return [value.names.get(field, UNKNOWN) for field in value.cls.fields]
     if isinstance(value, Layer) and value.children:
@@ -57,6 +55,12 @@ def unpacked(interpreter: Interpreter, value: Value, count: int, node: ast.AST) 
     if isinstance(value, (Const, Plain)):
         return [PLAIN] * count
     return [UNKNOWN] * count
+
+
+def _of_rest(interpreter: Interpreter, rest: Value, count: int) -> list[Value]:
+    if isinstance(rest, Tensor) and interpreter.assumes:
+        return [hypotheses.part_of(interpreter, rest) for _ in range(count)]
+    return [rest] * count
 
 
 def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8, least: int = 2) -> list[Value]:
