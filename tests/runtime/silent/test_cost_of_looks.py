@@ -32,7 +32,7 @@ MANY_ROUNDS = """
             optimizer.zero_grad()
             leaf.pow(2).sum().backward()
             optimizer.step()
-    print("few" if len(searches) < 40 else "many")
+    print("few" if len(searches) < 100 else "many")
 """
 
 

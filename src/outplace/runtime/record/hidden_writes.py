@@ -65,6 +65,25 @@ def worth_a_look(place: Instruction) -> bool:
     return line.sampled
 
 
+class Seldom:
+    """For a look that costs more than the write itself. A line that runs often between two backwards has few looks."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Instruction, tuple[int, int]] = {}
+
+    def is_due(self, place: Instruction) -> bool:
+        """Is this line to be looked at now? Between two backwards: at its first times, then at the 8th, 16th ..."""
+        if not worth_a_look(place):
+            return False
+        since, turns = self._turns.get(place, (-1, 0))
+        turns = turns + 1 if since == log.state.backwards else 1
+        self._turns[place] = log.state.backwards, turns
+        return turns <= _FIRST_TURNS or turns & (turns - 1) == 0
+
+
+_FIRST_TURNS = 4
+
+
 def note(write: Write, tensor: Any, before: Contents | None = None, copied: bool = True) -> None:
     """Records a write that autograd cannot see. Copies what it overwrites, unless `before` has it or not `copied`."""
     if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):

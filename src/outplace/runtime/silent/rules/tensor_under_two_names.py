@@ -169,10 +169,11 @@ class Detector(detector.Detector):
 
     def __init__(self) -> None:
         self._told: set[tuple[CodeType, str]] = set()
+        self._looks = hidden_writes.Seldom()
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
-        if len(write.frames) == 1 and hidden_writes.worth_a_look(write.frames[0]):
+        if len(write.frames) == 1 and self._looks.is_due(write.frames[0]):
             frame = frame_of(write)
             if frame is not None:
                 scan.guarded(partial(self._look, write, tensor, frame))
