@@ -17,6 +17,27 @@ def test_torch_is_what_it_was_under_outplace(tmp_path):
     assert actual.code == 0
 
 
+SCRIPTED = """
+    import warnings
+    import torch
+
+    def mean(x: torch.Tensor, weight: float):
+        return x * torch.as_tensor(weight) + torch.relu_(x.clone())
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        print(torch.jit.script(mean).graph)
+    print(len(said))
+"""
+
+
+def test_torchscript_knows_every_function_that_is_replaced(tmp_path):
+    program = write(tmp_path, "scripted.py", SCRIPTED)
+    expected, actual = both(tmp_path, str(program))
+    assert b"aten::as_tensor" in expected.stdout, expected.stderr
+    assert actual.stdout.decode() == expected.stdout.decode()
+
+
 TRACED = """
     import warnings
     import torch

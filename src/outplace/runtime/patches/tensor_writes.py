@@ -352,9 +352,7 @@ def patches() -> Iterator[Patch]:
     targets = "torch.*_, torch.nn.functional.*_, torch._C._nn.*_, torch._VF.*_"
     why = "In-place functions and `_foreach_*_` are noted with the tensors they write."
     yield replaced_all(targets, lambda: _functions(wrapped), why)
-    why = "TorchScript knows builtins by identity; our functions must mean the same operations to it."
-    target = "torch.jit._builtins._builtin_table"
-    yield registered(target, lambda: _tell_torchscript(wrapped), why, "The entries are removed.")
+    yield told_to_torchscript(wrapped)
 
 
 def _methods() -> Iterator[tuple[Any, str, Any]]:
@@ -394,6 +392,13 @@ def _functions(wrapped: dict[int, Callable[..., Any]]) -> Iterator[tuple[Any, st
     for name in _writing_functions(torch._C._VariableFunctions):  # F.dropout and others look here
         original = getattr(torch._C._VariableFunctions, name)
         yield torch._VF, name, wrapped.get(id(original)) or _make_function(name, original)
+
+
+def told_to_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Patch:
+    """Makes TorchScript know outplace's functions. `wrapped` maps the ids of torch's own to those in their place."""
+    why = "TorchScript knows builtins by identity; our functions must mean the same operations to it."
+    target = "torch.jit._builtins._builtin_table"
+    return registered(target, lambda: _tell_torchscript(wrapped), why, "The entries are removed.")
 
 
 def _tell_torchscript(wrapped: dict[int, Callable[..., Any]]) -> Undo:

@@ -125,19 +125,20 @@ def _tensor_over(array: Any) -> torch.Tensor | None:
 _FROM_NUMPY: Any = torch.from_numpy
 
 
-def _make_taker(original: Any) -> Any:
-    """For functions that make a tensor over existing memory."""
+def _make_taker(takers: dict[int, Callable[..., Any]], original: Any) -> Any:
+    """For functions that make a tensor over existing memory. Adds it to `takers`, by the id of the original."""
 
     @functools.wraps(original)
     def taker(*args: Any, **kwargs: Any) -> Any:
-        if tensor_writes.is_traced():
+        if torch.compiler.is_dynamo_compiling():
             return original(*args, **kwargs)
         tensor = caller_frames.call(_get_frame(1), original, args, kwargs)
-        if args and type(tensor) is torch.Tensor and tensor is not args[0]:
+        if args and type(tensor) is torch.Tensor and tensor is not args[0] and not tensor_writes.is_traced():
             with unobserved():
                 _remember(args[0], tensor)
         return tensor
 
+    takers[id(original)] = taker
     return taker
 
 
@@ -299,8 +300,10 @@ def patches() -> Iterator[Patch]:
     why = "`.data` hands out an alias that autograd does not know, and `x.data = y` changes the tensor unseen."
     yield descriptor(torch.Tensor, "data", DataAttribute, why)
     why = "The tensor it returns lies over memory that something else can write."
+    takers: dict[int, Callable[..., Any]] = {}
     for name in sorted(having("takes_array")):
-        yield replaced(torch, name, _make_taker, why)
+        yield replaced(torch, name, functools.partial(_make_taker, takers), why)
+    yield tensor_writes.told_to_torchscript(takers)
     yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):
         why = "A storage that is written moves no version of the tensors over it."
