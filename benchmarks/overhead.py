@@ -19,6 +19,7 @@ step of the ResNet, 5 to 9 ms of 75).
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import functools
 import json
@@ -97,14 +98,16 @@ def load(name: str, configuration: str) -> ModuleType:
 
 
 def _as_pytest_does(path: Path) -> CodeType:
-    import pytest
-    from _pytest.assertion.rewrite import AssertionRewritingHook
+    """With rewritten assertions, and then with marks."""
+    from _pytest.assertion.rewrite import rewrite_asserts
 
-    from outplace.integrations import pytest_plugin
+    from outplace.runtime import instrument
 
-    config = pytest.Config.fromdictargs({}, ["--outplace"])
-    code: CodeType = pytest_plugin._Loading(AssertionRewritingHook(config))._compile(str(path))
-    return code
+    source = path.read_bytes()
+    tree = ast.parse(source, str(path))
+    rewrite_asserts(tree, source, str(path))
+    instrument.add_marks(tree, str(path))
+    return compile(tree, str(path), "exec", dont_inherit=True)
 
 
 def attach_first(configuration: str) -> None:

@@ -152,7 +152,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     sure, assumed = _Alone(module, project, candidates, False), _Alone(module, project, candidates, True)
     functions = functions_of(module)
     trained = Trained(functions)
-    for function, owner in _worth_running(candidates, functions, trained):
+    for function, owner in _worth_running(candidates, functions, trained, project):
         if project.is_out_of_time():
             break
         judged = trained.holds(function, owner) and not _is_for_inference(function)
@@ -206,7 +206,7 @@ def _place(function: Function) -> tuple[str, int]:
     return f"`{function.name}`", _lines(function.node)[0]
 
 
-def _worth_running(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
+def _worth_running(candidates: Candidates, functions: Functions, trained: Trained, project: Project) -> Functions:
     """Those that write or train, or run modules that may have been built to write.
 
     And those that call one of these and that somebody trains through: they may keep what it overwrites.
@@ -216,6 +216,8 @@ def _worth_running(candidates: Candidates, functions: Functions, trained: Traine
     }
     waiting = [_name(function) for function in chosen if trained.holds(function, function.owner)]
     for name in waiting:
+        if project.is_out_of_time():
+            break
         for function, owner in functions if candidates.is_called(name) and not name.startswith("__") else ():
             calls = function not in chosen and candidates.calls(name, *_lines(function.node))
             if calls and trained.holds(function, owner):

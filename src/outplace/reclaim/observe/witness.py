@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -61,7 +62,7 @@ def _of_tensor(tensor: Any) -> str:
         row = _sums(row.view(getattr(torch, _BITS[row.element_size()]))).cpu()
     data = row.view(torch.uint8)
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(data.numpy())
+    digest.update((ctypes.c_char * data.numel()).from_address(data.data_ptr()))  # numpy may be missing
     return digest.hexdigest()
 
 

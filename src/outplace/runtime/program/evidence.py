@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import ctypes
 import json
 import linecache
 import os
@@ -258,7 +259,8 @@ def _draws() -> int:
     """A number that shows how many random numbers have been drawn."""
     import torch
 
-    return zlib.crc32(torch.get_rng_state().numpy().tobytes())
+    state = torch.get_rng_state()  # of bytes; read without numpy, which may be missing
+    return zlib.crc32(ctypes.string_at(state.data_ptr(), state.numel()))
 
 
 def _modules(value: Any) -> list[tuple[str, Any]]:
