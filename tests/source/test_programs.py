@@ -33,7 +33,6 @@ RAISED_AT_ONCE = {"leaf", "leaf-view", "multi-view", "nograd-view", "custom-view
 SEEN_ONLY_WHEN_RUN = {
     "checkpoint_selective_cached",
     "config_execfile",
-    "exec_generated_layer",
     "expanded_initial_state",
     "fake_quantize_two_forwards",
     "func_grad_captured_written",

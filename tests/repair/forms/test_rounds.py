@@ -50,6 +50,9 @@ class Told:
     def __init__(self, path: Path, silent: bool = False, gradient: float = 1.0) -> None:
         self.path, self.silent, self.gradient = path, silent, gradient
 
+    def require_time(self) -> None:
+        """There is enough."""
+
     def first(self) -> tuple[Evidence, Path]:
         return self.again({}, "")
 

@@ -10,7 +10,7 @@ from outplace.knowledge.nodes import by_node
 from outplace.knowledge.traits import is_factory
 from outplace.model import Site
 from outplace.repair.syntax.calls import called_name
-from outplace.runtime.locate.sites import Located, at_place, narrowed
+from outplace.runtime.locate.sites import Located, at_place, file_of, narrowed
 from outplace.runtime.record.log import Place
 
 _OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
@@ -41,9 +41,13 @@ _MADE_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-@lru_cache(maxsize=4096)
 def made_at(place: Place, node: str) -> Site | None:
     """The expression that made a node. Cached, because a loop makes thousands of nodes at one place."""
+    return _made_at(place, file_of(place), node)
+
+
+@lru_cache(maxsize=4096)
+def _made_at(place: Place, _: str | None, node: str) -> Site | None:
     located = at_place(place)
     return None if located is None else narrow_to_maker(located, node).site
 

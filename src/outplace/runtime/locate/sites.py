@@ -139,9 +139,18 @@ def at_statement(number: int) -> Located:
     return Located(site, marked.file, around[-1] if around else None, statement)
 
 
-@lru_cache(maxsize=1024)
 def at_instruction(place: Instruction, operation: str | None = None) -> Located:
     """The site of an instruction, widened to its whole operation."""
+    return _at_instruction(place, file_of(place), operation)
+
+
+def file_of(place: Instruction | int | None) -> str | None:
+    """The file of an instruction. Part of each cache's key: Python takes the same code in two files for equal."""
+    return place[0].co_filename if isinstance(place, tuple) else None
+
+
+@lru_cache(maxsize=1024)
+def _at_instruction(place: Instruction, _: str | None, operation: str | None) -> Located:
     code, offset = place
     function = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
     span = _position(code, offset)

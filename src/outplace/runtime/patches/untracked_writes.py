@@ -303,7 +303,7 @@ def patches() -> Iterator[Patch]:
     takers: dict[int, Callable[..., Any]] = {}
     for name in sorted(having("takes_array")):
         yield replaced(torch, name, functools.partial(_make_taker, takers), why)
-    yield tensor_writes.told_to_torchscript(takers)
+    yield tensor_writes.told_to_torchscript(takers, "take arrays")
     yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):
         why = "A storage that is written moves no version of the tensors over it."

@@ -83,7 +83,8 @@ def _is_known(path: ast.expr, frame: FrameType, storage: int | None) -> bool:
     value: Any = freed_names.value_of(path, frame)
     if value is None:
         if isinstance(path, ast.Attribute):  # `adj.device`, `adj.T`; `adj.grad` is another tensor
-            return (path.attr in _VIEWS or reads_nothing(path.attr)) and _is_known(path.value, frame, storage)
+            about = path.attr in _VIEWS or (reads_nothing(path.attr) and path.attr != "grad")
+            return about and _is_known(path.value, frame, storage)
         return isinstance(path, ast.Name) and hasattr(builtins, path.id)
     if isinstance(value, torch.Tensor):
         return storage is not None and storage_of(value) == storage
