@@ -5,8 +5,11 @@ end. Frames that are running keep their code. When such a frame runs itself, eac
 marked code, tags are off (`anomaly_tags.switched`). Functions that a running frame makes later get marks, too: their
 code is a constant of the frame's code, and the twin takes its place.
 
-Marks are used only if they tell the whole truth. If code of the user stays without marks in a place that no mark can
-see, nothing is changed, and each node gets a tag: a function whose file has changed, a generator that is suspended,
+All objects are looked through at the first entry, and later only now and then. A function that was made in between may
+be missed: its nodes then get the line of its caller.
+
+If code of the user stays without marks in a place that no mark can see, nothing is changed, and each node gets
+a tag: a function whose file has changed, a generator that is suspended,
 another thread inside the user's code, a program that compiles (Dynamo must see the functions that it has compiled).
 """
 
