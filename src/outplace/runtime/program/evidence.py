@@ -57,9 +57,28 @@ def example() -> Section:
 def _keep_copies() -> Any:
     import torch
 
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
+    hooks = torch.autograd.graph.saved_tensors_hooks(_copy, lambda kept: kept)
     hooks.__enter__()
     return hooks.__exit__
+
+
+def _copy(tensor: Any) -> Any:
+    """A copy with the same strides, where that is possible: a compiled backward demands them."""
+    import torch
+
+    from outplace.runtime.record import log, snapshots
+
+    copy = tensor.detach().clone()
+    if not snapshots.copyable(tensor) or copy.stride() == tensor.stride():
+        return copy
+    region = snapshots.distinct(tensor.detach())
+    same = torch.empty_strided(region.size(), region.stride(), dtype=region.dtype, device=region.device)
+    try:
+        with log.without_writes():
+            same.copy_(region)
+    except RuntimeError:  # parts of it overlap
+        return copy
+    return same.as_strided(tensor.size(), tensor.stride())
 
 
 def lay_over(texts: dict[str, str]) -> None:
@@ -97,9 +116,11 @@ class _Notes:
 
     def files(self) -> None:
         """The program's own files."""
-        loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        own = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
-        self._write(files=[path for path in own if path.endswith(".py")])
+        paths = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+        loaded = {path: paths.get(name.partition(".")[0]) for name, path in paths.items() if isinstance(path, str)}
+        mine = [path for path, package in loaded.items() if own_files[path] and (not package or own_files[package])]
+        own = sorted({os.path.realpath(path) for path in mine if path.endswith(".py")})
+        self._write(files=own)
 
     def patches(self, reference: bool) -> Iterator[Patch]:
         """The patches of torch."""
@@ -124,9 +145,10 @@ class _Notes:
 
         frame = sys._getframe(1)
         roots = frame.f_locals.get("t_outputs", ())
-        if self._count < _MOST_BACKWARDS:
-            self._write(root=[_digest(root) for root in roots], draws=_draws())
-        self._count += 1
+        if not _is_compiler_at_work(roots):
+            if self._count < _MOST_BACKWARDS:
+                self._write(root=[_digest(root) for root in roots], draws=_draws())
+            self._count += 1
         backward.begin(frame)
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
@@ -176,6 +198,8 @@ class _Notes:
         def watched(*args: Any, **kwargs: Any) -> Any:
             number = self._count
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+            if _is_compiler_at_work([roots] if isinstance(roots, torch.Tensor) else roots):
+                return function(*args, **kwargs)
             reached = leaves(roots) if number < _MOST_BACKWARDS else []
             try:
                 result = function(*args, **kwargs)
@@ -192,6 +216,21 @@ class _Notes:
             return result
 
         return watched
+
+
+def _is_compiler_at_work(roots: Any) -> bool:
+    """Is this backward one that a compiler traces? Its tensors hold no values, and each operation on them is traced."""
+    import torch
+
+    fake: Any = sys.modules.get("torch._subclasses.fake_tensor")
+    if fake is None:
+        return False
+    modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+    return (
+        torch._guards.TracingContext.try_get() is not None
+        or any(isinstance(mode, fake.FakeTensorMode) for mode in modes)
+        or any(isinstance(root, fake.FakeTensor) for root in roots or ())
+    )
 
 
 def _frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
