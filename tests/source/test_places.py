@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
+from outplace.source.findings import site_of
 from outplace.source.graph import Place
 from outplace.source.project import Module
-from outplace.source.rules import site_of
 
 SOURCE = """import torch
 \x0c

@@ -15,13 +15,13 @@ from outplace.model import Finding
 from outplace.source import hypotheses, torch_model
 from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
+from outplace.source.findings import finding_for
 from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.graph import Group, Hit, Storage
 from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.project import Module, OutOfTime, Project
-from outplace.source.rules import finding_for
 from outplace.source.trained_functions import Trained
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
