@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from outplace.checking import baseline, neighbourhood
+from outplace.checking import again, baseline
 from outplace.checking.config import common_folder
 from outplace.checking.discovery import Excluded, is_excluded
 from outplace.files import naming
 from outplace.model import Finding, Site
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import unified_diff
 from outplace.report.findings import places
 
 
@@ -45,7 +45,7 @@ def test_names_of_files_on_windows(windows):
 
 def test_tools_get_slashes(windows):
     """A patch, SARIF and a baseline are read on other systems, too."""
-    diff = unified("src\\train.py", "a\n", "b\n")
+    diff = unified_diff("src\\train.py", "a\n", "b\n")
     assert diff.startswith("--- a/src/train.py\n+++ b/src/train.py\n")
     assert places.in_repository("C:\\work\\src\\train.py") == "src/train.py"
     assert places.in_repository("D:\\train.py") == "D:\\train.py"
@@ -57,7 +57,7 @@ def test_a_file_on_another_drive_is_checked(windows):
     assert common_folder(["C:\\a", "D:\\b"]) == "C:\\work"
     assert not is_excluded("D:\\train.py", "C:\\work", Excluded(frozenset({"build"}), ()))
     assert is_excluded("D:\\build\\train.py", "C:\\work", Excluded(frozenset({"build"}), ()))
-    assert neighbourhood.importers("D:\\gone\\train.py", SimpleNamespace(root="C:\\work")) == {}
+    assert again.importers("D:\\gone\\train.py", SimpleNamespace(root="C:\\work")) == {}
 
 
 def test_a_file_with_the_line_ends_of_windows_keeps_them(tmp_path: Path):

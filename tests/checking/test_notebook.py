@@ -8,7 +8,7 @@ import pytest
 from outplace.checking import notebook
 from outplace.files.reading import Unreadable
 from outplace.model import Finding, Fix, Site
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import unified_diff
 
 
 def book(*cells, **metadata):
@@ -44,7 +44,7 @@ def test_fixes_by_cell():
     read = notebook.read(book("import torch\nx = f()", TEXT, "x += 1\ny = '\f'", "x[0] = 2", "y += 2\nf(x)\nx += 3"))
     new = read.source.replace("x += 1", "x = x + 1").replace("x[0]", "x = x.clone()\nx[0]")
     new = new.replace("y += 2", "y = (\n    y + 2\n)").replace("x += 3", "x = x + 3")
-    fix = Fix("Write it out of place", "safe", unified("/p/n.ipynb", read.source, new, context=1))
+    fix = Fix("Write it out of place", "safe", unified_diff("/p/n.ipynb", read.source, new, context=1))
     site = Site("/p/n.ipynb", 3, 3, 0, 5, "<module>", "")
     found = read.in_cell(Finding("saved", "OUT201", "error", site, "m", None, fix), "/p/n.ipynb")
     cells = {
@@ -52,7 +52,7 @@ def test_fixes_by_cell():
         4: ("x[0] = 2\n", "x = x.clone()\nx[0] = 2\n"),
         5: ("y += 2\nf(x)\nx += 3\n", "y = (\n    y + 2\n)\nf(x)\nx = x + 3\n"),
     }
-    told = "".join(unified(f"/p/n.ipynb:cell {cell}", *texts, context=1) for cell, texts in cells.items())
+    told = "".join(unified_diff(f"/p/n.ipynb:cell {cell}", *texts, context=1) for cell, texts in cells.items())
     assert found.fix.diff.replace(",1 ", " ") == told.replace(",1 ", " ")
 
 

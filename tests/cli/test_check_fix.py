@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from outplace.checking import config
 from outplace.checking import config as configs
-from outplace.checking import toml
 
 BUG = """import torch
 
@@ -150,7 +150,7 @@ def test_the_settings_shown_are_a_configuration_that_does_the_same(tmp_path):
     shown = configs.load("shown.toml")
     assert (shown.severity, shown.extend_exclude) == ("error", ["old", "new"])
     assert shown.per_file_ignores == {"tests/": ["leaf"]}
-    assert set(toml.load("shown.toml")["tool"]["outplace"]) | {"extend-select", "baseline"} == set(configs._KEYS)
+    assert set(config.load_toml("shown.toml")["tool"]["outplace"]) | {"extend-select", "baseline"} == set(configs._KEYS)
     again = outplace("check", "--show-settings", "--config", "shown.toml").stdout
     assert again.splitlines()[1:] == done.stdout.splitlines()[1:]
 

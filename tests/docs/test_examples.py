@@ -14,7 +14,7 @@ import pytest
 import yaml
 from doc_blocks import ENGLISH, ROOT, Block, blocks, commands, hidden_files, mismatch
 
-from outplace.checking import toml
+from outplace.checking import config
 from outplace.cli.main import cli
 
 PAGES = {page: blocks(page) for page in ENGLISH}
@@ -96,7 +96,7 @@ def test_settings_can_be_read(tmp_path):
     read = {
         "json": lambda text, _: json.loads(text),
         "yaml": lambda text, _: yaml.safe_load(text),
-        "toml": lambda text, path: toml.load(path),
+        "toml": lambda text, path: config.load_toml(path),
     }
     for language, reader in read.items():
         for block in tried(language):

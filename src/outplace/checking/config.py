@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from outplace.checking import rules, toml
+from outplace.checking import rules
 from outplace.errors import OutplaceError
 
 FORMATS = ("text", "concise", "json", "junit", "sarif", "github", "gitlab")
@@ -43,7 +44,7 @@ def find(start: str) -> Config:
     for folder in upwards(start):
         path = os.path.join(folder, "pyproject.toml")
         if os.path.isfile(path):
-            table = _section(toml.load(path))
+            table = _section(load_toml(path))
             if table is not None:
                 return _read(table, path, folder)
             home = home or folder
@@ -54,7 +55,7 @@ def find(start: str) -> Config:
 
 def load(path: str) -> Config:
     """The configuration in a file that the user names: a pyproject.toml, or a TOML file with these keys."""
-    data = toml.load(path)
+    data = load_toml(path)
     table = _section(data)
     if table is None and os.path.basename(path) == "pyproject.toml":
         raise OutplaceError(f"{path} has no section [tool.outplace]")
@@ -164,3 +165,19 @@ _KEYS: dict[str, Callable[[str, Any], Any]] = {
     "baseline": _string,
     "cache-dir": _string,
 }
+
+
+def load_toml(path: str) -> dict[str, Any]:
+    """The contents of the file."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with open(path, "rb") as stream:
+            data: dict[str, Any] = tomllib.load(stream)
+    except OSError as error:
+        raise OutplaceError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OutplaceError(f"{path} is not valid TOML: {error}") from error
+    return data

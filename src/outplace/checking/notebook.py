@@ -12,7 +12,7 @@ from typing import Any
 
 from outplace.files.reading import Unreadable
 from outplace.model import Finding, Site
-from outplace.repair.syntax.patch import both_names
+from outplace.repair.syntax.edits import both_names
 
 SUFFIX = ".ipynb"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from outplace.checking import toml
+from outplace.checking import config
 from outplace.checking.config import upwards
 from outplace.errors import OutplaceError
 
@@ -34,7 +34,7 @@ def _text(path: str) -> str:
 def _table(path: str) -> dict[str, Any] | None:
     """ruff's settings in this file; None if it has none or cannot be read."""
     try:
-        data = toml.load(path)
+        data = config.load_toml(path)
     except OutplaceError:
         return None
     if os.path.basename(path) != "pyproject.toml":

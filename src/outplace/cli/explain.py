@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from outplace.checking import rules
-from outplace.cli.color import color
+from outplace.cli.options import color
 from outplace.errors import OutplaceError
 from outplace.knowledge import errors, kinds, nodes
 from outplace.report.console import for_stream

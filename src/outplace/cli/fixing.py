@@ -191,11 +191,11 @@ class Fixing:
 
 
 def _print_diff(path: str, old: str, new: str) -> None:
-    from outplace.repair.syntax.patch import unified
+    from outplace.repair.syntax.edits import unified_diff
     from outplace.report.console import for_stream
     from outplace.report.diff import print_diff
 
-    diff, console = unified(under_cwd(path), old, new), for_stream()
+    diff, console = unified_diff(under_cwd(path), old, new), for_stream()
     if console.color_system is None:
         click.echo(diff, nl=False)  # every byte as it is: a patch may be made of it
     else:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from outplace.cli.color import color
+from outplace.cli.options import color
 from outplace.errors import OutplaceError
 from outplace.knowledge import ops
 from outplace.knowledge.examples import Example, examples

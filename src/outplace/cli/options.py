@@ -1,4 +1,4 @@
-"""The options that `check` and `fix` share."""
+"""Options that several commands share: files and rules of `check` and `fix`, `--color`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,34 @@ from typing import Any, TypeVar
 
 import click
 
+from outplace import settings
 from outplace.checking import config as configs
 from outplace.checking.config import Config
 from outplace.checking.settings import Overrides
-from outplace.cli.color import color
 from outplace.errors import OutplaceError
 from outplace.repair.facts.location import STYLES
 
 STDIN = "-"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def color(command: _F) -> _F:
+    """Adds `--color`."""
+    return click.option(
+        "--color",
+        type=click.Choice(settings.COLORS),
+        expose_value=False,
+        callback=_set_color,
+        help="Use colours: always, never, or only in a terminal (auto, the default).",
+    )(command)
+
+
+def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings.COLOR.put(value)
+
+
 _Decorator = Callable[[_F], _F]
 
 

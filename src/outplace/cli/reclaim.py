@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from outplace.cli.color import color
+from outplace.cli.options import color
 from outplace.cli.program import ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
 

@@ -17,7 +17,7 @@ from outplace.repair.drive import from_run
 from outplace.repair.drive.runs import Runs
 from outplace.repair.facts.location import Style
 from outplace.repair.syntax import files
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import unified_diff
 from outplace.report.progress import Progress
 
 
@@ -87,7 +87,7 @@ class Repairing:
             self._left = f"{where} was written"
         console.print()
         for path, text in outcome.texts.items():
-            print_diff(unified(under_cwd(path), documents[path].text, text), console)
+            print_diff(unified_diff(under_cwd(path), documents[path].text, text), console)
         console.print()
         for proof in outcome.proofs:
             _say(console, proof.title, "bold")

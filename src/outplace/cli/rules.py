@@ -7,7 +7,7 @@ import json
 import click
 from rich.text import Text
 
-from outplace.cli.color import color
+from outplace.cli.options import color
 from outplace.knowledge.kind import Kind
 from outplace.knowledge.kinds import KINDS
 from outplace.report.console import for_stream

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from outplace import settings
-from outplace.cli.color import color
+from outplace.cli.options import color
 from outplace.cli.program import Misplaced, ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
 from outplace.knowledge import versions

@@ -19,7 +19,7 @@ from outplace.reclaim.outcome import Outcome
 from outplace.reclaim.show import table
 from outplace.reclaim.show.page_data import as_data
 from outplace.repair.syntax import files
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import unified_diff
 from outplace.report import html
 from outplace.report import json as json_report
 from outplace.report.console import for_stream
@@ -71,7 +71,7 @@ class Command:
         documents = {path: files.read(path) for path in outcome.texts}
         console.print()
         for path, text in outcome.texts.items():
-            print_diff(unified(under_cwd(path), documents[path].text, text), console)
+            print_diff(unified_diff(under_cwd(path), documents[path].text, text), console)
         if not self._fix:
             return
         data = {path: documents[path].encode(text) for path, text in outcome.texts.items()}

@@ -11,7 +11,7 @@ from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
 from outplace.reclaim.outcome import Outcome, activations
 from outplace.reclaim.rules.suggestion import Suggestion
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import unified_diff
 from outplace.version import __version__
 
 SCHEMA = 1
@@ -57,7 +57,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
         },
         "alive_at_peak": by_line(recording, advice.account, advice.before.moment),
         "diff": "".join(
-            unified(under_cwd(path), outcome.originals[path], text) for path, text in outcome.texts.items()
+            unified_diff(under_cwd(path), outcome.originals[path], text) for path, text in outcome.texts.items()
         ),
     }
 

@@ -17,9 +17,8 @@ from outplace.repair.facts.bug import Bug, Candidate, of_finding
 from outplace.repair.facts.location import Style, place_at
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.code import Code, Function
-from outplace.repair.syntax.edits import Conflict, Edit
+from outplace.repair.syntax.edits import Conflict, Edit, unified_diff
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.patch import unified
 from outplace.source.facts import Span
 from outplace.source.project import OutOfTime
 
@@ -258,7 +257,7 @@ class _Repair:
         if result is None:
             return None
         new, candidate = result[0][self.path], result[2][0][1]
-        return Fix(candidate.title, candidate.safety, unified(finding.site.file, text, new, context=1)), new
+        return Fix(candidate.title, candidate.safety, unified_diff(finding.site.file, text, new, context=1)), new
 
     def _is_to_fix(self, finding: Finding) -> bool:
         return self.is_selected(finding) and (self.unsafe or finding.severity == "error")

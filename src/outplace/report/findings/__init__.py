@@ -24,6 +24,6 @@ def render(result: Result, format: str, quiet: bool = False) -> str:
 
 def statistics(result: Result, format: str) -> str:
     """How often each rule was broken, as JSON or as a table."""
-    from outplace.report.findings import counts
+    from outplace.report.findings import summary
 
-    return counts.as_json(result) if format == "json" else counts.as_text(result)
+    return summary.statistics_json(result) if format == "json" else summary.statistics_table(result)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from outplace.files import naming
 from outplace.model import Site
-from outplace.report.html import editor, highlight
+from outplace.report.html import highlight
 from outplace.report.html.highlight import Stretch
-from outplace.report.html.places import Places
+from outplace.report.html.places import Places, editor_link
 from outplace.report.places import Place
 from outplace.report.snippet import group
 
@@ -88,7 +88,7 @@ def _pane(places: Sequence[Place], nodes: Sequence[Site], sources: Sources, name
     lines = (_line(number, texts[number], margin, told, nodes, names) for number in sorted(texts))
     main = sites[0]
     function = "" if main.function in ("", "<module>") or main.function.startswith("<cell line") else main.function
-    return Pane(naming.place(main.file, main.line), editor.link(main), function, tuple(_with_gaps(lines)))
+    return Pane(naming.place(main.file, main.line), editor_link(main), function, tuple(_with_gaps(lines)))
 
 
 def _around(site: Site, context: int) -> range:

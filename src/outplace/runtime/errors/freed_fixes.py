@@ -15,8 +15,7 @@ from outplace.files.naming import under_cwd
 from outplace.model import Fix
 from outplace.repair.syntax import edits
 from outplace.repair.syntax.code import Code
-from outplace.repair.syntax.edits import Conflict, Edit
-from outplace.repair.syntax.patch import unified
+from outplace.repair.syntax.edits import Conflict, Edit, unified_diff
 from outplace.runtime.errors.freed_names import Keeper, Kept, base, value_of
 from outplace.runtime.locate import sites
 
@@ -86,7 +85,7 @@ def _diff(code: Code, changes: Iterable[Edit]) -> str:
         text = edits.apply(code.text, changes)
     except Conflict:
         return ""
-    return unified(under_cwd(code.path), code.text, text, context=1) if edits.parses(text) else ""
+    return unified_diff(under_cwd(code.path), code.text, text, context=1) if edits.parses(text) else ""
 
 
 # -- in the loop that goes backward ------------------------------------------------------------------------------------

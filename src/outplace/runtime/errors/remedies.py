@@ -22,8 +22,8 @@ from outplace.model import Diagnosis, Finding, Fix, Site
 from outplace.repair.drive.from_source import fix_of
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
+from outplace.repair.syntax.edits import unified_diff
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.patch import unified
 from outplace.runtime.locate.sites import Located, full_path, source_tree
 from outplace.runtime.record.log import SENT
 from outplace.runtime.record.user_files import own_files
@@ -171,7 +171,7 @@ def _fixes_of_check(code: str, sites: Iterable[Site], compiled: dict[str, str]) 
                 if finding.code == code and (finding.site.file, finding.site.line) in lines:
                     fixed = fix_of(path, text, finding, findings, _findings, seconds=_MOST_SECONDS)
                     if fixed is not None:
-                        return (replace(fixed[0], diff=unified(under_cwd(path), text, fixed[1], 1)),)
+                        return (replace(fixed[0], diff=unified_diff(under_cwd(path), text, fixed[1], 1)),)
         except Exception:  # a failed analysis must not lose the diagnosis
             continue
     return ()
@@ -246,7 +246,9 @@ def _rewrites(bug: Bug, files: Files, through_view: bool, most: int = _MOST_REWR
         for candidate in islice(propose(files, bug), most):
             edited = files.edited(candidate.edits)
             if edited is not None and candidate.title not in found:
-                diffs = [unified(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits]
+                diffs = [
+                    unified_diff(under_cwd(path), files.text(path), edited.text(path), 1) for path in candidate.edits
+                ]
                 safety = "unsafe" if through_view else candidate.safety
                 found[candidate.title] = _Rewrite(candidate, Fix(candidate.title, safety, "".join(diffs)))
     except Exception:  # a failed rewrite must not lose the diagnosis

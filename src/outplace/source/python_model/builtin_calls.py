@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from outplace.source import holders, torch_model
 from outplace.source.contents import is_exact, set_item, truth
 from outplace.source.joins import join
-from outplace.source.python_model.classes import has_unknown_base
 from outplace.source.python_model.containers import iterate
+from outplace.source.python_model.values import has_unknown_base
 from outplace.source.values import (
     NONE,
     PLAIN,
