@@ -85,6 +85,13 @@ SHAPES: dict[str, Callable[[int], str]] = {
     ),
     "stars of stars": each("l = f(*l, *l)\n", "def f(*a): return a\nl = [t]\n"),
     "plain statements": each("y{i} = (x * {i}).relu()\n"),
+    "functions that call one that writes": each(
+        "def f{i}(a: torch.Tensor): return f{j}(a) * 2\n",
+        "def f0(a: torch.Tensor):\n    a.mul_(2)\n    return a.exp()\n",
+    ),
+    "functions that call one that trains": each(
+        "def f{i}(a, o): return f{j}(a, o)\n", "def f0(a, o): a.sum().backward(); o.step()\n"
+    ),
     "many functions that write": each("def f{i}(a):\n    b = a.exp()\n    b += 1\n    return b\n"),
 }
 

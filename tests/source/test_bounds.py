@@ -33,6 +33,17 @@ def test_what_is_wrong_behind_it_is_found(shape):
     assert [finding.site.line for finding in found] == [program.splitlines().index("x += 1") + 1]
 
 
+@pytest.mark.parametrize("does", ["writes", "trains"])
+def test_callers_of_callers_are_looked_for_in_linear_time(does):
+    """Each function calls the one before it; looking at all of them for each takes minutes."""
+    start = time.thread_time()
+    program = growth.SHAPES[f"functions that call one that {does}"](1500)
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert time.thread_time() - start < growth.SECONDS
+    assert [finding.site.line for finding in outcome.findings] == [program.splitlines().index("x += 1") + 1]
+    assert not any(note.left_out for note in outcome.notes)
+
+
 def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
     """The error stands before the long part; what follows is not looked at."""
     monkeypatch.setattr(projects, "MOST_SECONDS", 0.05)

@@ -22,7 +22,7 @@ from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.project import Module, OutOfTime, Project
-from outplace.source.trained_functions import Trained
+from outplace.source.trained_functions import Functions, Trained, each_once
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000
@@ -39,8 +39,6 @@ class Receiver(NamedTuple):
 
 
 Receivers = dict[Class, Receiver]
-Functions = list[tuple[Function, Class | None]]
-"""Functions, and the class of each method."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     sure, assumed = _Alone(module, project, candidates, False), _Alone(module, project, candidates, True)
     functions = functions_of(module)
     trained = Trained(functions)
-    for function, owner in _worth_running(candidates, functions, trained, project):
+    for function, owner in _worth_running(candidates, functions, trained):
         if project.is_out_of_time():
             break
         judged = trained.holds(function, owner) and not _is_for_inference(function)
@@ -206,24 +204,27 @@ def _place(function: Function) -> tuple[str, int]:
     return f"`{function.name}`", _lines(function.node)[0]
 
 
-def _worth_running(candidates: Candidates, functions: Functions, trained: Trained, project: Project) -> Functions:
+def _worth_running(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
     """Those that write or train, or run modules that may have been built to write.
 
     And those that call one of these and that somebody trains through: they may keep what it overwrites.
     """
-    chosen = {
-        function for function, owner in functions if _may_write(candidates, function, owner) or trained.trains(function)
-    }
-    waiting = [_name(function) for function in chosen if trained.holds(function, function.owner)]
-    for name in waiting:
-        if project.is_out_of_time():
-            break
-        for function, owner in functions if candidates.is_called(name) and not name.startswith("__") else ():
-            calls = function not in chosen and candidates.calls(name, *_lines(function.node))
-            if calls and trained.holds(function, owner):
-                chosen.add(function)
-                waiting.append(_name(function))
-    return [(function, owner) for function, owner in functions if function in chosen]
+    chosen, waiting = set[tuple[ast.AST, Class | None]](), set[str]()
+    callers: dict[str, Functions] = {}
+    for function, owner in each_once(functions):
+        if _may_write(candidates, function, owner) or trained.trains(function):
+            chosen.add((function.node, owner))
+            if trained.holds(function, function.owner):
+                waiting.add(_name(function))
+        elif trained.holds(function, owner):
+            for name in candidates.called(*_lines(function.node)):
+                callers.setdefault(name, []).append((function, owner))
+    while waiting:
+        name = waiting.pop()
+        for function, owner in callers.pop(name, ()) if not name.startswith("__") else ():
+            chosen.add((function.node, owner))
+            waiting.add(_name(function))
+    return [(function, owner) for function, owner in functions if (function.node, owner) in chosen]
 
 
 def _may_write(candidates: Candidates, function: Function, owner: Class | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 
 from outplace.source.heuristics import hands_on_optimizers, trains_by_name
 
@@ -54,6 +55,8 @@ _COMPUTED_WEIGHTS = re.compile(r"weight_norm|spectral_norm|parametri[sz]")
 """Weights that are computed: what is written to them has no effect."""
 
 _NEWLINE = re.compile("\n")
+_CALL_BACKWARDS = re.compile(r"\(\w+")
+"""A function that is called, in the reversed text: forwards, `re` would look at each word."""
 
 Span = tuple[int, int]
 
@@ -65,12 +68,12 @@ class Candidates:
         self._source = source
         self._flags = _spans(_FLAG_BY_POSITION, source) if "True" in source else []
         found = [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
+        found += self._operators() if "mutates_args" in source else []
         found += _functions(source)
         if not _COMPUTED_WEIGHTS.search(source):  # else `nn.init.zeros_(layer.weight)` may be lost
             found = [span for span in found if not source.endswith("init", 0, span[0])]
         self._writes = sorted(found)
         self._lines: list[int] | None = None
-        self._calls: dict[str, list[int]] = {}
 
     def worth_checking(self) -> bool:
         """Can there be anything to find?"""
@@ -88,19 +91,34 @@ class Candidates:
         """Are there modules between these lines that may be built to write?"""
         return self._holds("inplace", first, last) or self._within(self._flags, first, last)
 
-    def calls(self, name: str, first: int, last: int) -> bool:
-        """Is a function of this name called between these lines?"""
-        start, end = self._offset(first), self._offset(last + 1)
-        return any(start <= place < end for place in self._calls_of(name))
+    def called(self, first: int, last: int) -> set[str]:
+        """The names of the functions that are called between these lines."""
+        calls = self._calls
+        start, end = (bisect_left(calls, (self._offset(line), "")) for line in (first, last + 1))
+        return {name for _, name in calls[start:end]}
 
     def is_called(self, name: str) -> bool:
         """Is a function of this name called anywhere?"""
-        return bool(self._calls_of(name))
+        return name in self._names_called
 
-    def _calls_of(self, name: str) -> list[int]:
-        if name not in self._calls:
-            self._calls[name] = list(_calls(name, self._source))
-        return self._calls[name]
+    @cached_property
+    def _names_called(self) -> set[str]:
+        return {name for _, name in self._calls}
+
+    @cached_property
+    def _calls(self) -> list[tuple[int, str]]:
+        """Where functions are called, and their names, in order."""
+        source, found = self._source, []
+        for call in _CALL_BACKWARDS.finditer(source[::-1]):
+            start = len(source) - call.end()
+            if source[max(start - 4, 0) : start] != "def ":
+                found.append((start, call[0][:0:-1]))
+        return found[::-1]
+
+    def _operators(self) -> Iterator[Span]:
+        """Calls of the operators of `torch.library` that are defined here."""
+        names = set(_OPERATOR.findall(self._source))
+        return ((place, place + len(name)) for place, name in self._calls if name in names)
 
     def handles_tensors(self, first: int, last: int) -> bool:
         """Are there tensors between these lines of a constructor, which is given numbers and names?"""
@@ -129,20 +147,8 @@ def _spans(sign: re.Pattern[str], source: str) -> list[Span]:
     return [found.span() for found in sign.finditer(source)]
 
 
-def _calls(name: str, source: str) -> Iterator[int]:
-    """Where a function of this name is called (`re` is slow where nothing is fixed at the beginning)."""
-    place = source.find(f"{name}(")
-    while name and place >= 0:
-        before = source[max(place - 4, 0) : place]
-        if before != "def " and not (before[-1:].isalnum() or before.endswith("_")):
-            yield place
-        place = source.find(f"{name}(", place + 1)
-
-
 def _functions(source: str) -> Iterator[Span]:
-    """Calls of functions that may be operators of `torch.library`: those defined here, and names such as `scale_`."""
-    for name in set(_OPERATOR.findall(source)) if "mutates_args" in source else ():
-        yield from ((place, place + len(name)) for place in _calls(name, source))
+    """Calls of functions that may be operators of `torch.library` by their names, such as `scale_`."""
     place = source.find("_(")
     while place >= 0:
         start = place

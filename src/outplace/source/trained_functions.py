@@ -21,15 +21,30 @@ from outplace.source.heuristics import (
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
 
+Functions = list[tuple[Function, Class | None]]
+"""Functions, and the class of each method."""
+
+
+def each_once(functions: Functions) -> Functions:
+    """The functions without those that are of one text: one function may make many others."""
+    return list({(function.node, owner): (function, owner) for function, owner in functions}.values())
+
 
 class Trained:
     """Decides for each function of a file whether it may be trained through."""
 
-    def __init__(self, functions: list[tuple[Function, Class | None]]) -> None:
-        self._functions = functions
+    def __init__(self, functions: Functions) -> None:
+        self._functions = each_once(functions)
+        self._held: dict[tuple[ast.AST, Class | None], bool] = {}
 
     def holds(self, function: Function, owner: Class | None) -> bool:
         """Is it part of a module's forward or of a loss, by its name or by who calls it?"""
+        key = (function.node, owner)
+        if key not in self._held:
+            self._held[key] = self._holds(function, owner)
+        return self._held[key]
+
+    def _holds(self, function: Function, owner: Class | None) -> bool:
         name = _name(function)
         if is_written_by_name(name):
             return False
@@ -47,10 +62,17 @@ class Trained:
 
     @cached_property
     def _training(self) -> set[str]:
-        texts = {_name(function): _body(function) for function, _ in self._functions}
-        found = {name for name, text in texts.items() if _trains(text)}
-        while more := {name for name, text in texts.items() if name not in found and _calls_one(text, found)}:
+        found, callers = set[str](), dict[str, set[str]]()
+        for name, text in {_name(function): _body(function) for function, _ in self._functions}.items():
+            if _trains(text):
+                found.add(name)
+            for called in _CALLED.findall(text):
+                callers.setdefault(called, set()).add(name)
+        waiting = set(found)
+        while waiting:
+            more = callers.pop(waiting.pop(), set()) - found
             found |= more
+            waiting |= more
         return found
 
     @cached_property
@@ -74,8 +96,9 @@ class Trained:
         while waiting:
             found = alone.pop(waiting.pop(), None)
             if found is not None:
-                waiting |= _names_used(found)
-                called |= waiting
+                more = _names_used(found) - called
+                waiting |= more
+                called |= more
         return called
 
     def _is_method(self, function: Function, owner: Class) -> bool:
@@ -95,10 +118,6 @@ class Trained:
 
 def _trains(body: str) -> bool:
     return ("backward(" in body and "step(" in body) or hands_on_optimizers(body)
-
-
-def _calls_one(body: str, names: set[str]) -> bool:
-    return any(f"{name}(" in body for name in names)
 
 
 def _body(function: Function) -> str:
@@ -147,6 +166,7 @@ def _names_used(function: Function) -> set[str]:
     return set(_WORD.findall(_text(function)))
 
 
+_CALLED = re.compile(r"[A-Za-z_]\w*(?=\()")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
