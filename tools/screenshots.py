@@ -124,6 +124,7 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs" / "images").resolve()
     if CHROMIUM is None:
         sys.exit("screenshots: no Chromium found (apt-get install chromium)")
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         made, book = report(Path(name)), notebook(Path(name))

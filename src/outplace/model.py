@@ -28,7 +28,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Mutation:
-    """One in-place operation that ran: `version` is the tensor's version after it, None where it left no version step.
+    """One in-place operation that ran: `version` is the tensor's version after it, None if the write did not change it.
 
     `chain` holds the library frames between the user's line and the operation itself, outermost first.
     `count` says how often this line wrote the tensor; `moment` is the number of the graph node that was made next.

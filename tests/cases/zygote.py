@@ -1,16 +1,35 @@
-"""Runs programs under `outplace run`, each in a fork of a process that has torch loaded: the start-up is paid once.
+"""Runs programs under `outplace run`, each in a fork of a process that has torch and outplace loaded.
 
-Reads one JSON request a line ({"arguments", "folder", "output"}) and answers each with the exit status.
+So the start-up is paid once. Reads one JSON request a line ({"arguments", "folder", "output"}) and answers each with the exit status.
 """
 
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import sys
 import traceback
 
 import torch
 import torch._dynamo
 import torch.utils.checkpoint
+
+from outplace.knowledge.ops import lookup
+
+USED = ("cli", "knowledge", "repair", "report", "runtime", "source")
+"""The parts of outplace that a run may load."""
+
+
+def load() -> None:
+    """Loads what every run would load by itself. Nothing is attached."""
+    for name in USED:
+        part = importlib.import_module(f"outplace.{name}")
+        for module in pkgutil.walk_packages(part.__path__, f"{part.__name__}."):
+            importlib.import_module(module.name)
+    lookup("exp")  # reads the table of operations
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy the memory that it shares
 
 
 def run(request: dict) -> None:
@@ -33,6 +52,7 @@ def run(request: dict) -> None:
 
 
 def serve() -> None:
+    load()
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         child = os.fork()

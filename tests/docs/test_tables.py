@@ -1,4 +1,4 @@
-"""What README and docs state: what operations keep, held to torch itself; the modules, held to those there are."""
+"""What the docs state: what operations keep, held to torch itself; the modules, held to those there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from doc_blocks import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "fine.md"]
+PAGE = ROOT / "docs" / "fine.md"
 KEEPS = {"its result": {"result"}, "its input": {"input"}, "both": {"result", "input"}, "nothing": set()}
 ROW = re.compile(r"\| (?P<names>`[^|]+) \| (?P<keeps>[^|]+) \|")
 CALLS = {
@@ -24,8 +24,8 @@ CALLS = {
 }
 
 
-def rows(page):
-    table = page.read_text("utf-8").partition("| the operation before |")[2].partition("\n\n")[0]
+def rows():
+    table = PAGE.read_text("utf-8").partition("| the operation before |")[2].partition("\n\n")[0]
     for row in ROW.finditer(table):
         if row["keeps"] in KEEPS:
             for name in re.findall(r"`([^`]+)`", row["names"]):
@@ -50,9 +50,8 @@ def may_not_be_written(call):
     return needed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_operations_keep(page):
-    shown = list(rows(page))
+def test_what_operations_keep():
+    shown = list(rows())
     assert len(shown) >= 15
     assert {name: may_not_be_written(call) for name, call, _ in shown} == {name: kept for name, _, kept in shown}
 

@@ -33,7 +33,7 @@ def test_a_terminal_has_one_line_that_is_updated_and_goes_away(terminal):
     with shown.run("repair 1 of 3: Write `+` out of place"):
         time.sleep(0.1)
     lines = terminal.getvalue().split("\r\x1b[2K")
-    assert lines[1] == "[run 2, 0 s of about 62 s] repair 1 of…"
+    assert lines[1] == "[run 2: 0 s; the longest so far: 62 s]…"
     assert len(lines[1]) <= 39
     assert lines.count(lines[1]) > 2
     assert (lines[0], lines[-1]) == ("", "")
@@ -64,3 +64,16 @@ def test_a_dumb_terminal_is_like_a_pipe(terminal, monkeypatch):
     with Progress(terminal).run("a run"):
         pass
     assert terminal.getvalue() == "outplace: run 1: a run\n"
+
+
+def test_the_limit_is_said_once_before_the_second_run():
+    stream = io.StringIO()
+    shown = Progress(stream, limit=600)
+    for about in ("", "repair 1 of 2", "repair 2 of 2"):
+        with shown.run(about):
+            pass
+    assert stream.getvalue().splitlines() == [
+        "outplace: trying repairs. The program runs again for each, for at most 10 min in all (--fix-timeout)",
+        "outplace: run 2: repair 1 of 2",
+        "outplace: run 3: repair 2 of 2",
+    ]

@@ -349,7 +349,7 @@ def test_missing_evidence_is_said_not_invented():
         "OUT201 saved: a tensor was overwritten after exp kept it for backward\n\n"
         "  saved at an unknown line: exp keeps its result\n"
         "  overwritten at an unknown line: x_\n\n"
-        "  saved by exp ── x_ (no version step) ── backward wants the old values\n\n"
+        "  saved by exp ── x_ (version unchanged) ── backward wants the old values\n\n"
         "More: outplace explain OUT201"
     )
 
@@ -459,7 +459,7 @@ def test_silent_bugs_say_that_nothing_was_raised():
     text = as_text([subject], 100)
     assert "overwritten here: mul_ ×3, unseen by autograd" in text
     assert "used here: backward reads the changed values" in text
-    assert "v0 saved by exp ── mul_ ×3 (no version step) ── backward reads the changed values" in text
+    assert "v0 saved by exp ── mul_ ×3 (version unchanged) ── backward reads the changed values" in text
     assert "raised" not in text
 
 

@@ -102,7 +102,7 @@ def test_the_tensor_of_inference_mode_is_the_one_that_is_cloned(told):
 def test_one_detach_is_one_write_without_a_version_step(told):
     ((change,), text) = told["detached"].mutations, as_text([told["detached"]])
     assert (change.operation, change.count, change.version) == ("detach_", 1, None)
-    assert "detach_ (no version step) ── backward wants its history" in text
+    assert "detach_ (version unchanged) ── backward wants its history" in text
     assert titles(told["detached"]) == [("Use `detach`, which makes a new tensor", "safe")]
 
 

@@ -114,7 +114,7 @@ def _launch(options: Misplaced, json_path: str | None, html_path: str | None) ->
 
         evidence.start()
     else:
-        if words[0] not in ("-", "-c"):
+        if words[0] not in ("-", "-c") and not options.options:  # an option of ours among them gets a line of its own
             reporter.repair = shlex.join(["outplace", "run", "--fix", *words])
         # Registered first, so it runs last: when the reports are written.
         atexit.register(_say_at_the_end, options, (json_path, html_path), os.getpid())

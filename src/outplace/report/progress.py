@@ -35,8 +35,8 @@ class Progress:
         """Tells about a run while it lasts. Says nothing of the first one if `about` is empty."""
         self._runs += 1
         if about and self._limit is not None:
-            text = f"outplace: looking for a repair that runs of the program prove: at most {_seconds(self._limit)}"
-            self._write(f"{text} (--fix-timeout)\n")
+            text = "outplace: trying repairs. The program runs again for each, for at most"
+            self._write(f"{text} {_seconds(self._limit)} in all (--fix-timeout)\n")
             self._limit = None
         start = time.monotonic()
         shown = self._live(about, start) if self._is_live else self._plain(about)
@@ -66,8 +66,8 @@ class Progress:
 
     def _update(self, about: str, start: float, over: threading.Event) -> None:
         while True:
-            expected = f" of about {_seconds(self._longest)}" if self._longest >= 1 else ""
-            text = f"[run {self._runs}, {_seconds(time.monotonic() - start)}{expected}] {about}"
+            longest = f"; the longest so far: {_seconds(self._longest)}" if self._longest >= 1 else ""
+            text = f"[run {self._runs}: {_seconds(time.monotonic() - start)}{longest}] {about}"
             self._write(f"\r\x1b[2K{_cut(text, self._width - 1)}")
             if over.wait(PAUSE):
                 return
@@ -79,7 +79,8 @@ class Progress:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{int(seconds)} s" if seconds < 100 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{int(seconds)} s" if seconds < 100 else f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
 def _cut(text: str, width: int) -> str:

@@ -47,7 +47,7 @@ def _steps(changes: list[Mutation], glyphs: Glyphs) -> list[Text]:
 
 def _step(change: Mutation, glyphs: Glyphs) -> str:
     count = f" {glyphs.times}{change.count}" if change.count > 1 else ""
-    unseen = " (no version step)" if change.version is None else ""
+    unseen = " (version unchanged)" if change.version is None else ""
     return glyphs.clean(f"{_version(change.version)}{words.operation(change.operation)}{count}{unseen}")
 
 

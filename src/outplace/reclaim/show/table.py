@@ -42,8 +42,8 @@ def render(outcome: Outcome, console: Console) -> None:
         console.print(_table(advice.paying, advice.before.peak, console))
     else:
         needed = (advice.account.standing() + advice.account.kept()) / max(advice.before.peak, 1)
-        text = f"No safe change was found that lowers the peak; {needed:.0%} of it are parameters, their gradients and "
-        text += "their state, and what operations keep for the backward."
+        text = f"No safe change was found that lowers the peak. {needed:.0%} of it is needed: parameters, gradients, "
+        text += "optimizer state, and what operations keep for the backward."
         console.print(Text(text), soft_wrap=True)
     for hint in advice.hints:
         text = f"{under_cwd(hint.site.file)}:{hint.site.line}: {hint.before} could be {hint.after} "

@@ -295,8 +295,8 @@ def _on_hidden(write: Write, tensor: torch.Tensor) -> None:
 
 def patches() -> Iterator[Patch]:
     """The patches that record the writes which autograd cannot see."""
-    yield slot(tensor_writes, "on_hidden", _on_hidden, "Gets the writes that move no version.")
-    yield slot(optimizer_steps, "on_fused_step", note_fused_step, "A fused optimizer moves no version.")
+    yield slot(tensor_writes, "on_hidden", _on_hidden, "Gets the writes that change no version.")
+    yield slot(optimizer_steps, "on_fused_step", note_fused_step, "A fused optimizer changes no version.")
     why = "`.data` hands out an alias that autograd does not know, and `x.data = y` changes the tensor unseen."
     yield descriptor(torch.Tensor, "data", DataAttribute, why)
     why = "The tensor it returns lies over memory that something else can write."
@@ -306,9 +306,9 @@ def patches() -> Iterator[Patch]:
     yield tensor_writes.told_to_torchscript(takers, "take arrays")
     yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):
-        why = "A storage that is written moves no version of the tensors over it."
+        why = "A write to a storage does not change the version of its tensors."
         yield replaced(torch.UntypedStorage, name, functools.partial(_make_storage_method, name), why)
-    why = "In training, batch norm writes its running statistics without moving a version."
+    why = "In training, batch norm writes its running statistics without a change of their version."
     yield injected(F.batch_norm, "batch_norm", "running_mean, running_var, training", note_batch_norm, why)
     preserve = torch.autograd.grad_mode._unsafe_preserve_version_counter
     why = "Versions are put back at the end of such a block, so autograd does not see its writes."

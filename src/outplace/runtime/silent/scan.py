@@ -265,7 +265,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     own = None if is_leaf else target_of(written[-1], by_data=True)
     name_of_base = None if own else names.name_in_frames(base, stack)
     tensor_name = own or name_of_base or target_of(written[-1])
-    unseen = "through numpy" if kind == "silent-alias" else "in a way that moves no version"
+    unseen = "through numpy" if kind == "silent-alias" else "without a change of its version"
     name = first.node.name()
     why = (
         f"{describe_saved(name, first.saved_as)} for its backward. Its memory was then written {unseen}, so PyTorch "
