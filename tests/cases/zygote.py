@@ -1,6 +1,7 @@
 """Runs programs under `outplace run`, each in a fork of a process that has torch and outplace loaded.
 
-So the start-up is paid once. Reads one JSON request a line ({"arguments", "folder", "output"}) and answers each with the exit status.
+So the start-up is paid once. Reads one JSON request a line ({"arguments", "folder", "output"}) and answers each with
+the exit status.
 """
 
 import gc
