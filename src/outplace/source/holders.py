@@ -69,10 +69,10 @@ def note_item(interpreter: Interpreter, holder: Value, node: ast.AST) -> None:
     """An item of a container was updated in place: the copies of the container have it, too."""
     for option in options(holder):
         if isinstance(option, Container) and option.copies is not None:
-            for tensor, write in _written(_values(option), node):
-                for other in option.copies:
-                    if other is not option and any(item is tensor for item in _values(other)):
-                        _spoil(other, "", (tensor, write, None))
+            written = list(_written(_values(option), node))
+            for other in option.copies if written else ():
+                held = set(map(id, _values(other))) if other is not option else set[int]()
+                _spoil(other, "", *((tensor, write, None) for tensor, write in written if id(tensor) in held))
 
 
 def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.AST) -> None:
@@ -109,11 +109,11 @@ def note_step(interpreter: Interpreter, node: ast.AST, stepped: list[tuple[Tenso
                 _spoil(frame.scope, name, (value, writes[id(value)], update))
 
 
-def _spoil(holder: Scope | Container, name: str, entry: Stale) -> None:
+def _spoil(holder: Scope | Container, name: str, *entries: Stale) -> None:
     if isinstance(holder, Scope):
-        holder.stale = {**holder.stale, name: (*holder.stale.get(name, ())[1 - _MOST_STALE :], entry)}
+        holder.stale = {**holder.stale, name: (*holder.stale.get(name, ()), *entries)[-_MOST_STALE:]}
     else:
-        holder.stale = (*holder.stale[1 - _MOST_STALE :], entry)
+        holder.stale = (*holder.stale, *entries)[-_MOST_STALE:]
 
 
 def _written(values: tuple[Value, ...] | list[Value], node: ast.AST) -> Iterator[tuple[Tensor, Write]]:
