@@ -93,6 +93,8 @@ class Tensor:
     name: str | None
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
+    local_shape: tuple[int, ...] | None = None
+    """The part that this rank holds, if the tensor is distributed over ranks."""
 
 
 @dataclass(frozen=True)

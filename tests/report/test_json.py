@@ -72,7 +72,7 @@ def test_report_follows_the_contract():
                 "rule": "saved",
                 "error": "one of the variables needed",
                 "raised_at": plain_site(9),
-                "tensor": {"name": "h", "shape": [4, 8], "dtype": "float32"},
+                "tensor": {"name": "h", "shape": [4, 8], "dtype": "float32", "local_shape": None},
                 "saved_by": {
                     "node": "ExpBackward0",
                     "saved_as": "result",
@@ -116,7 +116,7 @@ def test_missing_evidence_is_null():
     assert diagnosis["saved_by"] is None
     assert diagnosis["raised_at"] is None
     assert diagnosis["made_at"] is None
-    assert diagnosis["tensor"] == {"name": None, "shape": None, "dtype": None}
+    assert diagnosis["tensor"] == {"name": None, "shape": None, "dtype": None, "local_shape": None}
     assert (diagnosis["mutations"], diagnosis["also_saved_by"], diagnosis["fixes"]) == ([], [], [])
 
 

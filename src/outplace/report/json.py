@@ -66,6 +66,7 @@ def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
             "name": tensor.name,
             "shape": None if tensor.shape is None else list(tensor.shape),
             "dtype": tensor.dtype,
+            "local_shape": None if tensor.local_shape is None else list(tensor.local_shape),
         },
         "saved_by": _saved(diagnosis.saved_by) if diagnosis.saved_by else None,
         "also_saved_by": [_saved(saved) for saved in diagnosis.also_saved_by],
@@ -141,7 +142,9 @@ def read_diagnosis(entry: dict[str, Any]) -> Diagnosis:
         kind=entry["kind"],
         code=entry["code"],
         error=entry["error"],
-        tensor=Tensor(tensor["name"], None if tensor["shape"] is None else tuple(tensor["shape"]), tensor["dtype"]),
+        tensor=Tensor(
+            tensor["name"], _read_shape(tensor["shape"]), tensor["dtype"], _read_shape(tensor.get("local_shape"))
+        ),
         why=entry["why"],
         raised_at=_read_site(entry["raised_at"]),
         saved_by=_read_saved(saved) if saved else None,
@@ -180,6 +183,10 @@ def _read_graph(data: dict[str, Any]) -> Graph:
         for node in data["nodes"]
     )
     return Graph(nodes, data["size"])
+
+
+def _read_shape(sizes: list[int] | None) -> tuple[int, ...] | None:
+    return None if sizes is None else tuple(sizes)
 
 
 def _read_site(data: dict[str, Any] | None) -> Site | None:

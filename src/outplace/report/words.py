@@ -83,8 +83,10 @@ def tensor(subject: Tensor) -> str:
 
 
 def form(subject: Tensor) -> str:
-    """`float32[4, 8]`, or as much of it as is known."""
-    return f"{(subject.dtype or '').removeprefix('torch.')}{'' if subject.shape is None else list(subject.shape)}"
+    """`float32[4, 8]`, or as much of it as is known; `float32[4, 8], [2, 8] on this rank` if ranks share it."""
+    whole = f"{(subject.dtype or '').removeprefix('torch.')}{'' if subject.shape is None else list(subject.shape)}"
+    local = subject.local_shape
+    return whole if local is None or local == subject.shape else f"{whole}, {list(local)} on this rank"
 
 
 def rule_name(bug: Diagnosis | Finding) -> str:

@@ -7,6 +7,7 @@ user's code (no properties, no `__getattr__`).
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
@@ -50,7 +51,13 @@ def described(tensor: torch.Tensor, name: str | None) -> Tensor:
         shape = tuple(tensor.shape)
     except RuntimeError:  # a nested tensor
         shape = None
-    return Tensor(name, shape, str(tensor.dtype).removeprefix("torch."))
+    return Tensor(name, shape, str(tensor.dtype).removeprefix("torch."), _local_shape(tensor))
+
+
+def _local_shape(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The shape of the part that this rank holds of a `DTensor`."""
+    distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    return tuple(tensor._local_tensor.shape) if distributed and isinstance(tensor, distributed) else None
 
 
 def name_in_frames(wanted: torch.Tensor, frames: Iterable[FrameType], itself: bool = False) -> str | None:

@@ -46,9 +46,13 @@ is_traced: Callable[[], bool] = log.is_traced
 """Is this call traced, by Dynamo or TorchScript? Then the trace must have none of outplace's work."""
 
 
-def _is_wrapper(kind: type) -> bool:
-    """Is it a class of tensors that wrap others (fake, functional, distributed)? Then the wrapped tensor is written."""
-    return getattr(kind, "__torch_dispatch__", None) is not torch._C._disabled_torch_dispatch_impl
+def _is_of_a_trace(kind: type) -> bool:
+    """Is it a class of the tensors that a compiler traces with? Nothing of the program is written then.
+
+    Other classes that wrap tensors (distributed, quantized) are the program's own. Autograd counts the versions of the
+    outer tensor, and all views of it have the same storage.
+    """
+    return kind.__module__.startswith("torch._subclasses.")
 
 
 def _identity(tensor: torch.Tensor) -> tuple[int, int | None] | None:
@@ -85,7 +89,7 @@ def frames_of(frame: FrameType) -> tuple[Instruction, ...] | None:
 def note_frames(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any = WHOLE) -> None:
     """Like `note`, if the frames are already known."""
     plain = type(tensor) in _plain_types
-    if not plain and (not isinstance(tensor, torch.Tensor) or _is_wrapper(type(tensor))):
+    if not plain and (not isinstance(tensor, torch.Tensor) or _is_of_a_trace(type(tensor))):
         return
     if not plain or _mode_active():
         with torch._C.DisableTorchFunction():  # no mode or subclass of the user may see this
