@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from outplace.checking import file_check, runner
-from outplace.checking.cache import Cache, own_files
+from outplace.checking.cache import Cache, digest, own_files
+from outplace.cli.main import main
 from outplace.model import Finding, Fix, Site
 from outplace.source import analysis
 from outplace.source.analysis import Checked, Unparsed
@@ -279,6 +280,30 @@ class TestCache:
         assert kept.findings == fresh.findings
         assert kept.findings[0].fix == Fix("copy", "safe", "diff")
         assert replace(kept, notes=()) == fresh
+
+    def test_findings_without_fixes(self):
+        """Some formats show no fix. Then none is made; where one is to be shown later, the file is analysed again."""
+        file, none = write("a.py"), write("b.py", "import torch\n")
+        cache = Cache(os.path.abspath("cache"), [])
+        without = runner.check([file, none], [], cache, fixes=False)
+        assert cache.get(file, digest(Path(file).read_bytes())) is None
+        assert cache.get(none, digest(Path(none).read_bytes())) is not None
+        assert [item.fix for item in runner.check([file], [], cache, fixes=False)[0].findings] == [
+            item.fix for item in without[0].findings
+        ]
+        runner.check([file], [], cache)
+        assert cache.get(file, digest(Path(file).read_bytes())) is not None
+        assert cache.get(file, digest(Path(file).read_bytes()), fixes=False) is not None
+
+
+@pytest.mark.parametrize(("format", "made"), [("concise", 0), ("github", 0), ("text", 1), ("json", 1), ("sarif", 1)])
+def test_only_fixes_that_are_shown_are_made(folder, monkeypatch, format, made):
+    calls = []
+    monkeypatch.setattr(file_check, "_with_fixes", lambda path, source, findings, project: calls.append(1) or findings)
+    write("a.py")
+    main(["check", "--no-cache", "--isolated", "--output-format", format, "a.py"])
+    main(["check", "--no-cache", "--isolated", "--statistics", "a.py"])
+    assert len(calls) == made
 
 
 def test_the_surest_finding_of_a_place_is_kept(monkeypatch):

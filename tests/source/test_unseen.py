@@ -205,6 +205,43 @@ def test_a_program_that_imports_everything(tmp_path: Path) -> None:
     assert [(finding.code, finding.site.line, finding.severity) for finding in found] == [("OUT202", 9, "error")]
 
 
+@pytest.mark.parametrize(
+    ("listed", "name", "shown"),
+    [
+        ("", "grow", True),
+        ("", "_grow", False),  # Python leaves out names with an underscore, unless they are listed
+        ("__all__ = ['_grow']", "_grow", True),
+        ("__all__ = ['_' + name for name in ('grow',)]", "_grow", True),  # the module is run to know it
+        ("from .deeper import *", "deep", True),
+    ],
+)
+def test_what_import_star_takes_over(tmp_path: Path, listed: str, name: str, shown: bool) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "deeper.py").write_text("def deep(t):\n    return t.exp()\n")
+    inner = f"import torch\n{listed}\n\ndef grow(t):\n    return t.exp()\n\ndef _grow(t):\n    return t.exp()\n"
+    (package / "inner.py").write_text(inner)
+    source = (
+        "import torch\nfrom .inner import *\n\n"
+        f"def f(x: torch.Tensor):\n    y = {name}(x.requires_grad_())\n    y += 1\n    return y\n"
+    )
+    (package / "net.py").write_text(source)
+    found = check_file(str(package / "net.py"), source, Project()).findings
+    assert [finding.site.line for finding in found] == [6] * shown
+
+
+def test_a_module_that_is_imported_whole_and_not_used(tmp_path: Path) -> None:
+    (tmp_path / "inner.py").write_text("import torch\n\ndef grow(t):\n    return t.exp()\n")
+    for name, starts in (("other", False), ("grow", True)):
+        source = f"import torch\nfrom inner import *\n\ndef f(x):\n    y = {name}(x)\n    y += 1\n    return y\n"
+        project = Project()
+        check_file(str(tmp_path / "main.py"), source, project)
+        module = project.load(str(tmp_path / "inner.py"))
+        assert module is not None
+        assert module.started is starts
+
+
 def test_a_folder_that_is_no_package(tmp_path: Path) -> None:
     """A program that is started in the project's folder finds the folders in it."""
     (tmp_path / "requirements.txt").write_text("torch\n")

@@ -52,11 +52,13 @@ class Cache:
         self._ready = False
         self._broken = False
 
-    def get(self, path: str, content_digest: str) -> Outcome | None:
-        """The outcome for this file with this digest, if it is still valid."""
+    def get(self, path: str, content_digest: str, fixes: bool = True) -> Outcome | None:
+        """The outcome for this file with this digest, if it is still valid. `fixes`: only one with its fixes."""
         try:
             entry = json.loads(self._entry(path).read_bytes())
             if entry["era"] != self._era or entry["path"] != path or entry["digest"] != content_digest:
+                return None
+            if fixes and entry["findings"] and not entry["fixes"]:
                 return None
             if any(self._digests[file] != then for file, then in entry["dependencies"].items()):
                 return None
@@ -64,8 +66,11 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def put(self, content_digest: str, outcome: Outcome) -> None:
-        """Stores an outcome. If the folder cannot be written, it stops storing, without an error."""
+    def put(self, content_digest: str, outcome: Outcome, fixes: bool = True) -> None:
+        """Stores an outcome. If the folder cannot be written, it stops storing, without an error.
+
+        `fixes`: were fixes looked for?
+        """
         if self._broken or (outcome.failure and outcome.failure.internal):
             return
         entry = {
@@ -73,6 +78,7 @@ class Cache:
             "path": outcome.file,
             "digest": content_digest,
             "dependencies": {file: self._digests[file] for file in outcome.dependencies},
+            "fixes": fixes,
             "findings": [_plain(finding) for finding in outcome.findings],
             "failure": astuple(outcome.failure) if outcome.failure else None,
             "notes": [astuple(note) for note in outcome.notes],

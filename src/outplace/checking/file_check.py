@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from outplace.source.project import Project
 
 
-def check_path(path: str, project: Project) -> tuple[Outcome, str]:
+def check_path(path: str, project: Project, fixes: bool = True) -> tuple[Outcome, str]:
     """The findings of a file, and the digest of its content."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
     except OSError as error:
         return Outcome(path, failure=unreadable(path, error)), ""
-    return check_data(path, data, project), digest(data)
+    return check_data(path, data, project, fixes), digest(data)
 
 
 def unreadable(path: str, error: OSError) -> Failure:

@@ -46,21 +46,25 @@ def check(
     cache: Cache | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    fixes: bool = True,
 ) -> list[Outcome]:
-    """The outcomes in the order of the files. Files with nothing to analyse have none."""
+    """The outcomes in the order of the files. Files with nothing to analyse have none.
+
+    `fixes`: add a fix to each finding. That can take longer than all the rest.
+    """
     outcomes: dict[str, Outcome] = {}
     works: list[Work] = []
     for path in files:
-        triaged = _cached_or_work(path, cache)
+        triaged = _cached_or_work(path, cache, fixes)
         if isinstance(triaged, Work):
             works.append(triaged)
         elif triaged is not None:
             outcomes[path] = triaged
     done = len(files) - len(works)
-    for outcome, content_digest in _analyse(works, roots, jobs):
+    for outcome, content_digest in _analyse(works, roots, jobs, fixes):
         outcomes[outcome.file] = outcome
         if cache is not None and content_digest:
-            cache.put(content_digest, outcome)
+            cache.put(content_digest, outcome, fixes)
         done += 1
         if progress is not None:
             progress(done, len(files))
@@ -93,7 +97,7 @@ def _place(finding: Finding) -> tuple[str, int, int]:
     return finding.code, finding.site.line, finding.site.column
 
 
-def _cached_or_work(path: str, cache: Cache | None) -> Work | Outcome | None:
+def _cached_or_work(path: str, cache: Cache | None, fixes: bool) -> Work | Outcome | None:
     """The outcome of a file from the cache, or the work to do; None if there is nothing to analyse."""
     try:
         size = os.stat(path).st_size
@@ -106,19 +110,21 @@ def _cached_or_work(path: str, cache: Cache | None) -> Work | Outcome | None:
         return Outcome(path, failure=file_check.unreadable(path, error))
     if reading.TORCH not in data:
         return None
-    cached = cache.get(path, digest(data)) if cache is not None else None
+    cached = cache.get(path, digest(data), fixes) if cache is not None else None
     return Work(path, size) if cached is None else cached
 
 
-def _analyse(works: Sequence[Work], roots: Sequence[str], jobs: int | None) -> Iterator[tuple[Outcome, str]]:
+def _analyse(
+    works: Sequence[Work], roots: Sequence[str], jobs: int | None, fixes: bool
+) -> Iterator[tuple[Outcome, str]]:
     count = min(jobs or _cores(), len(works))
     if count < 2 or (jobs is None and sum(work.size for work in works) < SMALL):
         with _no_collections():
             project = _project(roots)
             for work in works:
-                yield file_check.check_path(work.path, project)
+                yield file_check.check_path(work.path, project, fixes)
     else:
-        yield from _in_pool([work.path for work in works], roots, count)
+        yield from _in_pool([work.path for work in works], roots, count, fixes)
 
 
 def _cores() -> int:
@@ -155,9 +161,9 @@ def _start(roots: Sequence[str]) -> None:
     _worker = _project(roots)
 
 
-def _check_all(paths: Sequence[str]) -> list[tuple[Outcome, str]]:
+def _check_all(paths: Sequence[str], fixes: bool) -> list[tuple[Outcome, str]]:
     assert _worker is not None
-    return [file_check.check_path(path, _worker) for path in paths]
+    return [file_check.check_path(path, _worker, fixes) for path in paths]
 
 
 def _pool(roots: Sequence[str], count: int) -> ProcessPoolExecutor:
@@ -171,7 +177,7 @@ def _pool(roots: Sequence[str], count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context(method), _start, (list(roots),))
 
 
-def _in_pool(paths: Sequence[str], roots: Sequence[str], count: int) -> Iterator[tuple[Outcome, str]]:
+def _in_pool(paths: Sequence[str], roots: Sequence[str], count: int, fixes: bool) -> Iterator[tuple[Outcome, str]]:
     from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
@@ -180,17 +186,17 @@ def _in_pool(paths: Sequence[str], roots: Sequence[str], count: int) -> Iterator
     pool = _pool(roots, count)
     unfinished = set(paths)
     try:
-        for future in as_completed([pool.submit(_check_all, piece) for piece in pieces]):
+        for future in as_completed([pool.submit(_check_all, piece, fixes) for piece in pieces]):
             for outcome, content_digest in future.result():
                 unfinished.discard(outcome.file)
                 yield outcome, content_digest
     except BrokenProcessPool:
-        yield from _one_by_one([path for path in paths if path in unfinished], roots)
+        yield from _one_by_one([path for path in paths if path in unfinished], roots, fixes)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _one_by_one(paths: Sequence[str], roots: Sequence[str]) -> Iterator[tuple[Outcome, str]]:
+def _one_by_one(paths: Sequence[str], roots: Sequence[str], fixes: bool) -> Iterator[tuple[Outcome, str]]:
     """After a process has died: analyses each file in a process of its own, to see which file was the cause."""
     from concurrent.futures.process import BrokenProcessPool
 
@@ -198,7 +204,7 @@ def _one_by_one(paths: Sequence[str], roots: Sequence[str]) -> Iterator[tuple[Ou
     try:
         for path in paths:
             try:
-                yield pool.submit(_check_all, [path]).result()[0]
+                yield pool.submit(_check_all, [path], fixes).result()[0]
             except BrokenProcessPool:
                 message = "internal error of outplace, please report it: Python died while it analysed this file"
                 yield Outcome(path, failure=Failure(path, message, internal=True)), ""

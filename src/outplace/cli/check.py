@@ -28,6 +28,8 @@ STATISTICS = ("text", "concise", "json")
 """The formats that `--statistics` can have."""
 FOR_MACHINES = ("json", "junit", "sarif", "gitlab")
 """Formats that nobody reads: what went wrong is also said on stderr."""
+WITH_FIXES = ("text", "json", "sarif")
+"""Formats that show how a finding can be fixed."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,10 @@ class _Check:
     def _outcomes(self) -> list[Outcome]:
         return self._from_stdin() if self.options.stdin else self._from_files()
 
+    def _shows_fixes(self) -> bool:
+        counts_only = self.options.statistics or self.options.write_baseline or self.options.add_noqa
+        return self.format in WITH_FIXES and not counts_only
+
     def _from_stdin(self) -> list[Outcome]:
         from outplace.checking import file_check
         from outplace.files import reading
@@ -219,7 +225,7 @@ class _Check:
             from outplace.report.findings.text import show_data
 
             show_data(path, data)
-        return [file_check.check_data(path, data, Project(self.settings.roots))]
+        return [file_check.check_data(path, data, Project(self.settings.roots), self._shows_fixes())]
 
     def _from_files(self) -> list[Outcome]:
         from outplace.checking import progress, runner
@@ -232,7 +238,7 @@ class _Check:
         roots, folder = self.settings.roots, self.settings.cache_dir
         cache = Cache(folder, roots) if folder else None
         with progress.bar(self.options.quiet) as tell:
-            outcomes = runner.check(discovered.files, roots, cache, self.options.jobs, tell)
+            outcomes = runner.check(discovered.files, roots, cache, self.options.jobs, tell, self._shows_fixes())
         failures = [*discovered.failures, *self._broken(outcomes)]
         return [*outcomes, *(Outcome(failure.file, failure=failure) for failure in failures)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import gc
 import importlib
@@ -80,6 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     if arguments is None and sys.argv[1:2] == ["check"]:
         gc.disable()  # the process ends soon: a collection would be wasted time
+        atexit.register(gc.freeze)  # Python makes one more when it ends, of all objects that are not frozen
     try:
         result = _command(arguments)
         # `run` returns a function that starts the program. It is called here, outside click, because click handles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from outplace.source.frames import Stop
@@ -31,7 +32,7 @@ def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
     for alias in node.names:
         if alias.name == "*":
             if isinstance(holder, Namespace):
-                interpreter.frame.scope.names.update(_public(interpreter.names_of(holder)))
+                interpreter.frame.scope.names.update(_all_of(interpreter, holder))
             continue
         value: Value
         if isinstance(holder, Namespace):
@@ -42,6 +43,42 @@ def _import_from(interpreter: Interpreter, node: ast.ImportFrom) -> int:
             value = interpreter.attribute(holder, alias.name, node)
         interpreter.frame.scope.set(alias.asname or alias.name, value)
     return Stop.RAN
+
+
+def _all_of(interpreter: Interpreter, holder: Namespace) -> Mapping[str, Value]:
+    """What `import *` takes over. The module is run when one of the names is used, if its text shows them all."""
+    module = interpreter.project.load(holder.path)
+    names = _bound(module.tree) if module is not None and not module.started else None
+    return _public(interpreter.names_of(holder)) if names is None else {n: Imported(holder, n) for n in names}
+
+
+def _bound(tree: ast.Module) -> set[str] | None:
+    """The public names that the top level of a file may bind; None if its text does not show them all."""
+    found, listed = set[str](), set[str]()
+    waiting: list[ast.AST] = list(tree.body)
+    for node in waiting:  # grows
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Assign) and _lists_names(node):
+            listed.update(ast.literal_eval(node.value))
+        elif not isinstance(node, ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+    if not found.isdisjoint({"*", "__all__", "__getattr__"}):
+        return None
+    return {name for name in found if not name.startswith("_")} | (found & listed)
+
+
+def _lists_names(node: ast.Assign) -> bool:
+    """Is it `__all__ = ["a", "b"]`?"""
+    return (
+        [ast.unparse(target) for target in node.targets] == ["__all__"]
+        and isinstance(node.value, ast.List | ast.Tuple)
+        and all(isinstance(item, ast.Constant) for item in node.value.elts)
+    )
 
 
 def _public(names: dict[str, Value]) -> dict[str, Value]:
