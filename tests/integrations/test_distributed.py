@@ -86,6 +86,18 @@ TRAIN = """
             weight -= 0.1 * weight.grad  # bug
 
 
+    def updated(fails):
+        model = fully_shard(FeedForward(), mesh=mesh)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = model(torch.ones(4, 8)).sum()
+        if not fails:
+            loss.backward()
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()  # bug
+        if fails:
+            loss.backward()
+
+
     def pipeline(fails):
         stage = PipelineStage(FeedForward(fails and rank == 1), rank, 2, torch.device("cpu"))
         schedule = Schedule1F1B(stage, n_microbatches=2, loss_fn=nn.MSELoss())
@@ -97,7 +109,7 @@ TRAIN = """
     rank = dist.get_rank()
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (2,))
-    parts = [sharded, replicated, tensor_parallel, by_hand, pipeline]
+    parts = [sharded, replicated, tensor_parallel, by_hand, updated, pipeline]
     for part in parts:
         part(fails=False)
     sys.stdout.write("all right\\n")
@@ -175,18 +187,20 @@ def test_torchrun_standalone(tmp_path):
     expected = sorted(["all right", *(f"{name} fails" for name in names)] * 2)
     assert sorted(ending.stdout.decode().splitlines()) == expected
     tanh, down = line_of(TRAIN, "h = torch.tanh"), line_of(TRAIN, "return self.down(h)")
-    written, clamped, refused = (line_of(TRAIN, "# bug", number) for number in range(3))
+    written, clamped, refused, stepped = (line_of(TRAIN, "# bug", number) for number in range(4))
     assert [facts(diagnosis) for diagnosis in diagnoses] == [
         ("saved", [0, 1], tanh, [written]),  # sharded
         ("saved", [0, 1], tanh, [written]),  # replicated
         ("stepped", [0, 1], down, [clamped]),
         ("leaf", [0, 1], None, [refused]),
+        ("silent-other", [0, 1], down, [stepped]),
         ("saved", [1], tanh, [written]),  # the last stage
     ]
     forms = [(tensor["shape"], tensor["local_shape"]) for tensor in (found["tensor"] for found in diagnoses)]
-    assert forms == [([4, 12], None), ([4, 12], None), ([8, 12], [8, 6]), ([6, 4], [3, 4]), ([2, 12], None)]
+    whole = [4, 12], None
+    assert forms == [whole, whole, ([8, 12], [8, 6]), ([6, 4], [3, 4]), ([8, 12], [4, 12]), ([2, 12], None)]
     assert ending.stderr.count("OUT202 stepped: model.down.weight (float32[8, 12], [8, 6] on this rank)") == 1
-    assert ending.stderr.count("note  On all 2 ranks.") == 4
+    assert ending.stderr.count("note  On all 2 ranks.") == 5
     assert ending.stderr.count("note  On rank 1 of 2.") == 1
 
 

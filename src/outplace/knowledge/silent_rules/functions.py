@@ -69,6 +69,20 @@ CHECKPOINT_WEIGHTS_CHANGED = SilentRule(
     no_fix="Which order of the steps was meant is not in the program.",
 )
 
+SHARDED_WEIGHTS_CHANGED = SilentRule(
+    "OUT342",
+    "sharded-weights-changed",
+    "weights that `fully_shard` shards are updated between a forward and its backward",
+    of="silent-other",
+    no_check="check reports such a step as OUT202: without fully_shard PyTorch raises that error.",
+    why="`fully_shard` frees the whole weights after the forward, and backward gathers them again. They were updated "
+    "in between, and PyTorch does not compare. So backward combines new weights with the activations of the old ones.",
+    remedy="Run the backward first and update the weights after it.",
+    detector="sharded_weights_changed",
+    after="torch.distributed.fsdp._fully_shard._fsdp_param",
+    no_fix="Which order of the steps was meant is not in the program.",
+)
+
 COMPILED_INPUT_WRITTEN = SilentRule(
     "OUT341",
     "compiled-input-written",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Literal
 
+from outplace.knowledge.silent_rules import RULES
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import loaded_code, source_loading
 from outplace.runtime.patches.source_loading import bound
@@ -21,8 +22,6 @@ from outplace.runtime.record.user_files import own_files
 
 if TYPE_CHECKING:
     from outplace.runtime.silent.detectors import Detectors
-
-_CHECKPOINTS = "torch.utils.checkpoint"
 
 Way = Literal["marks", "tags"]
 """How the sites of nodes are known: by marks in the source (nearly free), or by a tag on each node (any code)."""
@@ -46,7 +45,10 @@ class Attachment:
         self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
         self.dynamo = Section("Dynamo", self._dynamo_rows, after_import("torch._dynamo.eval_frame"))
         self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
-        self.checkpoints = Section("checkpoints", self._checkpoint_rows, after_import(_CHECKPOINTS))
+        self.later = [
+            Section(f"detectors for {module}", functools.partial(self._rows_after, module), after_import(module))
+            for module in sorted({rule.after for rule in RULES if rule.after})
+        ]
         self.collectives = Section("collectives", _collective_rows, Wait(_process_group_began, _until_process_group))
         self.loaded = Section("code that is loaded", loaded_code.patches, inner=self._tags_if_needed)
         self.tags = Section("tags", _tag_rows)
@@ -55,7 +57,7 @@ class Attachment:
     def sections(self) -> Iterator[Section]:
         """All sections, open or not. torch must have been imported."""
         yield from (self.errors, self.uncaught, self.names, self.loaders, self.examples)
-        yield from (self.torch, self.dynamo, self.regions, self.checkpoints)
+        yield from (self.torch, self.dynamo, self.regions, *self.later)
         if _has_distributed():
             yield self.collectives
         yield from (self.loaded, self.tags, self.guard)
@@ -90,7 +92,7 @@ class Attachment:
     # -- torch ------------------------------------------------------------------------------------------------------
 
     def _with_torch(self) -> Iterator[Section]:
-        yield from (self.dynamo, self.regions, self.checkpoints)
+        yield from (self.dynamo, self.regions, *self.later)
         if _has_distributed():
             yield self.collectives
         if self.way == "tags":
@@ -170,8 +172,8 @@ class Attachment:
 
         return Detectors()
 
-    def _checkpoint_rows(self) -> Iterable[Patch]:
-        return self._detectors.patches(after=_CHECKPOINTS)
+    def _rows_after(self, module: str) -> Iterable[Patch]:
+        return self._detectors.patches(after=module)
 
     def _guard_rows(self) -> Iterable[Patch]:
         from outplace.runtime.silent import guard
