@@ -119,13 +119,56 @@ def test_what_both_losses_are_made_from_is_made_anew():
 def test_what_others_read_is_not_moved():
     source = """
     loss_g = -disc(fake).mean()
-    print(loss_g)
+    loss_all = loss_g + loss_d
     opt_d.step()  # step
     loss_g.backward()  # backward
     """
     (text,) = ways(source, held={"loss_g": "tensor"}, root_is_older=True).values()
-    assert text.startswith("loss_g = -disc(fake).mean()\nprint(loss_g)\n")
+    assert text.startswith("loss_g = -disc(fake).mean()\nloss_all = loss_g + loss_d\n")
     assert "# step\nloss_g = -disc(fake).mean()\nloss_g.backward()" in text
+
+
+REPORTED = """
+def losses(real):
+    loss_d, loss_g = disc(real).mean(), -disc(gen(real)).mean()
+    # in the function
+    return loss_d, loss_g
+
+for real in data:
+    loss_d, loss_g = losses(real)
+    opt_d.zero_grad()
+    loss_d.backward()
+    # before the step
+    opt_d.step()  # step
+    opt_g.zero_grad()
+    # before the backward
+    loss_g.backward()  # backward
+    opt_g.step()
+    print(loss_g.item())
+"""
+
+
+@pytest.mark.parametrize("place", ["before the step", "before the backward", "in the function"])
+@pytest.mark.parametrize(
+    "report",
+    ["print(loss_g)", "history.append(loss_g.item())", "log['g'] = loss_g", "total = loss_g * 2; print(f'{total}')",
+     "seen += float(loss_g)", "if verbose: print('%f' % loss_g)"],
+)  # fmt: skip
+def test_a_loss_whose_value_is_shown_keeps_it(place, report):
+    found = ways(REPORTED.replace(f"# {place}", report), held={"loss_g": "tensor"}, root_is_older=True)
+    assert found
+    for text in found.values():
+        assert text.count("= losses(real)") == 1
+        assert text.index("\n    loss_g.backward(") < text.index("\n    opt_d.step()")
+
+
+@pytest.mark.parametrize(
+    "other", ["print(loss_d.item())", "assert loss_g.isfinite()", "print(loss_g.shape)", "loss_all = loss_d + loss_g"]
+)
+def test_a_loss_whose_value_is_not_shown_is_computed_after_the_step(other):
+    found = ways(REPORTED.replace("# before the step", other), held={"loss_g": "tensor"}, root_is_older=True)
+    text = next(iter(found.values()))
+    assert "# step\n    opt_g.zero_grad()\n    # before the backward\n    _, loss_g = losses(real)\n" in text
 
 
 def test_a_value_made_before_a_loop_is_made_in_it():

@@ -141,7 +141,7 @@ def _may_stay(statement: ast.stmt, cleared: list[str]) -> bool:
             owner = ast.unparse(clear.receiver)
             if owner not in cleared and f"list({owner}.parameters())" not in cleared:
                 return False
-        elif called_name(call) not in ("backward", "print", "item", "append") and not clips_gradients(call):
+        elif called_name(call) not in ("backward", "print", "item", "append", "float") and not clips_gradients(call):
             return False
     return True
 

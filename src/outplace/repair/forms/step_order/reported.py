@@ -1,0 +1,123 @@
+"""Does the program show the value of a loss before the step that its backward comes after?
+
+A loss that is printed, logged or stored before the step has a value that the program has shown. A repair must then keep
+this loss: if it were computed again after the step, the program would train on another value than it has shown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from outplace.knowledge.traits import reads_nothing, without_graph
+from outplace.repair.facts.origins import callee_of
+from outplace.repair.forms.step_order.order import Order
+from outplace.repair.syntax.calls import called_names
+from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, flat, reads, targets_of
+
+_DEEPEST = 3
+"""How many levels of called functions are followed."""
+_OF_A_GRAPH = ("backward", "grad", "step")
+"""Calls that take a loss and show nothing of it: `loss.backward()`, `autograd.grad(loss, w)`, `trainer.step(loss)`."""
+
+
+def is_reported(order: Order, files: Files) -> bool:
+    """Does something read the loss, or what is computed from it, before the failed backward, but no backward?"""
+    block = order.code.block(order.outer_step)
+    before = block[: block.index(order.outer_backward)]
+    held = {*order.stale, *(path for path in order.moment.stale or order.moment.held if "." in path)}
+    losses = {path for path in held if reads(order.outer_backward, path)}
+    return any(_Reports(files, order.code).of(path, before, _DEEPEST) for path in sorted(losses))
+
+
+class _Reports:
+    """Looks for reads of a value in a list of statements, and in the functions that they call."""
+
+    def __init__(self, files: Files, code: Code) -> None:
+        self._files, self._code = files, code
+
+    def of(self, path: str, statements: list[ast.stmt], depth: int) -> bool:
+        """Is the value of this name reported, where it is made or after it?"""
+        names, found = {path}, False
+        for statement in _simple(statements):
+            if _binds_one(statement, {path}):
+                names, found = {path}, depth > 0 and self._where_made(statement, path, depth)
+            elif _reports(self._code, statement, names) or (depth > 0 and self._in_called(statement, path, depth)):
+                found = True
+            elif isinstance(statement, ast.Assign | ast.AugAssign) and any(reads(statement.value, one) for one in names):
+                names |= {ast.unparse(target) for target in flat(targets_of(statement))}
+        return found
+
+    def _where_made(self, statement: ast.stmt, path: str, depth: int) -> bool:
+        """`d_loss, g_loss = losses(real)`: does that function report what it returns in this place?"""
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            return False
+        callee = callee_of(self._files, self._code, statement.value)
+        if callee is None:
+            return False
+        code, function, _ = callee
+        places = [ast.unparse(target) for target in flat(statement.targets)]
+        for node in ast.walk(function):
+            value = node.value if isinstance(node, ast.Return) else None
+            parts = value.elts if isinstance(value, ast.Tuple) else [value]
+            given = parts[places.index(path)] if len(parts) == len(places) else value
+            if isinstance(given, ast.Name) and _Reports(self._files, code).of(given.id, function.body, depth - 1):
+                return True
+        return False
+
+    def _in_called(self, statement: ast.stmt, path: str, depth: int) -> bool:
+        """`self.log()`, which reads `self.g_loss`; a method that makes it and reports it."""
+        if not path.startswith("self."):
+            return False
+        for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+            own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+            callee = callee_of(self._files, self._code, call) if own else None
+            if callee is not None and _Reports(self._files, callee[0]).of(path, callee[1].body, depth - 1):
+                return True
+        return False
+
+
+def _simple(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, and those inside them, in the order of the text. Tests of an `if` show no number."""
+    for statement in statements:
+        if isinstance(statement, Function | ast.ClassDef | ast.Assert):
+            continue
+        inside = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
+        if not any(inside):
+            yield statement
+        for block in inside:
+            yield from _simple(block)
+        for handler in getattr(statement, "handlers", []):
+            yield from _simple(handler.body)
+
+
+def _binds_one(statement: ast.stmt, names: set[str]) -> bool:
+    return any(binds(statement, name) for name in names)
+
+
+def _reports(code: Code, statement: ast.stmt, names: set[str]) -> bool:
+    """Does it read one of these values for anything but another value with a graph, or a backward?"""
+    found = [part for part in ast.walk(statement) if isinstance(part, ast.Name | ast.Attribute)]
+    loads = [part for part in found if isinstance(part.ctx, ast.Load) and ast.unparse(part) in names]
+    values = [part for part in loads if not _asks_for_no_number(code.parents.get(part))]
+    if not values or any(_leaves_the_graph(code.parents.get(value)) for value in values):
+        return bool(values)
+    targets = flat(targets_of(statement))
+    is_computed = bool(targets) and not any(isinstance(target, ast.Subscript) for target in targets)
+    return not is_computed and not isinstance(statement, ast.Return) and not called_names(statement) & {*_OF_A_GRAPH}
+
+
+def _asks_for_no_number(above: ast.AST | None) -> bool:
+    """`loss.shape`, `loss.requires_grad`"""
+    return isinstance(above, ast.Attribute) and reads_nothing(above.attr)
+
+
+def _leaves_the_graph(above: ast.AST | None) -> bool:
+    """`loss.item()`, `loss.detach()`, `float(loss)`, `f"{loss}"`"""
+    if isinstance(above, ast.Attribute):
+        return without_graph(above.attr)
+    if isinstance(above, ast.Call):
+        return isinstance(above.func, ast.Name) and above.func.id in ("float", "print", "str", "repr", "format")
+    return isinstance(above, ast.FormattedValue)
