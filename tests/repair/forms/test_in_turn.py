@@ -154,11 +154,14 @@ def test_two_meanings_are_left_and_named():
     done = repaired(source)
     assert done.text == source
     (titles,) = done.meanings.values()
-    assert [title.split()[0] for title in titles] == ["Step", "Make"]
+    assert [title.split()[0] for title in titles] == ["Make", "Step"]
 
 
-def test_steps_wait_for_the_last_backward():
-    done = repaired(program(BOTH_FIRST, NETS + TOGETHER), unsafe=True)
+SHOWN = BOTH_FIRST.replace("opt_d.zero_grad()\n", "print(loss_d.item(), loss_g.item())\nopt_d.zero_grad()\n")
+
+
+def test_steps_wait_for_the_last_backward_of_losses_that_were_shown():
+    done = repaired(program(SHOWN, NETS + TOGETHER))
     assert "    loss_g.backward(inputs=list(G.parameters()))\n    opt_d.step()\n    opt_g.step()\n" in done.text
     assert not done.left
     assert after(done.text, "g", "d") == close(both_at_once())
@@ -173,7 +176,7 @@ G, D = nets["G"], nets["D"]
 
 
 def test_networks_of_a_dict_and_a_report_of_gradients():
-    done = repaired(program(BOTH_FIRST, IN_A_DICT + TOGETHER, END + "print(G.w.grad)\n"), unsafe=True)
+    done = repaired(program(SHOWN, IN_A_DICT + TOGETHER, END + "print(G.w.grad)\n"))
     given = '[weight for group in opt_g.param_groups for weight in group["params"]]'
     assert f"    loss_g.backward(inputs={given})\n    opt_d.step()\n    opt_g.step()\n" in done.text
     assert after(done.text, "g", "d") == close(both_at_once())
@@ -196,7 +199,7 @@ def test_an_optimizer_that_was_told_more_than_one_network():
     nets = NETS.replace("SGD(G.parameters()", "SGD([*G.parameters(), *E.parameters()]").replace(
         "G, D", "E = Scalar(1.0)\nG, D"
     )
-    done = repaired(program(BOTH_FIRST, nets + TOGETHER), unsafe=True)
+    done = repaired(program(SHOWN, nets + TOGETHER))
     given = '[weight for group in opt_g.param_groups for weight in group["params"]]'
     assert f"loss_g.backward(inputs={given})\n" in done.text
     assert after(done.text, "g", "d") == close(both_at_once())
@@ -351,6 +354,33 @@ def test_old_values_are_detached_before_the_rounds_that_compute_new_ones():
                 lambda g, old=old, z=z, x=x: -math.exp(math.tanh(f(g, x)) - old) * z + math.tanh(f(g, x)) ** 2, g
             )
     assert after(text, "g") == close([g])
+
+
+POLICY = """
+class Policy(Scalar):
+    def score(self, x):
+        return torch.tanh(self(x))
+
+
+P = Policy(0.6)
+opt_p = torch.optim.SGD(P.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "head", "inside"),
+    [
+        ("P.score(z)", "_ in range(3)", "P.score(z)"),
+        ("P.score(z)", "n in range(3)", "P.score(z[..., n % 1 :])"),
+        ("P.score(z)", "part in (z, z, z)", "P.score(part)"),
+    ],
+    ids=["by a method", "a part of the values", "values of the iteration"],
+)
+def test_old_values_of_a_policy_are_detached(before, head, inside):
+    body = OLD.format(cut="").replace("new = torch.tanh(G(x))", f"new = {inside}").replace("torch.tanh(G(x))", before)
+    body = body.replace("_ in range(3)", head).replace("opt_g", "opt_p")
+    text = repaired(program(body, NETS + POLICY), unsafe=True).text
+    assert f"    old = {before}\n    old = old.detach()\n    for {head}:\n" in text
 
 
 def test_what_the_rounds_do_not_compute_themselves_is_made_anew():

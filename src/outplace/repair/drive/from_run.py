@@ -433,13 +433,14 @@ def _up_to_the_error(
 ) -> Proof | None:
     """Another order of steps: everything before the error is the same, and from there on it is another training.
 
-    A detached state must not have been the only way to some weight.
+    What was detached must not have been the only way to some weight.
     """
     needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
     count = alike(before, after)
     if len(after.roots) < len(before.roots) or count < needed:
         return None
-    if candidate.keeps == "beginning" and reference is not None and not trains_as_many(reference, after):
+    to_the_end = candidate.keeps == "beginning" or after.good
+    if to_the_end and reference is not None and not trains_as_many(reference, after):
         return None
     gradient = "those of the new order: each backward uses the weights of its forward"
     return Proof(candidate.title, f"unchanged in {_times(count)}; from there on it is another training", gradient)

@@ -9,9 +9,9 @@
   after the end of the loop. If optimizers share weights, it takes the later loss's gradients before the step.
 
 If the program prints, logs or stores a loss before the step, only the repairs that keep its value are offered
-(`reported`). If two optimizers train the same weights, and the earlier backward retains its graph, both losses are parts
-of one loss: the repairs that keep the later one come first. Else the later loss is meant for the new weights: the repairs
-that compute it again come first.
+(`reported`). If two optimizers train the same weights, and the earlier backward retains its graph, both losses are
+parts of one loss: the repairs that keep the later one come first. Else the later loss is meant for the new weights: the
+repairs that compute it again come first.
 
 Most of them change the numbers after the step. A run has to show that everything before it stays the same. If the
 events of the training step show that no step uses another gradient (`training`), no run is needed.

@@ -121,8 +121,16 @@ def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Col
 def runs(code: Code, statement: ast.stmt) -> list[ast.Call]:
     """The calls that may run a network: not of a library, not a method of a computed value, not a class."""
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
-    own = [call for call in calls if isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("self.")]
-    return [call for call in own if not _makes_object(code, call) and ast.unparse(call.func) not in dir(builtins)]
+    return [call for call in calls if _may_run(code, call) and not _makes_object(code, call)]
+
+
+def _may_run(code: Code, call: ast.Call) -> bool:
+    function, name = call.func, ast.unparse(call.func)
+    if isinstance(function, ast.Name) or name.startswith("self."):
+        return name not in dir(builtins)
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name | ast.Attribute):
+        return False
+    return any(method.name == function.attr and code.class_of(method) is not None for method in code.functions)
 
 
 def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:

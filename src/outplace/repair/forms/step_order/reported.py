@@ -46,7 +46,7 @@ class _Reports:
                 names, found = {path}, depth > 0 and self._where_made(statement, path, depth)
             elif _reports(self._code, statement, names) or (depth > 0 and self._in_called(statement, path, depth)):
                 found = True
-            elif isinstance(statement, ast.Assign | ast.AugAssign) and any(reads(statement.value, one) for one in names):
+            elif isinstance(statement, ast.Assign | ast.AugAssign) and _reads_one(statement.value, names):
                 names |= {ast.unparse(target) for target in flat(targets_of(statement))}
         return found
 
@@ -95,6 +95,10 @@ def _simple(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _binds_one(statement: ast.stmt, names: set[str]) -> bool:
     return any(binds(statement, name) for name in names)
+
+
+def _reads_one(node: ast.AST, names: set[str]) -> bool:
+    return any(reads(node, name) for name in names)
 
 
 def _reports(code: Code, statement: ast.stmt, names: set[str]) -> bool:

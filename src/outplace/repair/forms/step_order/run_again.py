@@ -19,7 +19,7 @@ from outplace.repair.forms.step_order.lines import (
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name
-from outplace.repair.syntax.code import Code, Function, Loop
+from outplace.repair.syntax.code import Code, Function, Loop, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, names_in, reads
@@ -33,20 +33,28 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     if not names:
         return
     user = _first_reader(order, loop.body, names)
-    run_inside = {ast.unparse(call) for statement in loop.body for call in runs(order.code, statement)}
-    again = [name for name in names if run_inside & set(map(ast.unparse, _runs_behind(order, user, name)))]
-    if not again:
-        forward_again = _computed_before(order.code, user, names, order.stale)
-        if forward_again is not None:
-            title = f"Make {listed(names)} anew in each round, with the weights of the round"
-            yield Reordering(title, "earlier", [forward_again[1]])
-        return
+    run_inside = [call for statement in loop.body for call in runs(order.code, statement)]
+    own = {*names_bound(loop)}.union(*map(names_bound_within, loop.body))
+    behind = {name: _runs_behind(order, user, name) for name in names}
+    again = [name for name in names if any(_alike(call, one, own) for call in run_inside for one in behind[name])]
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
         title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
         alone = order.moment.from_source and Training(order).rounds_are_separate()
         yield Reordering(title, "earlier", [edit], plain=alone)
+    forward_again = _computed_before(order.code, user, names, order.stale) if not again else None
+    if forward_again is not None:
+        title = f"Make {listed(names)} anew in each round, with the weights of the round"
+        yield Reordering(title, "earlier", [forward_again[1]])
+
+
+def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
+    """Do both run the same network on the same values, on parts of them, or on the `own` values of an iteration?"""
+    pairs = list(zip(inside.args, before.args, strict=False))
+    return ast.unparse(inside.func) == ast.unparse(before.func) and all(
+        ast.unparse(root_of(one)) == ast.unparse(root_of(other)) or own & names_in(one) for one, other in pairs
+    )
 
 
 def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:

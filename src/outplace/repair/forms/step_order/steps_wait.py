@@ -74,15 +74,26 @@ def gradients_first(order: Order) -> Iterator[Reordering]:
         weights, gradients = (f"{loss.rpartition('.')[2]}_{what}" for what in ("weights", "gradients"))
         if not weights.isidentifier() or {weights, gradients} & identifiers(code.tree):
             return
+        zipped = f"zip({weights}, {gradients})"
         options = "".join(f", retain_graph={code.segment(keyword.value)}" for keyword in call.keywords)
         ahead.append(f"{weights} = {_weights(code, order.step, optimizer)}")
         ahead.append(f"{gradients} = torch.autograd.grad({loss}, {weights}{options}, allow_unused=True)")
-        head, body = f"for {one}, {other} in zip({weights}, {gradients}):", f"{one}.grad = {other}"
-        edits.append(Edit(*code.span(backward), f"{head}\n    {code.indent(backward)}{body}"))
+        own = [optimizer, ast.unparse(ast.parse(_weights(code, order.step, optimizer)))]
+        adds = not any(_clears(item, own) for item in rest[: rest.index(backward)])
+        edits.append(Edit(*code.span(backward), f"\n{code.indent(backward)}".join(_given(one, other, zipped, adds))))
     before = lines_before(code, order.outer_step, ahead)
     if before is not None:
         title = "Take the gradients of the later loss before the step, which changes the weights that they need"
         yield Reordering(title, "steps", [before, *edits])
+
+
+def _given(weight: str, gradient: str, zipped: str, adds: bool) -> list[str]:
+    """Each weight gets its gradient, or adds it to what it has, as a backward does."""
+    head = f"for {weight}, {gradient} in {zipped}:"
+    if not adds:
+        return [head, f"    {weight}.grad = {gradient}"]
+    added = f"{weight}.grad = {gradient} if {weight}.grad is None else {weight}.grad + {gradient}"
+    return [head, f"    if {gradient} is not None:", f"        {added}"]
 
 
 def _unused(code: Code, name: str) -> str:
@@ -136,14 +147,19 @@ def _may_stay(statement: ast.stmt, cleared: list[str]) -> bool:
     `cleared`: the optimizers and the lists of weights whose gradients may be cleared.
     """
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        clear = method_call(call, "zero_grad")
-        if clear is not None:
-            owner = ast.unparse(clear.receiver)
-            if owner not in cleared and f"list({owner}.parameters())" not in cleared:
+        if method_call(call, "zero_grad") is not None:
+            if not _clears(call, cleared):
                 return False
         elif called_name(call) not in ("backward", "print", "item", "append", "float") and not clips_gradients(call):
             return False
     return True
+
+
+def _clears(node: ast.AST, owners: list[str]) -> bool:
+    """Does it clear the gradients of one of these optimizers or lists of weights?"""
+    clear = method_call(node, "zero_grad")
+    owner = ast.unparse(clear.receiver) if clear is not None else None
+    return owner is not None and (owner in owners or f"list({owner}.parameters())" in owners)
 
 
 def _next_step(block: list[ast.stmt], backward: ast.stmt) -> ast.stmt:
