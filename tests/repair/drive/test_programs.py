@@ -63,6 +63,11 @@ def test_the_judge_can_tell(change, expected):
     assert verdict(WRONG, WRONG.replace(*change)).startswith(expected)
 
 
+def test_a_gradient_that_is_no_number_for_autograd_either_tells_nothing():
+    overflows = WRONG.replace("h += 1", "g = (h * 8).exp().exp()\nh += g.tanh()")
+    assert verdict(overflows, overflows.replace("h += g.tanh()", "h = h + g.tanh()")) == "unmeasured"
+
+
 def test_differences_agree_with_autograd_where_autograd_is_right():
     source = WRONG.replace("h += 1", "h = h + 1")
     assert close(run(source).gradients, Forward(source).gradients(), 1.0)

@@ -565,6 +565,23 @@ def test_entries_of_an_expanded_tensor_are_written_in_a_copy(fixed):
     assert "J = J.clone()\nfor i in range(3):\n" in fixed(source)
 
 
+@pytest.mark.parametrize("write", ["h.copy_(h)", "h.fill_(0.3)"])
+def test_a_write_whose_backward_alone_is_refused_is_left(fixed, write):
+    """In memory of its own, the next write would reach one row, not all."""
+    source = f"""import torch
+
+x = torch.ones(1, 4, dtype=torch.float64).requires_grad_()
+leaves = [x]
+h = x.exp().expand(3, 4)
+{write}
+h[0] = 0.5
+loss = (h * h).sum()
+loss.backward()
+"""
+    assert fixed(source) == source
+    assert verdict(source, source.replace(write, "h = h.clone()")).startswith("HARMED")
+
+
 def test_only_tensors_are_cloned(fixed):
     source = """
     import torch

@@ -107,10 +107,13 @@ def _refused_at_once(place: Place) -> bool:
 
 
 def _writes_one_value(place: Place) -> bool:
-    """Is it a write that PyTorch allows on expanded memory: by a mask or a list of indices, `fill_`, `zero_`?"""
+    """Is it a write that PyTorch allows on expanded memory: `fill_`, `x.copy_(x)`, by a mask or a list of indices?"""
     call = place.statement.value if isinstance(place.statement, ast.Expr) else place.statement
     if isinstance(call, ast.Call):
-        return isinstance(call.func, ast.Attribute) and has(call.func.attr, "fills_expanded")
+        method, given = call.func, [ast.unparse(arg) for arg in call.args[:1]]
+        if not isinstance(method, ast.Attribute):
+            return False
+        return has(method.attr, "fills_expanded") or (method.attr == "copy_" and given == [ast.unparse(method.value)])
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     one_by_one = ast.Slice | ast.Constant | ast.UnaryOp
