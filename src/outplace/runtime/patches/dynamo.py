@@ -103,15 +103,15 @@ def region_patches() -> Iterator[Patch]:
 
 def _with_region(original: Any) -> Any:
     @functools.wraps(original)
-    def call_user_compiler(self: Any, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "package", None) is not None:  # it is written to a file, and must be what the backend made
-            return original(self, gm, example_inputs, *args, **kwargs)
+            return original(self, gm, *args, **kwargs)
         _forget_traced_writes()
-        region = regions.Region(gm, example_inputs)
+        region = regions.Region(gm, args[0] if args else self.example_inputs())  # an older torch does not pass them
         regions.compiling.append(region)
         try:
             with log.without_writes():
-                compiled = original(self, gm, example_inputs, *args, **kwargs)
+                compiled = original(self, gm, *args, **kwargs)
         finally:
             regions.compiling.remove(region)
         return regions.around(region, _made(compiled))
