@@ -14,6 +14,10 @@ Answer = Literal["yes", "no", "unknown"]
 Where = Literal["here", "caller", "elsewhere"]
 
 
+Source = Literal["gradient", "trained", "leaf", "unknown"]
+"""What a value is made of: a gradient, a parameter that is trained, another leaf, something not known."""
+
+
 @dataclass(frozen=True)
 class Question:
     """What if a tensor were copied at this place, before it is written?
@@ -98,6 +102,12 @@ class WriteFacts:
     requires_grad: Answer = "unknown"
     both_values: bool = False
     """Does one graph use the value before the write and the value after it?"""
+    sources: frozenset[Source] = frozenset()
+    """What the written value is made of, other than the tensor itself."""
+    trained: bool = False
+    """Is the tensor stepped by an optimizer, or its gradient read, at any time?"""
+    in_forward: bool = False
+    """Has the forward of a module come to the statement?"""
 
     @property
     def may_rebind(self) -> Answer:

@@ -8,7 +8,6 @@ matter. The result of an unknown function may lie in the memory of any of its ar
 from __future__ import annotations
 
 import ast
-import copy
 import os
 from collections.abc import Callable, Collection, Iterable
 
@@ -21,15 +20,15 @@ from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
-from outplace.source.left_behind import LeftBehind
+from outplace.source.left_behind import LeftBehind, copy_of, is_buffer, is_fixed
 from outplace.source.project import Project
 from outplace.source.reachable_tensors import reachable, storages_in
+from outplace.source.sources import Sources, written_value
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (
     UNKNOWN,
     Bound,
     Choice,
-    Class,
     Const,
     Dictionary,
     Function,
@@ -78,6 +77,7 @@ class Hypothesis(Interpreter):
         self._latest: list[LeftBehind] = []
         self._frames: list[Frame] = []
         """The functions that were running then."""
+        self._in_forward = False
         self._names: dict[str, None] = {}
         self._given_by: dict[Storage, dict[Span, None]] = {}
         """The expressions that gave each memory, the latest last."""
@@ -85,6 +85,12 @@ class Hypothesis(Interpreter):
         self._ignored: list[LeftBehind] = []
         """What the statement may read: it does so before it writes."""
         self._copies: set[Storage] = set()
+        self._unwritten: set[Storage] = set()
+        """The latest copies, until they are written."""
+        self.sources = Sources(self.tape)
+        self._written_value: ast.expr | None = None
+        self._value: Value = UNKNOWN
+        """What an assignment writes."""
         self._used = False
         """Was the written memory read?"""
         self._backwards = 0
@@ -125,8 +131,10 @@ class Hypothesis(Interpreter):
         before = self._ignored
         self._ignored = self._latest if _reads_before_it_writes(statements[place]) else []
         latest = self._latest
+        self._written_value = written_value(statements[place])
         ended = super().block([statements[place]])
         self._ignored = before
+        self._note_written([self._value])
         self._note_trails(latest)
         return ended or super().block(statements[place + 1 :])
 
@@ -139,10 +147,12 @@ class Hypothesis(Interpreter):
         assert self._holder is not None
         self._asleep = True
         old = self.eval(self._holder)
-        if self._is_buffer(self._holder):
-            self.held["a module"] = None
-        if self._is_fixed(self._holder):
-            self.held["an object that cannot be changed"] = None
+        if isinstance(self._holder, ast.Attribute | ast.Subscript):
+            owners, name = options(self.eval(self._holder.value)), getattr(self._holder, "attr", None)
+            if is_buffer(owners, name):
+                self.held["a module"] = None
+            if is_fixed(owners, name):
+                self.held["an object that cannot be changed"] = None
         new = self._copied(old)
         if new is not old:
             self.bind(self._holder, new, self._holder)
@@ -154,15 +164,16 @@ class Hypothesis(Interpreter):
         paths = with_paths(old)
         found = [(option, path) for option, path in paths if isinstance(option, Tensor)]
         self.unclear |= any(not isinstance(option, Tensor | Const | Plain) for option, _ in paths)
-        copies = {id(tensor): _copied(tensor) for tensor, _ in found}
-        self._copies.update(copied.storage for copied in copies.values())
+        copies = {id(tensor): copy_of(tensor) for tensor, _ in found}
+        self._unwritten = {copied.storage for copied in copies.values()}
+        self._copies |= self._unwritten
         here, now = self.tape.path, self.tape.tick()
         self._latest = [
             LeftBehind(
                 tensor,
                 (*here, *(arm for arm in path if arm not in here)),
                 now,
-                copies[id(tensor)].storage,
+                copies[id(tensor)],
                 self._backwards,
                 self._computed_with.get(tensor.storage) == self._backwards,
             )
@@ -171,27 +182,9 @@ class Hypothesis(Interpreter):
         new = [copies.get(id(option), option) for option, _ in paths]
         return old if not found else Choice(tuple(new), old.paths) if isinstance(old, Choice) else new[0]
 
-    def _is_fixed(self, holder: ast.expr) -> bool:
-        """Does Python refuse to set it: an item of a tuple, a field of a frozen object, a property?"""
-        if not isinstance(holder, ast.Attribute | ast.Subscript):
-            return False
-        owners = options(super().eval(holder.value))
-        if any(isinstance(owner, Items) and owner.kind == "tuple" for owner in owners):
-            return True
-        classes = [owner.cls for owner in owners if isinstance(owner, Instance)]
-        if any(isinstance(cls, Class) and cls.frozen for owner in classes for cls in owner.lineage()):
-            return True
-        found = [cls.find(holder.attr) for cls in classes] if isinstance(holder, ast.Attribute) else []
-        return any(isinstance(item, Function) and item.kind in ("property", "cached_property") for item in found)
-
-    def _is_buffer(self, holder: ast.expr) -> bool:
-        """Is the holder a buffer of a module? Others may look it up there."""
-        owners = options(super().eval(holder.value)) if isinstance(holder, ast.Attribute) else ()
-        tables = [owner.names.get("__buffers__") for owner in owners if isinstance(owner, Instance)]
-        return any(isinstance(table, Dictionary) and holder.attr in table.items for table in tables)  # type: ignore[attr-defined]
-
     def _leave_latest(self) -> None:
         self._frames = list(self.frames)
+        self._in_forward |= any(frame.name.split(".")[-1] == "forward" for frame in self.frames)
         for behind in self._latest:
             self.left.append(behind)
             self._note_holders(behind)
@@ -199,7 +192,7 @@ class Hypothesis(Interpreter):
     def _note_trails(self, left: list[LeftBehind]) -> None:
         """The expressions that gave the memory, also those of the statement itself."""
         for behind in left:
-            spans = {**self._given_by.get(behind.tensor.storage, {}), **self._given_by.get(behind.copy, {})}
+            spans = {**self._given_by.get(behind.tensor.storage, {}), **self._given_by.get(behind.copy.storage, {})}
             self.trails[tuple(spans)] = None
 
     def _note_holders(self, behind: LeftBehind) -> None:
@@ -237,6 +230,8 @@ class Hypothesis(Interpreter):
         if depth == len(self.frames):
             outer.update(storages_in(value))
         if not self._asleep:
+            value = self.sources.follow(node, value, own)
+            self._value = value if node is self._written_value else self._value
             self._note_expression(value, node)
             self._note_operands(value, own)
         if self._holder is None and not self._asleep and self._is_asked_value(node):
@@ -289,7 +284,7 @@ class Hypothesis(Interpreter):
         for behind in self.left:
             if behind in self._ignored or not compatible(behind.path, self.tape.path, path):
                 continue
-            if self._until_written and not behind.copy.writes:
+            if self._until_written and not behind.copy.storage.writes:
                 continue
             if isinstance(value, Tensor) and behind.is_seen_in(value):
                 self._read(node, behind, value.certain and value.anchor is behind.tensor.anchor, value)
@@ -301,7 +296,7 @@ class Hypothesis(Interpreter):
     def _note_copy(self, value: Tensor, node: ast.AST) -> None:
         """A copy is read. It lacks what was written into the old memory, through another name, after it was made."""
         self._used |= bool(value.storage.writes) or not self._until_written
-        own = [item for item in self.left if item.copy is value.storage]
+        own = [item for item in self.left if item.copy.storage is value.storage]
         self._compare_graphs(own)
         for behind in own if self._until_written else ():
             if behind.is_written():
@@ -338,7 +333,15 @@ class Hypothesis(Interpreter):
         ):
             for value in arguments:
                 self._look(value, node, deep=True)
-        return self._shared(function, arguments, calls.call(self, function, args, keywords, node))
+        result = calls.call(self, function, args, keywords, node)
+        self._note_written(arguments)
+        return self._shared(function, arguments, result)
+
+    def _note_written(self, values: list[Value]) -> None:
+        """The first write to a copy is the one in question: what does it write?"""
+        if any(storage.writes for storage in self._unwritten):
+            self._unwritten.clear()
+            self.sources.written(values, self._copies | {item.tensor.storage for item in self.left})
 
     def _shared(self, function: Value, given: list[Value], result: Value) -> Value:
         """What a call of torch has made may be what it was given, if that is not known, or in evaluation."""
@@ -439,7 +442,7 @@ class Hypothesis(Interpreter):
         """What this run has shown."""
         tensors = [item.tensor for item in self.left]
         return WriteFacts(
-            bool(tensors) and (not self._until_written or any(item.copy.writes for item in self.left)),
+            bool(tensors) and (not self._until_written or any(item.copy.storage.writes for item in self.left)),
             self.unclear,
             self.from_caller,
             tuple(self.held),
@@ -452,19 +455,14 @@ class Hypothesis(Interpreter):
             _answer([tensor.leaf and tensor.known for tensor in tensors]),
             _answer([requires_grad(tensor) for tensor in tensors]),
             self._both_values,
+            frozenset(self.sources.found),
+            any(tensor.held or tensor.grad is not None for item in self.left for tensor in (item.tensor, item.copy)),
+            self._in_forward,
         )
 
 
 def _answer(facts: list[bool | None]) -> Answer:
     return "unknown" if not facts or None in facts or len(set(facts)) > 1 else "yes" if facts[0] else "no"
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """The same tensor in memory of its own."""
-    new = copy.copy(tensor)
-    new.storage, new.family, new.region, new.parts = Storage(), copy.copy(tensor.family), (), ()
-    new.parameter = new.held = False
-    return new
 
 
 def _is_tensor(bound: Bound) -> bool:

@@ -242,6 +242,9 @@ def _together(facts: list[WriteFacts]) -> WriteFacts:
         _agreed([item.leaf for item in reached]),
         _agreed([item.requires_grad for item in reached]),
         any(fact.both_values for fact in facts),
+        frozenset().union(*(fact.sources for fact in facts)),
+        any(fact.trained for fact in facts),
+        any(fact.in_forward for fact in facts),
     )
 
 

@@ -12,7 +12,6 @@ from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
-from outplace.repair.facts.intent import is_leaf
 from outplace.repair.facts.location import Place
 from outplace.repair.forms import backward_first, recorded, silent, step_order
 from outplace.repair.plan.copies import copies_for_backward
@@ -56,7 +55,7 @@ def _may_be_recorded(place: Place) -> bool:
     If no run has shown that it is used, only if it is read later, and under no other name.
     """
     answer, path = rebinding(place), place.path or ""
-    if is_leaf(place, path):
+    if place.facts.leaf == "yes" and place.facts.requires_grad == "yes":
         return False  # this is how trained values are updated
     if place.bug.rule is DATA_WRITE_USED:
         return answer != "no"
