@@ -10,7 +10,7 @@ import ast
 from outplace.knowledge import ops
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, read_later
+from outplace.repair.syntax.flow import binds
 from outplace.source.facts import Answer, Question, Span, WriteFacts
 from outplace.source.heuristics import is_parameter_name
 
@@ -57,16 +57,6 @@ def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
         return False
     facts = facts_of(files, code, statement, name)
     return facts.is_known and not any(read.where == "here" for read in facts.reads)
-
-
-def shared_names(files: Files, code: Code, statement: ast.stmt, path: str) -> set[str]:
-    """The names of the function that share memory with this one."""
-    return {path, *facts_of(files, code, statement, path).names}
-
-
-def sole_reader(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """May this statement overwrite the value of the name: a tensor made here that nothing reads later?"""
-    return may_rebind(files, code, statement, name) == "yes" and not read_later(code, statement, name)
 
 
 def is_parting(value: ast.expr | None) -> bool:

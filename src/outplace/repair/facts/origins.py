@@ -163,11 +163,6 @@ def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Targets with the calls they are bound to."""
-    yield from ((target, value) for target, value in assigned(node) if isinstance(value, ast.Call))
-
-
 def assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets with their values; `a, b = f(), g()` is taken apart."""
     for target in node.targets:

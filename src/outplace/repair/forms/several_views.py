@@ -6,12 +6,11 @@ import ast
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from outplace.repair.facts.aliases import facts_of_value, is_parting, sole_reader
+from outplace.repair.facts.aliases import is_parting
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
-from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import bindings, binds, read_later, reads
+from outplace.repair.syntax.flow import bindings, binds, reads
 
 
 @dataclass(frozen=True)
@@ -101,59 +100,6 @@ def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
     if not plain or called_name(call) not in ("chunk", "split", "split_with_sizes", "tensor_split", "unbind"):
         return None
     return ast.unparse(told[0]) if told else "0"
-
-
-def handed_out_here(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
-    """`for part in x.split(2): part *= 2`, if only the loop has the parts, and nothing reads `x` afterwards."""
-    for loop in code.loops(statement):
-        if not isinstance(loop, ast.For) or not binds(loop, name):
-            continue
-        position = _position(loop.target, name)
-        iterable = _find(loop, position)[1] if position is not None else None
-        if not isinstance(iterable, ast.Call) or not is_parting(iterable):
-            return False
-        before = loop.body[: loop.body.index(statement)] if statement in loop.body else loop.body
-        if any(reads(item, name) or binds(node, name) for item in before for node in ast.walk(item)):
-            return False
-        tensor = _parted(iterable)
-        if isinstance(tensor, ast.Name):
-            within = any(reads(item, tensor.id) for item in loop.body)
-            return not within and sole_reader(files, code, loop, tensor.id)
-        return tensor is not None and facts_of_value(files, code, tensor).may_rebind == "yes"
-    return False
-
-
-def kept_here(code: Code, statement: ast.stmt) -> bool:
-    """`fields = dict(zip(names, x.unbind(1)))`, and `fields[name] += rate`: a new item replaces the old one.
-
-    The item belongs to a dict or list that was made of the parts here. It is read later, and `x` is not.
-    """
-    item = statement.target if isinstance(statement, ast.AugAssign) else None
-    if not isinstance(item, ast.Subscript) or not isinstance(item.value, ast.Name):
-        return False
-    loops = code.loops(statement)
-    around: ast.stmt = loops[-1] if loops else statement
-    if not read_later(code, around, item.value.id):
-        return False
-    for binding in bindings(code, statement, item.value.id):
-        parts = _collected(binding.value) if isinstance(binding, ast.Assign) else None
-        tensor = _parted(parts) if parts is not None and is_parting(parts) else None
-        if not isinstance(tensor, ast.Name) or any(reads(entry, tensor.id) for entry in getattr(around, "body", ())):
-            return False
-        if read_later(code, around, tensor.id):
-            return False
-    return True
-
-
-def _collected(value: ast.expr) -> ast.Call | None:
-    """The call whose results are the items of `dict(zip(names, …))`, `list(…)`, `{k: v for k, v in zip(names, …)}`."""
-    if isinstance(value, ast.DictComp) and isinstance(value.value, ast.Name) and len(value.generators) == 1:
-        value = value.generators[0].iter
-    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("dict", "list"):
-        value = value.args[0] if len(value.args) == 1 and not value.keywords else value
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "zip":
-        value = value.args[1] if len(value.args) == 2 else value
-    return value if isinstance(value, ast.Call) else None
 
 
 def _parted(call: ast.Call) -> ast.expr | None:

@@ -32,10 +32,7 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
         edits = several_views.by_index(place.code, place.statement, name)
         if edits is not None:
             yield place.candidate(f"Take `{name}` by its index: that view may be written", "safe", edits)
-        if several_views.handed_out_here(place.files, place.code, place.statement, name):
-            yield from (rewrite.candidate("safe") for rewrite in plain(place))
-            return
-    if several_views.kept_here(place.code, place.statement):
+    if place.facts.used and place.facts.may_rebind == "yes":  # who reads the write reads it through this holder
         yield from (rewrite.candidate("safe") for rewrite in plain(place))
         return
     yield from out_of_place(place, trusting=True)
