@@ -30,4 +30,4 @@ def attach() -> None:
 
 def _show_at_end() -> None:
     session.show(reporter, error_hooks.uncaught, survived=False)
-    session.show(reporter, dispatch.untold, survived=True)
+    session.show(reporter, dispatch.not_shown, survived=True)

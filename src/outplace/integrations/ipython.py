@@ -118,13 +118,13 @@ class Extension:
     def _after_cell(self, result: Any) -> None:
         """Shows the bugs without a traceback: silent ones, and errors that the cell caught."""
         requested, self._this_cell_only = self._this_cell_only, False
-        untold = list(dispatch.untold)
-        dispatch.untold.clear()
-        silent = [diagnosis for diagnosis in untold if is_silent(diagnosis)]
-        caught = [diagnosis for diagnosis in untold if diagnosis not in silent]
+        not_shown = list(dispatch.not_shown)
+        dispatch.not_shown.clear()
+        silent = [diagnosis for diagnosis in not_shown if is_silent(diagnosis)]
+        caught = [diagnosis for diagnosis in not_shown if diagnosis not in silent]
         self._display("Errors that the cell caught:", caught)
         self._display("No error was raised here, but the gradient is wrong:", silent)
-        if requested and result.success and not untold:
+        if requested and result.success and not not_shown:
             print("outplace: no in-place bug in this cell.")
         if requested and not self._on:
             self._stop()
@@ -134,7 +134,7 @@ class Extension:
     def _show_traceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         """IPython's traceback, with the diagnosis below it instead of inside."""
         error = (exc_tuple or sys.exc_info())[1]
-        diagnoses = dispatch.take_out(error) if isinstance(error, BaseException) and _is_for_us(error) else []
+        diagnoses = dispatch.take_diagnoses(error) if isinstance(error, BaseException) and _is_for_us(error) else []
         type(self._shell).showtraceback(self._shell, exc_tuple, *args, **kwargs)
         self._display("", diagnoses)
 

@@ -163,7 +163,7 @@ def pytest_runtest_makereport(
         return (yield)
     from outplace.runtime.errors import dispatch
 
-    diagnoses = dispatch.take_out(call.excinfo.value) if call.excinfo is not None else []
+    diagnoses = dispatch.take_diagnoses(call.excinfo.value) if call.excinfo is not None else []
     report = yield
     if diagnoses:
         report.sections.append(("outplace", _as_text(diagnoses, _look(item.config))))

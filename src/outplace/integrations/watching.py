@@ -36,7 +36,7 @@ class Watch:
             if not lifecycle.attached():
                 lifecycle.attach("tags", reporter, block=sys._getframe(1))
                 self._first = _started_by_watch = True
-            lifecycle.ask_for(*self._asked_for)
+            lifecycle.count_callers(*self._asked_for)
             dispatch.collectors.append(self.diagnoses)
         return self
 
@@ -46,14 +46,14 @@ class Watch:
         if error is not None:
             dispatch.examine(error)
         with lifecycle.lock:
-            lifecycle.ask_for(*self._asked_for, times=-1)
+            lifecycle.count_callers(*self._asked_for, times=-1)
             dispatch.collectors[:] = [collector for collector in dispatch.collectors if collector is not self.diagnoses]
             _watchers -= 1
             if _watchers == 0 and _started_by_watch:
                 _started_by_watch = False
                 lifecycle.detach()
             elif self._first and _started_by_watch:
-                lifecycle.goes_on()
+                lifecycle.continue_after_block()
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function: `@outplace.watch()`."""
@@ -112,8 +112,8 @@ def install(*, guard: bool = False, strict: bool = False) -> None:
     global _started_by_watch
     with lifecycle.lock:
         if lifecycle.attached():
-            lifecycle.goes_on()
+            lifecycle.continue_after_block()
         else:
             lifecycle.attach("tags", reporter)
-        lifecycle.ask_for(guard, strict)
+        lifecycle.count_callers(guard, strict)
         _started_by_watch = False

@@ -233,7 +233,7 @@ def call_function(
 def _run_in_part(interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
     """What a function calls may take a part of its steps: it is the function itself that is asked about."""
     found: list[Value] = []
-    interpreter.lend(lambda: found.append(_run(interpreter, function, args, keywords)))
+    interpreter.with_part_of_steps(lambda: found.append(_run(interpreter, function, args, keywords)))
     return found[0] if found else UNKNOWN
 
 

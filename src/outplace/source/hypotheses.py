@@ -117,7 +117,7 @@ def _argument(
 ) -> Value:
     says, name = says_tensor(argument.annotation), argument.arg
     if name in uses.networks:
-        return unseen.be_network(interpreter, Unseen())
+        return unseen.as_network(interpreter, Unseen())
     if name in uses.called:
         return Unseen()
     if asks_for_writes(name):

@@ -227,7 +227,7 @@ class Interpreter:
             self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = kept
             self.tape.group = group
 
-    def lend(self, run: Callable[[], object]) -> None:
+    def with_part_of_steps(self, run: Callable[[], object]) -> None:
         """Runs something with a third of the steps that are left; what takes longer is given up, and this goes on."""
         most = self._most_steps
         kept = list(self.frames), self.grad, self.tape.path, self._changes, self._loops, self.tape.group

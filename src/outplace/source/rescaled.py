@@ -20,7 +20,7 @@ _POWERS = {"pow", "sqrt", "rsqrt", "square"}
 _CONSTANTS = {"eye", "ones", "ones_like", "full", "full_like"}
 
 
-def again(reached: list[Node], rounds: list[int], path: Path) -> Iterator[Write]:
+def rescaling_writes(reached: list[Node], rounds: list[int], path: Path) -> Iterator[Write]:
     """The writes of the present round that normalise once more what the graph computes with."""
     if len(rounds) < 2:
         return

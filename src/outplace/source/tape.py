@@ -36,7 +36,7 @@ from outplace.source.graph import (
 )
 from outplace.source.heuristics import is_mask
 from outplace.source.overlaps import Region, touches
-from outplace.source.rescaled import again
+from outplace.source.rescaled import rescaling_writes
 from outplace.source.training_step import Events
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Tape:
                 for write in storage.writes:
                     self._check_output(node, write, unrecorded, uses, certain)
         self._check_unsaved_writes(reached, uses)
-        for write in again(reached, self.rounds, self.path):
+        for write in rescaling_writes(reached, self.rounds, self.path):
             self.hits.append(Hit.silent(RESCALED_AGAIN, write, write.place, False))
         self.rounds.append(self.tick())
         for node in reached:

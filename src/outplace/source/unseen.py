@@ -82,13 +82,13 @@ _LOOKED_UP = {"torch.nn": _ActivationClass, "torch.nn.functional": lambda: Unsee
 def attribute(interpreter: Interpreter, holder: Unseen, name: str, node: ast.AST) -> Value:
     """`holder.name`. Who is asked for its parameters is a network."""
     if name in ("parameters", "named_parameters"):
-        be_network(interpreter, holder)
+        as_network(interpreter, holder)
     if holder.network is not None and name in (_OF_NETWORKS | {"zero_grad"}) - MODULE_RETURNS_ITSELF:
         return torch_model.attribute(interpreter, holder.network, name, node) or Bound(name, holder.network)
     return Bound(name, holder) if name in MODULE_RETURNS_ITSELF or name == "step" else holder.part(name)
 
 
-def be_network(interpreter: Interpreter, thing: Unseen) -> Unseen:
+def as_network(interpreter: Interpreter, thing: Unseen) -> Unseen:
     """It is a network."""
     if thing.network is None:
         thing.network = Layer("torch.nn.Module", {})
@@ -175,7 +175,7 @@ def note_child(interpreter: Interpreter, holder: Instance, name: str, value: Val
     if not isinstance(value, Unseen) or value.network is not None:
         return
     if (holder.cls.torch_base() or "").startswith("torch.nn.") and f"self.{name}(" in _text(holder.cls):
-        be_network(interpreter, value)
+        as_network(interpreter, value)
 
 
 def _text(cls: Class) -> str:

@@ -18,8 +18,8 @@ from outplace.errors import OutplaceError
 from outplace.reclaim.drive.command import Command
 from outplace.reclaim.drive.proving import Reclaim
 from outplace.reclaim.drive.trials import Trials
+from outplace.reclaim.observe.digests import Digests
 from outplace.reclaim.observe.trial import Trial
-from outplace.reclaim.observe.witness import Testimony
 from outplace.reclaim.outcome import Outcome
 
 PROGRAM = """\
@@ -117,19 +117,19 @@ def test_a_program_that_says_nothing_about_training(tmp_path, source, code, said
 class Scripted(Trials):
     """Runs that end as the test says."""
 
-    def __init__(self, path: Path, *testimonies: Testimony) -> None:
+    def __init__(self, path: Path, *testimonies: Digests) -> None:
         super().__init__([str(path)], 3, 1.0, nullcontext)
         self.told: list[str] = []
-        self._first = Trial(0, False, False, b"", "", replace(record(path), files=[str(path)]), Testimony())
+        self._first = Trial(0, False, False, b"", "", replace(record(path), files=[str(path)]), Digests())
         self._left = list(testimonies)
 
     def run(self, about, texts=None, ledger=True):
         self.told.append(about)
-        return replace(self._first, testimony=self._left.pop(0))
+        return replace(self._first, digests=self._left.pop(0))
 
 
-def says(*losses: str) -> Testimony:
-    return Testimony(list(losses), list(losses), [])
+def says(*losses: str) -> Digests:
+    return Digests(list(losses), list(losses), [])
 
 
 @pytest.fixture

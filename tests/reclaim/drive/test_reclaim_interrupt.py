@@ -18,8 +18,8 @@ from outplace.cli.main import main
 from outplace.reclaim.drive import command, proving
 from outplace.reclaim.drive.proving import Reclaim
 from outplace.reclaim.drive.trials import Trials
+from outplace.reclaim.observe.digests import Digests
 from outplace.reclaim.observe.trial import Trial
-from outplace.reclaim.observe.witness import Testimony
 from outplace.reclaim.outcome import Outcome
 from outplace.repair.syntax import files
 
@@ -82,7 +82,7 @@ def scene(tmp_path, monkeypatch):
     advice, _ = advised(main_file)
     recording = record(main_file)
     recording.files = [str(main_file)]
-    first = Trial(0, False, False, b"", "", recording, Testimony(["a"], ["a"], ["a"]))
+    first = Trial(0, False, False, b"", "", recording, Digests(["a"], ["a"], ["a"]))
     texts = {str(path): path.read_text() + "# changed\n" for path in (main_file, other)}
     originals = {str(path): path.read_text() for path in (main_file, other)}
     outcome = Outcome(first, advice, first, texts, originals)

@@ -121,7 +121,7 @@ PROGRAMS += [swallowed_by_a_generator, swallowed_by_the_outer, left_by_return, n
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_catches_is_known(program):
     said = []
-    program(lambda: said.append(handlers.goes_on(sys._getframe(1))))
+    program(lambda: said.append(handlers.catches(sys._getframe(1))))
 
     def fail():
         raise ValueError
@@ -139,7 +139,7 @@ def test_a_manager_that_is_not_known_may_suppress():
 
     def held(manager):
         with manager:
-            said.append(handlers.goes_on(sys._getframe()))
+            said.append(handlers.catches(sys._getframe()))
 
     held(Quiet())
     assert said == [True]

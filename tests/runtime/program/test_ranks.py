@@ -60,18 +60,18 @@ def test_a_bug_is_told_once(monkeypatch, tmp_path, capsys):
     diagnosis = Diagnosis("leaf", "OUT101", "error", Tensor("w"), "why")
     site = Site("train.py", 3, 3, 0, 5, "f", "x += 1")
     other = Diagnosis("leaf", "OUT101", "error", Tensor("w"), "why", mutations=(Mutation("__iadd__", site),))
-    assert ranks.essence(diagnosis) != ranks.essence(other)
-    known = {ranks.essence(diagnosis): [0, 1]}
+    assert ranks.bug_id(diagnosis) != ranks.bug_id(other)
+    known = {ranks.bug_id(diagnosis): [0, 1]}
     told = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        with ranks.telling([diagnosis], str(tmp_path), lambda: known) as mine:
+        with ranks.diagnoses_to_show([diagnosis], str(tmp_path), lambda: known) as mine:
             told.append([(one.kind, one.notes) for one in mine])
     assert told == [[("leaf", ("On all 2 ranks.",))], []]
     assert (
         capsys.readouterr().err == "outplace: rank 1 has the same in-place bug as rank 0, where the lines are shown.\n"
     )
-    with ranks.telling([diagnosis, other], str(tmp_path), lambda: known) as mine:
+    with ranks.diagnoses_to_show([diagnosis, other], str(tmp_path), lambda: known) as mine:
         assert [one.mutations for one in mine] == [other.mutations]
         assert mine[0].notes == ("On rank 1 of 2.",)
 
@@ -100,7 +100,9 @@ class Machine:
         """How long rank 5 waits for rank 4 before it tells, and which ranks it then names."""
         began = self.now
         diagnosis = Diagnosis("leaf", "OUT101", "error", Tensor("w"), "why")
-        with ranks.telling([diagnosis], str(folder), lambda: {ranks.essence(diagnosis): known(self.now)}) as (one,):
+        with ranks.diagnoses_to_show([diagnosis], str(folder), lambda: {ranks.bug_id(diagnosis): known(self.now)}) as (
+            one,
+        ):
             return round(self.now - began, 1), one.notes[0]
 
 

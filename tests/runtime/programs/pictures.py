@@ -213,5 +213,5 @@ def life(way, guard, look=bool):
         look()
         return result
     finally:
-        lifecycle.ask_for(guard, False, -1)
+        lifecycle.count_callers(guard, False, -1)
         lifecycle.detach()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from outplace import settings
-from outplace.reclaim.observe import probe, recording, witness
+from outplace.reclaim.observe import digests, probe, recording
 from outplace.reclaim.observe.trial import Trial
 from outplace.repair.drive import processes
 from outplace.repair.drive.runs import Telling
@@ -59,7 +59,7 @@ class Trials:
             (folder / "stdout").read_bytes(),
             (folder / "stderr").read_text(encoding="utf-8", errors="replace")[-4000:],
             recording.read(left) if (left := folder / probe.RECORDING).exists() else None,
-            witness.read(left) if (left := folder / probe.TESTIMONY).exists() else None,
+            digests.read(left) if (left := folder / probe.DIGESTS).exists() else None,
         )
 
     def _wait(self, command: list[str], environment: dict[str, str], folder: Path, shown: bool) -> tuple[int, bool]:

@@ -1,8 +1,8 @@
 """Runs inside the program's process: records memory and digests, and stops the program after a few steps.
 
 It is started by the environment that `outplace reclaim` gives to the runs it makes. In `outplace.settings`, `RECLAIM`
-is where the account and the testimony are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts
-that are compiled in place of the program's own; `LEDGER` asks for the account and the testimony (without it nothing
+is where the account and the digests are left; `STEPS` how many optimizer steps are enough; `OVERLAY` a file of texts
+that are compiled in place of the program's own; `LEDGER` asks for the account and the digests (without it nothing
 watches, and there are only the clock and the peak of CUDA's allocator).
 """
 
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from outplace import settings
-from outplace.reclaim.observe.witness import Testimony, of_leaves, of_tensors
+from outplace.reclaim.observe.digests import Digests, of_leaves, of_tensors
 from outplace.runtime.patches.table import Patch, Section, Undo, registered, replaced
 from outplace.runtime.program import attachment, evidence
 from outplace.runtime.record.user_files import own_files
 
-RECORDING, TESTIMONY, STOPPED = "recording.json", "testimony.json", "stopped"
+RECORDING, DIGESTS, STOPPED = "recording.json", "digests.json", "stopped"
 _BACKWARDS_A_STEP = 8
 """A program that never calls an optimizer is stopped after so many backwards for each step asked for."""
 
@@ -57,7 +57,7 @@ class _Probe:
     def __init__(self, folder: Path, steps: int, ledger: bool, exact: bool) -> None:
         self._folder, self._steps, self._wanted, self._exact = folder, steps, ledger, exact
         self._ledger: Any = None
-        self._testimony = Testimony()
+        self._testimony = Digests()
         self._backwards = 0
         self._optimizers: Counter[int] = Counter()
         self._seconds: list[float] = []
@@ -103,7 +103,7 @@ class _Probe:
                 result = function(*args, **kwargs)
             else:
                 arguments = signature.bind(*args, **kwargs).arguments
-                result = self._witnessed(function, arguments, sys._getframe(1), args, kwargs)
+                result = self._with_digests(function, arguments, sys._getframe(1), args, kwargs)
             self._backwards += 1
             if self._backwards >= _BACKWARDS_A_STEP * self._steps and not self._optimizers:
                 self._stop()
@@ -111,7 +111,7 @@ class _Probe:
 
         return watched
 
-    def _witnessed(self, function: Any, given: dict[str, Any], frame: Any, args: Any, kwargs: Any) -> Any:
+    def _with_digests(self, function: Any, given: dict[str, Any], frame: Any, args: Any, kwargs: Any) -> Any:
         """Runs a backward and records its losses and gradients."""
         import torch
 
@@ -171,7 +171,7 @@ class _Probe:
         self._over = True
         loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         files = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
-        self._testimony.write(self._folder / TESTIMONY)
+        self._testimony.write(self._folder / DIGESTS)
         if self._ledger is not None:
             recording = self._ledger.finish(ended)
         else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from outplace.reclaim.observe.digests import Digests
 from outplace.reclaim.observe.recording import Recording
 from outplace.reclaim.observe.timeline import Account
-from outplace.reclaim.observe.witness import Testimony
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Trial:
     output: bytes
     errors: str
     recording: Recording | None
-    testimony: Testimony | None
+    digests: Digests | None
 
     @property
     def good(self) -> bool:
@@ -32,17 +32,17 @@ class Trial:
         """How this run differs from the other, in a few words; empty if both gave the same bits."""
         if self.timed_out:
             return "it does not come to its end"
-        if not self.good or self.testimony is None or other.testimony is None:
+        if not self.good or self.digests is None or other.digests is None:
             lines = self.errors.strip().splitlines()
             return f"it fails: {lines[-1]}" if lines else f"it fails with exit code {self.code}"
         for name in ("losses", "gradients", "parameters", "buffers"):
-            mine, theirs = getattr(self.testimony, name), getattr(other.testimony, name)
+            mine, theirs = getattr(self.digests, name), getattr(other.digests, name)
             for number, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
                 if one != two:
                     return f"other {name} (number {number} of {len(theirs)})"
             if len(mine) != len(theirs):
                 return f"{len(mine)} {name} instead of {len(theirs)}"
-        return "" if self.testimony.has_gradients else "nothing to compare"
+        return "" if self.digests.has_gradients else "nothing to compare"
 
     @property
     def peak(self) -> int:

@@ -22,7 +22,7 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
     assert outcome.advice is not None and outcome.first.recording is not None
     recording, advice = outcome.first.recording, outcome.advice
     live, live_after = activations(outcome)
-    testimony = outcome.first.testimony
+    digests = outcome.first.digests
     return {
         "schema": SCHEMA,
         "outplace": __version__,
@@ -49,10 +49,10 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
         "proof": {
             "done": outcome.after is not None,
             "steady": not outcome.unsteady,
-            "losses": len(testimony.losses) if testimony else 0,
-            "gradients": len(testimony.gradients) if testimony else 0,
-            "parameters": len(testimony.parameters) if testimony else 0,
-            "buffers": len(testimony.buffers) if testimony else 0,
+            "losses": len(digests.losses) if digests else 0,
+            "gradients": len(digests.gradients) if digests else 0,
+            "parameters": len(digests.parameters) if digests else 0,
+            "buffers": len(digests.buffers) if digests else 0,
             "reproducible_algorithms": outcome.exact,
         },
         "alive_at_peak": by_line(recording, advice.account, advice.before.moment),

@@ -85,7 +85,7 @@ def _table(suggestions: list[Suggestion], peak: int, console: Console) -> Table:
 
 
 def _proof(outcome: Outcome, console: Console) -> None:
-    testimony, advice = outcome.first.testimony, outcome.advice
+    digests, advice = outcome.first.digests, outcome.advice
     assert advice is not None
     for item in outcome.rejected:
         text = (
@@ -97,11 +97,11 @@ def _proof(outcome: Outcome, console: Console) -> None:
         text = "Not proved: run once more from the same seeds, the unchanged program itself did something else: "
         text += f"{outcome.unsteady}."
         console.print(Text(text, style="yellow"), soft_wrap=True)
-    if outcome.after is None or testimony is None:
+    if outcome.after is None or digests is None:
         return
     how = " (with CUDA's reproducible algorithms)" if outcome.exact else ""
-    steps = f" and the parameters after {_times(len(testimony.parameters), 'step')}" if testimony.parameters else ""
-    backwards = _times(len(testimony.gradients), "backward")
+    steps = f" and the parameters after {_times(len(digests.parameters), 'step')}" if digests.parameters else ""
+    backwards = _times(len(digests.gradients), "backward")
     text = f"Proved{how}: the losses and gradients of {backwards}{steps} are the same, bit for bit."
     console.print(Text(text, style="green"), soft_wrap=True)
     live, live_after = activations(outcome)

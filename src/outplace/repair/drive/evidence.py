@@ -70,7 +70,7 @@ def same_roots(first: Evidence, second: Evidence, count: int | None = None) -> b
     return alike(first, second) >= both
 
 
-def drew_alike(first: Evidence, second: Evidence) -> bool:
+def drew_same_numbers(first: Evidence, second: Evidence) -> bool:
     """Had both runs drawn the same number of random numbers before the last backward that both reached?"""
     last = min(len(first.draws), len(second.draws))
     return last == 0 or first.draws[last - 1] == second.draws[last - 1]

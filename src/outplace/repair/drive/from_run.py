@@ -16,13 +16,13 @@ from outplace.model import Safety, is_silent
 from outplace.repair.drive.evidence import (
     Evidence,
     alike,
-    drew_alike,
+    drew_same_numbers,
     same_gradients,
     same_roots,
     same_training,
     trains_as_many,
 )
-from outplace.repair.drive.runs import Runs, bug_of, essence
+from outplace.repair.drive.runs import Runs, bug_of, identity
 from outplace.repair.facts.bug import Bug, Candidate, Keeps, Moment
 from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
@@ -264,7 +264,7 @@ _Flaw = Literal["other draws", "later error"]
 
 def _flaw(candidate: Candidate, before: Evidence, after: Evidence) -> _Flaw | None:
     """What another candidate may do better; None if nothing."""
-    if candidate.keeps == "earlier" and not drew_alike(before, after):
+    if candidate.keeps == "earlier" and not drew_same_numbers(before, after):
         return "other draws"
     if candidate.keeps in ("earlier", "beginning") and not after.good:
         return "later error"
@@ -328,8 +328,8 @@ def _stopped_early(before: Evidence, after: Evidence) -> bool:
 
 def _fails_later(before: Evidence, after: Evidence) -> bool:
     """Does the program now fail for another reason, and not earlier than before?"""
-    old = [essence(diagnosis) for diagnosis in before.diagnoses]
-    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    old = [identity(diagnosis) for diagnosis in before.diagnoses]
+    new = [identity(diagnosis) for diagnosis in after.diagnoses]
     return bool(new) and _less(old, new) and len(after.roots) >= len(before.roots)
 
 
@@ -374,8 +374,8 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
 
     The proof of that round is for all of them.
     """
-    old = [essence(diagnosis) for diagnosis in before.diagnoses]
-    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    old = [identity(diagnosis) for diagnosis in before.diagnoses]
+    new = [identity(diagnosis) for diagnosis in after.diagnoses]
     silent = _all_silent(before) and _all_silent(after)
     if not (silent and new and len(new) < len(old) and all(bug in old for bug in new)):
         return None
@@ -386,8 +386,8 @@ def _judge_part(candidate: Candidate, before: Evidence, after: Evidence) -> Proo
 
 def _judge_one(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:
     """Is one of several errors repaired, and are the others unchanged? The next rounds repair them."""
-    old = [essence(diagnosis) for diagnosis in before.diagnoses]
-    new = [essence(diagnosis) for diagnosis in after.diagnoses]
+    old = [identity(diagnosis) for diagnosis in before.diagnoses]
+    new = [identity(diagnosis) for diagnosis in after.diagnoses]
     if not new or len(new) >= len(old) or any(bug not in old for bug in new) or candidate.keeps != "all":
         return None
     if reference is None or not (same_roots(before, reference) and same_roots(before, after)):

@@ -160,7 +160,7 @@ def _site(data: dict[str, Any] | None) -> Site | None:
     return Site(**values)
 
 
-def essence(diagnosis: dict[str, Any]) -> tuple[Any, ...]:
+def identity(diagnosis: dict[str, Any]) -> tuple[Any, ...]:
     """What identifies a bug, without line numbers and without the clones that a repair adds."""
     saved = (diagnosis["saved_by"] or {}).get("site") or {}
     texts = tuple(_as_written(mutation["site"]["text"]) for mutation in diagnosis["mutations"] if mutation["site"])

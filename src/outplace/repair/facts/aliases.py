@@ -59,7 +59,7 @@ def only_name(files: Files, code: Code, statement: ast.stmt, name: str) -> bool:
     return facts.is_known and not any(read.where == "here" for read in facts.reads)
 
 
-def is_parting(value: ast.expr | None) -> bool:
+def gives_several_views(value: ast.expr | None) -> bool:
     """`x.chunk(2)`: several parts of one tensor, in a tuple."""
     op = ops.lookup(ast.unparse(value.func).split(".")[-1]) if isinstance(value, ast.Call) else None
     return op is not None and op.view == "multi"

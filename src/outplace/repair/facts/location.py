@@ -9,7 +9,7 @@ from typing import Literal
 
 from outplace.knowledge.traits import having, method_has
 from outplace.model import Safety, Site
-from outplace.repair.facts.aliases import facts_of, facts_of_value, facts_of_write, is_parting, may_rebind
+from outplace.repair.facts.aliases import facts_of, facts_of_value, facts_of_write, gives_several_views, may_rebind
 from outplace.repair.facts.attributes import holds_items, makes_items
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, is_writing_name, may_share
@@ -172,8 +172,8 @@ def _kind(binding: ast.AST | None, name: str) -> str | None:
                 for element in target.elts
                 if isinstance(element, ast.Starred) and ast.unparse(element.value) == name
             ]
-            return None if not rest else "list" if is_parting(binding.value) else "rest"
-    return "tuple" if isinstance(binding.value, ast.Tuple) or is_parting(binding.value) else None
+            return None if not rest else "list" if gives_several_views(binding.value) else "rest"
+    return "tuple" if isinstance(binding.value, ast.Tuple) or gives_several_views(binding.value) else None
 
 
 def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from outplace.repair.facts.aliases import is_parting
+from outplace.repair.facts.aliases import gives_several_views
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
@@ -65,7 +65,7 @@ class _Parting(NamedTuple):
 def _parting(binding: ast.Assign) -> _Parting | None:
     """The call whose parts an assignment binds to plain names."""
     names = _unpacked(binding)
-    call = binding.value if isinstance(binding.value, ast.Call) and is_parting(binding.value) else None
+    call = binding.value if isinstance(binding.value, ast.Call) and gives_several_views(binding.value) else None
     whole = _parted(call) if call is not None else None
     dim = _dimension(call, whole) if call is not None and whole is not None else None
     if call is None or whole is None or dim is None or "" in names:

@@ -28,7 +28,9 @@ def diagnosis(
     """The diagnosis. `frame` is torch's. The tensor takes its name from the writes; without any, `unknown` is said."""
     located = [(write.operation, sites.at_instruction(write.frames[-1], write.operation)) for write in writes]
     targets = [sites.target_node(where, operation) for operation, where in located]
-    name = next((ast.unparse(target) for target in targets if target and sites.plainness(target) is not None), None)
+    name = next(
+        (ast.unparse(target) for target in targets if target and sites.complexity_of_name(target) is not None), None
+    )
     raised = log.frames_to_own_code(frame)
     kind = BY_NAME[match.entry.kind]
     return Diagnosis(

@@ -22,7 +22,7 @@ ATTRIBUTE = "outplace_diagnoses"
 found: list[Diagnosis] = []
 """All diagnoses of this process, each bug once, in the order they were made."""
 
-untold: list[Diagnosis] = []
+not_shown: list[Diagnosis] = []
 """The diagnoses that have not been shown yet."""
 
 listeners: list[Callable[[], None]] = []
@@ -59,7 +59,7 @@ def reset() -> None:
     """Drops all diagnoses and listeners (in a child process, where they belong to the parent)."""
     global _one_at_a_time, _busy
     found.clear()
-    untold.clear()
+    not_shown.clear()
     listeners.clear()
     _known.clear()
     _one_at_a_time, _busy = threading.RLock(), False
@@ -199,13 +199,13 @@ def add(diagnosis: Diagnosis) -> None:
 
 
 def _keep(diagnoses: tuple[Diagnosis, ...]) -> None:
-    new = [diagnosis for diagnosis in diagnoses if _essence(diagnosis) not in _known]
-    _known.update(map(_essence, new))
+    new = [diagnosis for diagnosis in diagnoses if _identity(diagnosis) not in _known]
+    _known.update(map(_identity, new))
     for kept in [candidate for candidate in found if any(_is_behind(candidate, error) for error in new)]:
         found.remove(kept)
-        untold[:] = [item for item in untold if item is not kept]
+        not_shown[:] = [item for item in not_shown if item is not kept]
     found.extend(new)
-    untold.extend(new)
+    not_shown.extend(new)
     for collector in collectors:
         collector += [diagnosis for diagnosis in diagnoses if diagnosis not in collector]
     for listener in listeners if new else ():
@@ -224,7 +224,7 @@ def _is_behind(silent: Diagnosis, error: Diagnosis) -> bool:
     return any(mutation.site and mutation.site in written for mutation in silent.mutations)
 
 
-def _essence(diagnosis: Diagnosis) -> tuple[Any, ...]:
+def _identity(diagnosis: Diagnosis) -> tuple[Any, ...]:
     """What identifies a bug. A loop that fails at every step, and continues, has one bug."""
     saver = diagnosis.saved_by
     writers = tuple(mutation.site for mutation in diagnosis.mutations)
@@ -244,7 +244,7 @@ def chain(error: BaseException) -> list[BaseException]:
     return links
 
 
-def take_out(error: BaseException) -> list[Diagnosis]:
+def take_diagnoses(error: BaseException) -> list[Diagnosis]:
     """The diagnoses of an exception and its causes, for a caller that shows them itself.
 
     Removes outplace's notes and frames from the exceptions.
@@ -255,15 +255,15 @@ def take_out(error: BaseException) -> list[Diagnosis]:
         trim(link)
         _keep(of(link))
         take_note_off(link)
-        told(link)
+        mark_as_shown(link)
         carried += [diagnosis for diagnosis in of(link) if diagnosis not in carried]
     return carried
 
 
-def told(error: BaseException) -> None:
+def mark_as_shown(error: BaseException) -> None:
     """Marks the diagnoses of this exception as shown."""
-    shown = set(map(_essence, of(error)))
-    untold[:] = [diagnosis for diagnosis in untold if _essence(diagnosis) not in shown]
+    shown = set(map(_identity, of(error)))
+    not_shown[:] = [diagnosis for diagnosis in not_shown if _identity(diagnosis) not in shown]
 
 
 class Note(str):

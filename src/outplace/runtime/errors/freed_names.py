@@ -152,7 +152,7 @@ def targets(statement: ast.AST) -> list[ast.expr]:
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         receiver = _written_by(statement.value)
         found = [] if receiver is None else [receiver]
-    return [target for target in found if sites.plainness(target) is not None]
+    return [target for target in found if sites.complexity_of_name(target) is not None]
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
@@ -359,7 +359,7 @@ def _root(call: ast.AST | None) -> ast.expr | None:
     root = call.func.value if call.func.attr == "backward" and not call.args[:1] else None
     if root is None or ast.unparse(root) in ("torch.autograd", "autograd"):
         root = call.args[0] if call.args else None
-    return root if sites.plainness(root) is not None else None
+    return root if sites.complexity_of_name(root) is not None else None
 
 
 def graph_of_earlier(backwards: Iterable[Backward], stack: Sequence[FrameType]) -> set[Any]:

@@ -217,7 +217,7 @@ def _diagnosis(
     frame: FrameType,
 ) -> Diagnosis:
     kind = BY_NAME[match.entry.kind]
-    name = ast.unparse(target) if target is not None and sites.plainness(target) is not None else None
+    name = ast.unparse(target) if target is not None and sites.complexity_of_name(target) is not None else None
     made_at = _made_at(kind.name, tensor, target, located, frame)
     described = Tensor(name)
     if tensor is not None:

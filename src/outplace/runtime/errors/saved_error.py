@@ -21,7 +21,15 @@ from outplace.runtime.locate.graph import Slot
 from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.locate.sites import Located
-from outplace.runtime.locate.writers import AnyWrite, Hurt, NodeWrite, detaching, hurt_by_writes, looking_once, place_of
+from outplace.runtime.locate.writers import (
+    AnyWrite,
+    NodeWrite,
+    OverwrittenSaves,
+    detaching,
+    looking_once,
+    overwritten_saves,
+    place_of,
+)
 from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Step, Write
 from outplace.runtime.record.overlap import written_apart
@@ -68,9 +76,9 @@ def _of_graph(
     if not slots:
         return [_without_slots(error, match, raised_at)]
     with looking_once():
-        hurts = [hurt_by_writes(group) for group in _by_storage(slots)]
+        all_saves = [overwritten_saves(group) for group in _by_storage(slots)]
         around = Surroundings(roots, stack)
-        found = [_diagnosis(error, group, raised_at, stack, around) for group in _by_cause(hurts)]
+        found = [_diagnosis(error, group, raised_at, stack, around) for group in _by_cause(all_saves)]
     return sorted(found, key=lambda diagnosis: not _is_the_one(diagnosis, parse_version_error(str(error))))
 
 
@@ -104,40 +112,40 @@ def _ends_of_checkpoints(slots: list[Slot]) -> list[Slot]:
 # -- the diagnosis -----------------------------------------------------------------------------------------------------
 
 
-def _by_cause(hurts: list[Hurt]) -> list[list[Hurt]]:
+def _by_cause(all_saves: list[OverwrittenSaves]) -> list[list[OverwrittenSaves]]:
     """One group for each bug: storages that the same lines wrote belong together."""
-    groups: dict[Any, list[Hurt]] = {}
-    for hurt in hurts:
-        sites_of = [mutation.site for mutation in _mutations([hurt]) if mutation.site]
-        cause: Any = frozenset((site.file, site.line) for site in sites_of) or hurt.slots[0].message
-        groups.setdefault((cause, _kind(hurt)), []).append(hurt)
+    groups: dict[Any, list[OverwrittenSaves]] = {}
+    for saves in all_saves:
+        sites_of = [mutation.site for mutation in _mutations([saves]) if mutation.site]
+        cause: Any = frozenset((site.file, site.line) for site in sites_of) or saves.slots[0].message
+        groups.setdefault((cause, _kind(saves)), []).append(saves)
     return list(groups.values())
 
 
-def _kind(hurt: Hurt) -> str:
-    if all(slot.error is None for slot in hurt.slots):
+def _kind(saves: OverwrittenSaves) -> str:
+    if all(slot.error is None for slot in saves.slots):
         return "detached"
-    if any(isinstance(write, Step) for write, _ in hurt.writes):
+    if any(isinstance(write, Step) for write, _ in saves.writes):
         return "stepped"
-    base = hurt.base
+    base = saves.base
     is_parameter = base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))
-    in_forward = any(isinstance(write, Write) and write.operation in _STEPS_OVER for write, _ in hurt.writes)
-    return "stepped" if is_parameter and hurt.writes and not in_forward else "saved"
+    in_forward = any(isinstance(write, Write) and write.operation in _STEPS_OVER for write, _ in saves.writes)
+    return "stepped" if is_parameter and saves.writes and not in_forward else "saved"
 
 
-def _mutations(hurts: list[Hurt]) -> tuple[Mutation, ...]:
+def _mutations(all_saves: list[OverwrittenSaves]) -> tuple[Mutation, ...]:
     """Each writing line once, in the order of versions: how often it wrote, and when it last wrote the first one."""
     found: dict[Any, Mutation] = {}
-    for hurt in hurts:
+    for saves in all_saves:
         seen_here: dict[Any, int] = {}
-        for write, version in hurt.writes:
+        for write, version in saves.writes:
             mutation = _mutation(write, version)
             site = mutation.site
             key = (mutation.operation, (site.file, site.line, site.column) if site else None)
             seen_here[key] = seen_here.get(key, 0) + 1
             known = found.get(key, mutation)
             count = max(known.count, seen_here[key])
-            moment = mutation.moment if hurt is hurts[0] else known.moment
+            moment = mutation.moment if saves is all_saves[0] else known.moment
             found[key] = replace(known, version=mutation.version, count=count, moment=moment)
     return tuple(found.values())
 
@@ -172,19 +180,23 @@ def _saver(slot: Slot) -> SavedTensor:
 
 
 def _diagnosis(
-    error: BaseException, hurts: list[Hurt], raised_at: Site | None, stack: list[FrameType], around: Surroundings
+    error: BaseException,
+    all_saves: list[OverwrittenSaves],
+    raised_at: Site | None,
+    stack: list[FrameType],
+    around: Surroundings,
 ) -> Diagnosis:
-    kind = _kind(hurts[0])
-    hurt = hurts[0]
-    mutations = _mutations(hurts)
+    kind = _kind(all_saves[0])
+    saves = all_saves[0]
+    mutations = _mutations(all_saves)
     savers: dict[Any, SavedTensor] = {}
-    for saver in (saver for item in hurts for slot in item.slots for saver in _savers(slot)):
+    for saver in (saver for item in all_saves for slot in item.slots for saver in _savers(slot)):
         savers.setdefault((saver.node, saver.saved_as, saver.site), saver)
     saved_by, *also = savers.values()
-    tensor = _tensor(hurt, kind, stack)
-    wrote = [write for item in hurts for write, _ in item.writes]
-    apart = all(_apart(item) for item in hurts)
-    notes = _notes(hurts, apart, saved_by)
+    tensor = _tensor(saves, kind, stack)
+    wrote = [write for item in all_saves for write, _ in item.writes]
+    apart = all(_apart(item) for item in all_saves)
+    notes = _notes(all_saves, apart, saved_by)
     return Diagnosis(
         kind=kind,
         code=BY_NAME[kind].code,
@@ -196,10 +208,10 @@ def _diagnosis(
         also_saved_by=tuple(also),
         mutations=mutations,
         fixes=fixes_for(
-            kind, [_located(write) for write in wrote], apart, any(_through_view(item, stack) for item in hurts)
+            kind, [_located(write) for write in wrote], apart, any(_through_view(item, stack) for item in all_saves)
         ),
         notes=tuple(notes),
-        graph=around.of([slot.node for item in hurts for slot in item.slots], mutations),
+        graph=around.of([slot.node for item in all_saves for slot in item.slots], mutations),
     )
 
 
@@ -210,14 +222,14 @@ def _located(write: AnyWrite) -> tuple[str, Located | None]:
     return operation, sites.at_instruction(write.frames[-1], operation) if write.frames else None
 
 
-def _through_view(hurt: Hurt, stack: list[FrameType]) -> bool:
+def _through_view(saves: OverwrittenSaves, stack: list[FrameType]) -> bool:
     """Was it written through a view of a tensor that the program also names?
 
     The result of a linear layer is often a view too: of a whole tensor without a name.
     """
-    views = [write for write, _ in hurt.writes if isinstance(write, Write) and write.region is not None]
+    views = [write for write, _ in saves.writes if isinstance(write, Write) and write.region is not None]
     regions = [write.region for write in views if write.operation != "__setitem__" and write.region is not None]
-    alias = hurt.slots[0].alias
+    alias = saves.slots[0].alias
     base = None if alias is None else alias._base
     if base is None or not regions:
         return bool(regions)
@@ -225,54 +237,54 @@ def _through_view(hurt: Hurt, stack: list[FrameType]) -> bool:
     return partly or names.name_in_frames(base, stack, itself=True) is not None
 
 
-def _tensor(hurt: Hurt, kind: str, stack: list[FrameType]) -> Tensor:
-    alias, base = hurt.slots[0].alias, hurt.base
+def _tensor(saves: OverwrittenSaves, kind: str, stack: list[FrameType]) -> Tensor:
+    alias, base = saves.slots[0].alias, saves.base
     name = None
     if base is not None and base.is_leaf and base.requires_grad:
         name = names.name_in_frames(base, stack)
     if name is None:
-        name = _name_where_written(hurt)
+        name = _name_where_written(saves)
     if name is None and base is not None:
         name = names.name_in_frames(base, stack)
     shown = base if kind == "stepped" and base is not None else alias
     if shown is None:
-        error = hurt.slots[0].error
+        error = saves.slots[0].error
         return Tensor(name, error.sizes if error else None, None)
     return names.described(shown, name)
 
 
-def _name_where_written(hurt: Hurt) -> str | None:
+def _name_where_written(saves: OverwrittenSaves) -> str | None:
     """What the writing lines call it: the last of the simplest names."""
     found = []
-    for write, _ in reversed(hurt.writes):
+    for write, _ in reversed(saves.writes):
         operation, located = _located(write)
         target = sites.target_node(located, operation) if located and isinstance(write, Write | NodeWrite) else None
-        rank = sites.plainness(target)
+        rank = sites.complexity_of_name(target)
         if target is not None and rank is not None:
             found.append((rank, ast.unparse(target)))
     return min(found, key=lambda entry: entry[0])[1] if found else None
 
 
-def _apart(hurt: Hurt) -> bool:
+def _apart(saves: OverwrittenSaves) -> bool:
     """Did no write reach the saved memory? Then only the version counter, which the whole storage shares, complains."""
-    saved = [(slot.error.expected, slot.alias) for slot in hurt.slots if slot.error and slot.alias is not None]
-    writes = [(left, write.region) for write, left in hurt.writes if isinstance(write, Write)]
-    if hurt.unseen or len(saved) < len(hurt.slots) or len(writes) < len(hurt.writes):
+    saved = [(slot.error.expected, slot.alias) for slot in saves.slots if slot.error and slot.alias is not None]
+    writes = [(left, write.region) for write, left in saves.writes if isinstance(write, Write)]
+    if saves.unseen or len(saved) < len(saves.slots) or len(writes) < len(saves.writes):
         return False
-    base = hurt.base
+    base = saves.base
     if base is None or base.is_complex() or any(alias.dtype != base.dtype for _, alias in saved):
         return False  # `z.real` counts its elements differently from `z`
     return written_apart(saved, writes)
 
 
-def _notes(hurts: list[Hurt], apart: bool, saved_by: SavedTensor) -> list[str]:
+def _notes(all_saves: list[OverwrittenSaves], apart: bool, saved_by: SavedTensor) -> list[str]:
     notes = []
     if apart:
         notes.append(
             "The writes touch other elements than the saved ones, so the mathematics is fine: autograd keeps one "
             "version counter for the whole memory and cannot tell."
         )
-    unseen = sum(hurt.unseen for hurt in hurts)
+    unseen = sum(saves.unseen for saves in all_saves)
     if unseen:
         notes.append(
             f"{unseen} further change(s) of this tensor came from where outplace cannot look: C++ code, out= inside a "
@@ -307,8 +319,7 @@ def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Muta
             f"that all of {name} shares, and autograd takes that for a change of what was kept."
         )
     return (
-        f"{keeps} for its backward. It was overwritten after that, so the gradient would be computed from the wrong "
-        "values."
+        f"{keeps} for its backward. It was saves after that, so the gradient would be computed from the wrong values."
     )
 
 

@@ -291,14 +291,14 @@ def _start_of_chain(node: ast.expr) -> ast.expr:
     return node
 
 
-def plainness(node: ast.expr | None) -> int | None:
+def complexity_of_name(node: ast.expr | None) -> int | None:
     """How simple this expression is as a name: 0 for `a.b`, 1 for `a[i]` and the like, None if it computes a value."""
     if isinstance(node, ast.Name):
         return 0
     if isinstance(node, ast.Attribute):
-        return plainness(node.value)
+        return complexity_of_name(node.value)
     if isinstance(node, ast.Subscript):
-        return None if plainness(node.value) is None else 1
+        return None if complexity_of_name(node.value) is None else 1
     return None
 
 

@@ -34,7 +34,7 @@ AnyWrite = Write | Step | Backward | NodeWrite
 
 
 @dataclass
-class Hurt:
+class OverwrittenSaves:
     """One storage that was written after it was saved: its stale slots and those writes."""
 
     slots: list[Slot]
@@ -64,19 +64,19 @@ class Hurt:
         return min((number for slot in self.slots if (number := graph.number_of(slot.node)) is not None), default=-1)
 
 
-def hurt_by_writes(slots: list[Slot]) -> Hurt:
+def overwritten_saves(slots: list[Slot]) -> OverwrittenSaves:
     """The writes between the oldest save and now."""
-    hurt = Hurt(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
+    saves = OverwrittenSaves(sorted(slots, key=lambda slot: graph.number_of(slot.node) or 0, reverse=True))
     errors = [slot.error for slot in slots if slot.error is not None]
     if not errors:  # detach_ changes no version; its call is in the record
-        hurt.writes = _detaching_writes(slots)
-        return hurt
+        saves.writes = _detaching_writes(slots)
+        return saves
     first, now = min(error.expected for error in errors), max(error.version for error in errors)
-    missing = _add_recorded_writes(hurt, first, now)
-    hurt.unseen = len(_add_unrecorded_writes(hurt, missing))
-    hurt.writes = [inner for write, left in hurt.writes for inner in _in_region(hurt, write, left)]
-    hurt.writes.sort(key=lambda entry: entry[1])
-    return hurt
+    missing = _add_recorded_writes(saves, first, now)
+    saves.unseen = len(_add_unrecorded_writes(saves, missing))
+    saves.writes = [inner for write, left in saves.writes for inner in _in_region(saves, write, left)]
+    saves.writes.sort(key=lambda entry: entry[1])
+    return saves
 
 
 def _detaching_writes(slots: list[Slot]) -> list[tuple[AnyWrite, int]]:
@@ -84,14 +84,14 @@ def _detaching_writes(slots: list[Slot]) -> list[tuple[AnyWrite, int]]:
     return [(write, write.before or 0) for write in calls.values()]
 
 
-def _add_recorded_writes(hurt: Hurt, first: int, now: int) -> list[int]:
+def _add_recorded_writes(saves: OverwrittenSaves, first: int, now: int) -> list[int]:
     """Adds the writes and steps of the record between two versions. Returns the versions that none of them left."""
-    recorded = _writes_to(hurt)
+    recorded = _writes_to(saves)
     found = [(write, (write.before or 0) + 1) for write in recorded if first <= (write.before or 0) < now]
     covered = {left for _, left in found}
-    hurt.writes = list(_one_for_each_call(found, recorded))
-    for step, before, after in _steps_of(hurt, first, now):
-        hurt.writes.append((step, after))
+    saves.writes = list(_one_for_each_call(found, recorded))
+    for step, before, after in _steps_of(saves, first, now):
+        saves.writes.append((step, after))
         covered.update(range(before + 1, after + 1))
     return [version for version in range(first + 1, now + 1) if version not in covered]
 
@@ -111,14 +111,14 @@ def _one_for_each_call(found: list[tuple[Write, int]], recorded: list[Write]) ->
             yield deepest[id(write.call)], left
 
 
-def _add_unrecorded_writes(hurt: Hurt, missing: list[int]) -> list[int]:
+def _add_unrecorded_writes(saves: OverwrittenSaves, missing: list[int]) -> list[int]:
     """Adds the writes that explain the missing versions. Returns the versions that are still missing."""
-    missing = _add_region_writes(hurt, missing)
+    missing = _add_region_writes(saves, missing)
     for look in (_gradient_writes, _marked_dirty, _node_writes):
-        writes = look(hurt, missing) if missing else []
+        writes = look(saves, missing) if missing else []
         explained = {left for _, left in writes}
         missing = [version for version in missing if version not in explained]
-        hurt.writes.extend(writes)
+        saves.writes.extend(writes)
     return missing
 
 
@@ -130,19 +130,19 @@ def writes_between(storage: int | None, first: int, now: int) -> list[Write]:
 
 def detaching(slot: Slot) -> list[Write]:
     """The calls of `detach_` on the tensor in this slot."""
-    return [write for write in _writes_to(Hurt([slot])) if write.operation == "detach_"]
+    return [write for write in _writes_to(OverwrittenSaves([slot])) if write.operation == "detach_"]
 
 
-def _writes_to(hurt: Hurt) -> list[Write]:
+def _writes_to(saves: OverwrittenSaves) -> list[Write]:
     """The writes to this storage since it was saved. Before that, another storage may have had the same address.
 
     Other threads count their moments separately. From them the last write at each version is taken, and only if this
     thread has none and exactly one other thread has: other writes may belong to a storage that is gone.
     """
     mine, *others = log.all_threads()
-    storage, oldest = hurt.storage, hurt.oldest
+    storage, oldest = saves.storage, saves.oldest
     writes = [write for write in mine.writes_to(storage) if write.moment >= oldest]
-    found = [write for write in writes if write.moment > oldest or _saves_itself(write, hurt)]
+    found = [write for write in writes if write.moment > oldest or _saves_itself(write, saves)]
     found = _once_a_version([_at_its_line(write, oldest) for write in found])
     seen = {write.before for write in found}
     elsewhere: dict[int | None, list[Write]] = {}
@@ -177,44 +177,44 @@ def _hands_on(write: Write) -> bool:
     return bool(write.frames) and write.frames[-1][0].co_name in HANDING_ON
 
 
-def _saves_itself(write: Write, hurt: Hurt) -> bool:
+def _saves_itself(write: Write, saves: OverwrittenSaves) -> bool:
     """Is the write the operation that saved the tensor: `h.mul_(h)` saves and overwrites its second operand?"""
-    own_nodes = [slot.node for slot in hurt.slots if graph.number_of(slot.node) == write.moment]
+    own_nodes = [slot.node for slot in saves.slots if graph.number_of(slot.node) == write.moment]
     return write.grad_enabled and any(f"{by_node(node.name()).op}_" in spellings(write.operation) for node in own_nodes)
 
 
-def _steps_of(hurt: Hurt, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
+def _steps_of(saves: OverwrittenSaves, first: int, now: int) -> Iterable[tuple[Step, int, int]]:
     for thread in log.all_threads():
         for step in thread.steps:
             for reference, before, after in step.versions():
                 if before < now and after > first and before != after:
                     parameter = reference()
-                    if parameter is not None and storage_of(parameter) == hurt.storage:
+                    if parameter is not None and storage_of(parameter) == saves.storage:
                         yield step, max(before, first), min(after, now)
 
 
-def _gradient_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+def _gradient_writes(saves: OverwrittenSaves, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Backward itself writes: it adds to an existing `.grad`."""
-    if hurt.storage not in _living().gradients:
+    if saves.storage not in _living().gradients:
         return []
-    later = [backward for backward in log.current().backwards[:-1] if backward.moment > hurt.oldest]
+    later = [backward for backward in log.current().backwards[:-1] if backward.moment > saves.oldest]
     return list(zip(later[-len(missing) :], missing, strict=True)) if len(later) >= len(missing) else []
 
 
-def _marked_dirty(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+def _marked_dirty(saves: OverwrittenSaves, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """A Function's `mark_dirty` adds one to the version, for the write that its forward made."""
-    functions = [graph.number_of(node) or 0 for node in _history(hurt) if by_node(node.name()).origin == "function"]
+    functions = [graph.number_of(node) or 0 for node in _history(saves) if by_node(node.name()).origin == "function"]
     inside = [
         (write, left + 1)
-        for write, left in hurt.writes
+        for write, left in saves.writes
         if isinstance(write, Write) and not write.grad_enabled and any(number < write.moment for number in functions)
     ]
     return [(write, version) for write, version in inside if version in missing][: len(functions)]
 
 
-def _in_region(hurt: Hurt, write: AnyWrite, left: int) -> list[tuple[AnyWrite, int]]:
+def _in_region(saves: OverwrittenSaves, write: AnyWrite, left: int) -> list[tuple[AnyWrite, int]]:
     """A write that a compiled region made: the lines of the region that wrote this memory."""
-    alias = hurt.slots[0].alias
+    alias = saves.slots[0].alias
     if not isinstance(write, Write) or alias is None or not regions.is_inside(write.frames):
         return [(write, left)]
     calls = [call for call in regions.calls_since(write.moment) if call.start <= write.moment]
@@ -222,25 +222,25 @@ def _in_region(hurt: Hurt, write: AnyWrite, left: int) -> list[tuple[AnyWrite, i
     return [(item, left) for item in inner] or [(write, left)]
 
 
-def _add_region_writes(hurt: Hurt, missing: list[int]) -> list[int]:
+def _add_region_writes(saves: OverwrittenSaves, missing: list[int]) -> list[int]:
     """Compiled regions write their inputs unseen, and each call may add more than one to the version."""
-    alias = hurt.slots[0].alias
-    calls = regions.calls_since(hurt.oldest + 1) if missing and alias is not None else []
+    alias = saves.slots[0].alias
+    calls = regions.calls_since(saves.oldest + 1) if missing and alias is not None else []
     writing = [writes for call in calls if (writes := replays.writes_in_region(call, alias))]
     if not writing or len(missing) % len(writing):
         return missing
     each = len(missing) // len(writing)
     for turn, writes in enumerate(writing):
-        hurt.writes.extend((write, missing[(turn + 1) * each - 1]) for write in writes)
+        saves.writes.extend((write, missing[(turn + 1) * each - 1]) for write in writes)
     return []
 
 
-def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
+def _node_writes(saves: OverwrittenSaves, missing: list[int]) -> Sequence[tuple[AnyWrite, int]]:
     """Writes that the record did not see (TorchScript, `torch.ops`, C++) have left nodes in the tensor's history."""
-    nodes = _history(hurt)
+    nodes = _history(saves)
     numbers = [graph.number_of(node) or 0 for node in nodes]
     recorded: list[int] = []
-    for moment in sorted(w.moment for w, _ in hurt.writes if isinstance(w, Write) and w.grad_enabled):
+    for moment in sorted(w.moment for w, _ in saves.writes if isinstance(w, Write) and w.grad_enabled):
         recorded.append(bisect_left(numbers, moment, recorded[-1] + 1 if recorded else 0))
         if recorded[-1] >= len(numbers):
             break
@@ -252,11 +252,11 @@ def _node_writes(hurt: Hurt, missing: list[int]) -> Sequence[tuple[AnyWrite, int
     return [(write, version) for write, version in zip(made_by, missing, strict=True) if write.place is not None]
 
 
-def _history(hurt: Hurt) -> list[Any]:
+def _history(saves: OverwrittenSaves) -> list[Any]:
     """The nodes of the writes since the tensor was saved, oldest first."""
-    node = next((t.grad_fn for t in _whole_tensors(hurt.storage) if t.grad_fn is not None), None)
+    node = next((t.grad_fn for t in _whole_tensors(saves.storage) if t.grad_fn is not None), None)
     nodes: list[Any] = []
-    while node is not None and (graph.number_of(node) or 0) > hurt.oldest:
+    while node is not None and (graph.number_of(node) or 0) > saves.oldest:
         nodes.append(node)
         node = node.next_functions[0][0] if node.next_functions else None
     return nodes[::-1]

@@ -32,7 +32,7 @@ def call_from_nowhere(function: Callable[..., Any], *args: Any) -> Any:
     return below(below, function, args, _DEPTH)
 
 
-def is_one(code: CodeType) -> bool:
+def is_caller_frame(code: CodeType) -> bool:
     """Does this code belong to a frame that was made by `call`?"""
     return code.co_name == _NAME
 
@@ -83,7 +83,7 @@ def _is_ours(traceback: TracebackType) -> bool:
     frame = traceback.tb_frame
     if frame.f_code.co_name == "handle_torch_function":  # called by one of outplace's functions
         return frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_OWN_FOLDER)
-    if is_one(frame.f_code):
+    if is_caller_frame(frame.f_code):
         return True
     # One function of outplace names the import system as its file (see `instrument.loading`): its module identifies it.
     return frame.f_code.co_filename.startswith(_OWN_FOLDER) or frame.f_globals.get("__name__") == _LOADING

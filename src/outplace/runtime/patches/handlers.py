@@ -16,7 +16,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 
-def goes_on(frame: FrameType, ends_at: int | None = None) -> bool:
+def catches(frame: FrameType, ends_at: int | None = None) -> bool:
     """Could this frame catch what its current instruction raises, before the handler `ends_at`?"""
     code = frame.f_code
     target = handler(code, frame.f_lasti)

@@ -229,7 +229,7 @@ def may_go_on(frame: FrameType | None) -> bool:
     without: Any = unmarked or ()
     while frame is not None:
         own = any(frame.f_code is code for code in without)
-        if own and handlers.goes_on(frame, _end_of_block if frame is within else None):
+        if own and handlers.catches(frame, _end_of_block if frame is within else None):
             return True
         if frame is within:
             return False

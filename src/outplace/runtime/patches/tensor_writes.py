@@ -356,7 +356,7 @@ def patches() -> Iterator[Patch]:
     targets = "torch.*_, torch.nn.functional.*_, torch._C._nn.*_, torch._VF.*_"
     why = "In-place functions and `_foreach_*_` are noted with the tensors they write."
     yield replaced_all(targets, lambda: _functions(wrapped), why)
-    yield told_to_torchscript(wrapped, "write")
+    yield declared_to_torchscript(wrapped, "write")
 
 
 def _methods() -> Iterator[tuple[Any, str, Any]]:
@@ -398,7 +398,7 @@ def _functions(wrapped: dict[int, Callable[..., Any]]) -> Iterator[tuple[Any, st
         yield torch._VF, name, wrapped.get(id(original)) or _make_function(name, original)
 
 
-def told_to_torchscript(wrapped: dict[int, Callable[..., Any]], which: str) -> Patch:
+def declared_to_torchscript(wrapped: dict[int, Callable[..., Any]], which: str) -> Patch:
     """Makes TorchScript know outplace's functions. `wrapped` maps the ids of torch's own to those in their place."""
     why = f"TorchScript knows builtins by identity; our functions that {which} must mean the same operations to it."
     target = "torch.jit._builtins._builtin_table"

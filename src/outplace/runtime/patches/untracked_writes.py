@@ -59,7 +59,7 @@ class DataAttribute:
         before = None
         for listener in events.data_assigned:
             listener(tensor, value, _get_frame(1), sampled)
-        if sampled and hidden_writes.affords(tensor):
+        if sampled and hidden_writes.reserve_copy(tensor):
             with unobserved():
                 before = self._original.__get__(tensor)
         self._original.__set__(tensor, value)
@@ -303,7 +303,7 @@ def patches() -> Iterator[Patch]:
     takers: dict[int, Callable[..., Any]] = {}
     for name in sorted(having("takes_array")):
         yield replaced(torch, name, functools.partial(_make_taker, takers), why)
-    yield tensor_writes.told_to_torchscript(takers, "take arrays")
+    yield tensor_writes.declared_to_torchscript(takers, "take arrays")
     yield replaced(torch.utils.dlpack, "from_dlpack", lambda _: torch.from_dlpack, why)
     for name in ("fill_", "copy_", "__setitem__"):
         why = "A write to a storage does not change the version of its tensors."

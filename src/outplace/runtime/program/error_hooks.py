@@ -73,7 +73,7 @@ def _make_thread_hook(original: Any) -> Any:
 def _make_hook(original: Any) -> Any:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if ranks.launched():
-            uncaught.extend(dispatch.take_out(error))
+            uncaught.extend(dispatch.take_diagnoses(error))
             original(kind, error, error.__traceback__)
             return
         dispatch.examine(error)
@@ -86,6 +86,6 @@ def _make_hook(original: Any) -> Any:
 
 def _tell(error: BaseException) -> None:
     """A traceback was printed. Prints the diagnosis too, because Python 3.10 has no notes."""
-    dispatch.told(error)
+    dispatch.mark_as_shown(error)
     if not hasattr(error, "add_note") and dispatch.of(error) and sys.stderr is not None:
         print(dispatch.as_note(error), file=sys.stderr)

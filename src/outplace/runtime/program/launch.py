@@ -69,7 +69,7 @@ def execute(program: Program, targets: Targets, reporter: Reporter) -> int:
 
 def _finish(session: Session, reporter: Reporter) -> None:
     try:
-        show(reporter, dispatch.untold, survived=True)
+        show(reporter, dispatch.not_shown, survived=True)
     finally:
         session.close()
 
@@ -246,7 +246,7 @@ RUNNING = Section("a program that is run", patches)
 
 
 def _is_below(frame: FrameType) -> bool:
-    return caller_frames.is_one(frame.f_code) and frame.f_globals is vars(sys)
+    return caller_frames.is_caller_frame(frame.f_code) and frame.f_globals is vars(sys)
 
 
 def _new_main(loader: Any, **attributes: Any) -> ModuleType:
@@ -262,7 +262,7 @@ def _new_main(loader: Any, **attributes: Any) -> ModuleType:
 
 def _show_uncaught(error: BaseException, reporter: Reporter) -> None:
     """Shows the traceback as Python prints it, without frames of outplace, and the diagnosis below it."""
-    carried = dispatch.take_out(error)
+    carried = dispatch.take_diagnoses(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error

@@ -35,10 +35,10 @@ def attach(
             if block is not None:
                 loaded_code.watch(block)
         _attachment.open(way)
-        ask_for(guard, strict)
+        count_callers(guard, strict)
 
 
-def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
+def count_callers(guard: bool, strict: bool, times: int = 1) -> None:
     """Counts the callers that want the guard and exceptions. `times=-1` takes one back."""
     global _guards
     _guards += times * guard
@@ -47,7 +47,7 @@ def ask_for(guard: bool, strict: bool, times: int = 1) -> None:
         _attachment.set_guard(_guards > 0)
 
 
-def goes_on() -> None:
+def continue_after_block() -> None:
     """Recording goes on after the block that started it. Frames around that block run again, and have no marks."""
     if _attachment is not None and loaded_code.within is not None:
         _attachment.tag_all()

@@ -101,18 +101,18 @@ def join(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(
+def diagnoses_to_show(
     diagnoses: Sequence[Diagnosis], folder: str | None, known: Callable[[], dict[str, list[int]]]
 ) -> Iterator[list[Diagnosis]]:
     """Gives the diagnoses that this process has to show; they are shown inside the block.
 
-    `known` says on which ranks each bug (by `essence`) has been found so far.
+    `known` says on which ranks each bug (by `bug_id`) has been found so far.
     """
     mine = rank()
     if mine is None or folder is None or not diagnoses:
         yield list(diagnoses)
         return
-    bugs = {essence(diagnosis): diagnosis for diagnosis in diagnoses}
+    bugs = {bug_id(diagnosis): diagnosis for diagnosis in diagnoses}
     taken = [bug for bug in bugs if _take(os.path.join(folder, f"{bug}.taken"), mine)]
     if taken:
         others = _Others(folder)
@@ -133,7 +133,7 @@ def telling(
         sys.stderr.write(f"outplace: rank {mine} has {what} as rank {shower}, where the lines are shown.\n")
 
 
-def essence(diagnosis: Diagnosis) -> str:
+def bug_id(diagnosis: Diagnosis) -> str:
     """What identifies the same bug on several ranks, as a file name."""
     writers = [(change.site.file, change.site.line) for change in diagnosis.mutations if change.site]
     raised = diagnosis.raised_at and (diagnosis.raised_at.file, diagnosis.raised_at.line)

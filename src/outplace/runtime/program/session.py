@@ -120,15 +120,15 @@ def _is_running(process: int) -> bool:
 
 def show(reporter: Reporter, diagnoses: Sequence[Diagnosis], survived: bool) -> None:
     """Shows those of these diagnoses that this process has to show."""
-    with telling(diagnoses) as mine, known_sources():
+    with diagnoses_to_show(diagnoses) as mine, known_sources():
         reporter.show(mine, survived)
 
 
 @contextlib.contextmanager
-def telling(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
+def diagnoses_to_show(diagnoses: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
     """Gives the diagnoses that this process has to show, inside the block. Several ranks show each bug once."""
     folder = settings.SESSION.read() or None
-    with ranks.telling(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
+    with ranks.diagnoses_to_show(diagnoses, folder, lambda: _ranks_by_bug(folder) if folder else {}) as mine:
         yield mine
 
 
@@ -154,7 +154,7 @@ class _Report:
         with known_sources():
             part = self._reporter.data(dispatch.found, _torch_version())
         part["rank"] = ranks.rank()
-        part["bugs"] = list(map(ranks.essence, dispatch.found))
+        part["bugs"] = list(map(ranks.bug_id, dispatch.found))
         replace_text(Path(self._own), json.dumps(part))
         targets = _targets(self._folder)
         if not any(targets):

@@ -89,7 +89,7 @@ def note(write: Write, tensor: Any, before: Contents | None = None, copied: bool
     if isinstance(tensor, torch.Tensor) and write.frames and worth_a_look(write.frames[-1]):
         with unobserved():
             if copyable(tensor):
-                if before is None and copied and affords(tensor):
+                if before is None and copied and reserve_copy(tensor):
                     before = Contents.of(tensor)
                 hidden.append(Hidden(write, extent(tensor), before, log.state.backwards + _BACKWARDS))
         if len(hidden) > _MOST_WRITES:
@@ -117,7 +117,7 @@ def since(number: int, tensor: torch.Tensor) -> list[Write]:
     return [entry.write for entry in hidden[number:] if entry.extent[0] < stop and start < entry.extent[1]]
 
 
-def affords(tensor: torch.Tensor) -> bool:
+def reserve_copy(tensor: torch.Tensor) -> bool:
     """Is there room to copy the contents of this tensor?"""
     global _copied
     with unobserved():

@@ -111,7 +111,7 @@ class Contents:
         return Contents(region.data_ptr(), tuple(region.size()), tuple(region.stride()), kept)
 
     @staticmethod
-    def shaking(tensor: torch.Tensor) -> Contents:
+    def other_than(tensor: torch.Tensor) -> Contents:
         """Contents that differ from the present ones."""
         region = distinct(tensor.detach())
         return Contents.of(region, torch.nan_to_num(1.5 - region, 1.0, 1.0, 1.0)).into(tensor)
@@ -138,7 +138,7 @@ class Contents:
         region.copy_(self.contents)
         return undo
 
-    def stands(self) -> bool:
+    def are_in_memory(self) -> bool:
         """Does the memory hold these contents now?"""
         return self.variable is None and torch.equal(bits(self._region()), bits(self.contents))
 

@@ -66,9 +66,9 @@ class Hit:
             then = _with(self.patches, lambda: _run(self.node, gradients))
             self.off = _difference(now, then)
             nothing = self.off is not None and self.off < _NOTHING
-            self.harmless = all(patch.stands() for patch in self.patches) if self.certain else nothing
+            self.harmless = all(patch.are_in_memory() for patch in self.patches) if self.certain else nothing
         elif self.alias.is_floating_point() and self.alias.layout is torch.strided:
-            shaken = _with([Contents.shaking(self.alias)], lambda: _run(self.node, gradients))
+            shaken = _with([Contents.other_than(self.alias)], lambda: _run(self.node, gradients))
             self.harmless = _difference(now, shaken) == 0.0
 
 

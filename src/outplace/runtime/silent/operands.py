@@ -93,7 +93,7 @@ def _is_known(path: ast.expr, frame: FrameType, storage: int | None) -> bool:
 
 def _paths(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
     """The names and attributes that an expression reads, each as long as it goes without a call or an index."""
-    if isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and sites.plainness(node) == 0):
+    if isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and sites.complexity_of_name(node) == 0):
         yield node
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         for part in (node.func.value, *node.args, *(keyword.value for keyword in node.keywords)):

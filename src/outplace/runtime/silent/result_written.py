@@ -69,7 +69,7 @@ class ResultWritten(detector.Detector):
         if not (copyable(source) and source.requires_grad and not source.is_leaf) or source.is_complex():
             return
         number = graph.number_of(source.grad_fn)
-        if number is None or len(self.waiting) >= _MOST_WATCHED or not hidden_writes.affords(source):
+        if number is None or len(self.waiting) >= _MOST_WATCHED or not hidden_writes.reserve_copy(source):
             return
         known = self.waiting.get(number)
         if known is not None:
@@ -106,7 +106,7 @@ class ResultWritten(detector.Detector):
             count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
             compared = total > 0 and not grad.any()
         if count or compared:
-            scan.tell_when_done(partial(self._tell, watched.used_writes(), now, count, total))
+            scan.at_end_of_backward(partial(self._tell, watched.used_writes(), now, count, total))
 
     def is_alone(self, watched: Watched, now: torch.Tensor) -> bool:
         """Have only these writes changed the result? Each write that autograd sees adds one to the version."""
@@ -117,7 +117,7 @@ class ResultWritten(detector.Detector):
         name = scan.target_of(written[0], by_data=self.by_data)
         tensor, mutations, notes = names.described(now, name), scan.mutations_of(written), (_counted(count, total),)
         if written[-1].operation == hidden_writes.ARRAY:
-            scan.tell_of_array(tensor, mutations, notes)
+            scan.report_written_array(tensor, mutations, notes)
         else:
             reporting.tell(self.rule, tensor, mutations, notes=notes)
 

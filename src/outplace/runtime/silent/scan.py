@@ -42,7 +42,7 @@ _get_frame = sys._getframe
 _next_number = torch._C._autograd._get_sequence_nr
 
 
-class Looking(Protocol):
+class GraphDetector(Protocol):
     """A detector that examines backwards."""
 
     waiting: Sized
@@ -56,7 +56,7 @@ class Looking(Protocol):
 
 # -- at backward --------------------------------------------------------------------------------------------------
 
-also: list[Looking] = []
+also: list[GraphDetector] = []
 """The detectors that receive the nodes of a backward that starts."""
 
 
@@ -133,7 +133,7 @@ def finish_backward(frame: FrameType) -> None:
 _late: dict[int, list[Callable[[], None]]] = {}
 
 
-def tell_when_done(tell: Callable[[], None]) -> None:
+def at_end_of_backward(tell: Callable[[], None]) -> None:
     """Calls `tell` at the end of the backward that is starting, which may raise an error of its own."""
     frame = _running_backward()
     if frame is not None:
@@ -241,7 +241,7 @@ def _was_undone(hidden: hidden_writes.Hidden, alias: torch.Tensor) -> bool:
     if hidden.before is None or _is_broadcast(hidden.write):
         return False
     with unobserved():
-        return hidden.before.into(alias).stands()
+        return hidden.before.into(alias).are_in_memory()
 
 
 def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
@@ -289,7 +289,7 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     reporting.report(diagnosis, remedy, partial(around.of, [hit.node for hit in hits], mutations))
 
 
-def tell_of_array(tensor: Tensor, mutations: tuple[Mutation, ...], notes: tuple[str, ...]) -> None:
+def report_written_array(tensor: Tensor, mutations: tuple[Mutation, ...], notes: tuple[str, ...]) -> None:
     """Reports that numpy changed a node's result, which no node has saved, before an operation used it."""
     kind = BY_NAME["silent-alias"]
     why = (
@@ -358,7 +358,7 @@ def target_of(write: Write, by_data: bool = False) -> str | None:
     node = found
     while isinstance(node, ast.Attribute) and node.attr == "data":  # another name for the same memory
         node = node.value
-    if node is None or (by_data and (node is found or sites.plainness(node) is None)):
+    if node is None or (by_data and (node is found or sites.complexity_of_name(node) is None)):
         return None
     return ast.unparse(node)
 

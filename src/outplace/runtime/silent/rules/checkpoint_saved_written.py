@@ -83,7 +83,7 @@ def _compare(tensor: torch.Tensor, saved: _Saved) -> None:
             for mutation in scan.mutations_of([write])
         )
         tell = partial(reporting.tell, CHECKPOINT_SAVED_WRITTEN, found, mutations, saved_by=saver)
-        scan.tell_when_done(tell)
+        scan.at_end_of_backward(tell)
 
 
 def _watched(original: Any) -> Any:

@@ -110,7 +110,7 @@ def _report(region: _Region) -> None:
         mutations=mutations,
         saved_by=saver,
     )
-    scan.tell_when_done(partial(reporting.report, diagnosis, rule.remedy))
+    scan.at_end_of_backward(partial(reporting.report, diagnosis, rule.remedy))
 
 
 def _look_at_own_write(write: log.Write, tensor: torch.Tensor, frame: FrameType) -> None:
@@ -120,7 +120,7 @@ def _look_at_own_write(write: log.Write, tensor: torch.Tensor, frame: FrameType)
     if len(earlier) < 2 or standing is None or path is None or not used_later(*standing, path):
         return
     rule, found = CHECKPOINT_WEIGHTS_CHANGED, names.described(tensor, path)
-    scan.tell_when_done(partial(reporting.tell, rule, found, scan.mutations_of([write])))
+    scan.at_end_of_backward(partial(reporting.tell, rule, found, scan.mutations_of([write])))
 
 
 def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:

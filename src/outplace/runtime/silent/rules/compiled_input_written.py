@@ -45,7 +45,7 @@ class Detector(detector.Detector):
         memory = tensor.untyped_storage()
         start, stop = memory.data_ptr(), memory.data_ptr() + memory.nbytes()
         arguments = any(any(call.positions(start, stop)) for call in islice(reversed(regions.calls), _LATEST))
-        if arguments and hidden_writes.worth_a_look(write.frames[-1]) and hidden_writes.affords(tensor):
+        if arguments and hidden_writes.worth_a_look(write.frames[-1]) and hidden_writes.reserve_copy(tensor):
             with unobserved():
                 self._before.append((write, Contents.of(tensor)))
 
@@ -77,7 +77,7 @@ class Detector(detector.Detector):
             known = len(old) == len(written) and len(mutations) <= len(written)
             hit = Hit(node, saved_as, alias, written, written, old if known else None, number)
             hit.wait()
-            scan.tell_when_done(partial(_tell, hit, mutations, _savers(node, number, saved_as, alias)))
+            scan.at_end_of_backward(partial(_tell, hit, mutations, _savers(node, number, saved_as, alias)))
 
 
 def _held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:

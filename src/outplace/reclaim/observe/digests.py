@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class Testimony:
+class Digests:
     """Digests in order of time. Two runs that computed the same bits have equal digests."""
 
     __test__ = False  # for pytest: this is not a test class
@@ -31,9 +31,9 @@ class Testimony:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
-def read(path: Path) -> Testimony:
+def read(path: Path) -> Digests:
     """Reads the file that a process has written."""
-    return Testimony(**json.loads(path.read_text(encoding="utf-8")))
+    return Digests(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def of_tensors(tensors: Any) -> str:

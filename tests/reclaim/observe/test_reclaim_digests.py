@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outplace.reclaim.observe import witness
-from outplace.reclaim.observe.witness import of_tensors
+from outplace.reclaim.observe import digests
+from outplace.reclaim.observe.digests import of_tensors
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))]
 ODD = {
@@ -38,10 +38,10 @@ def test_the_digest_is_that_of_the_numbers(name, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.bool, torch.complex128])
 def test_one_bit_makes_another_digest(dtype: torch.dtype, device: str) -> None:
-    x = torch.randn(witness._STRETCH + 5).to(dtype).to(device)
+    x = torch.randn(digests._STRETCH + 5).to(dtype).to(device)
     before = of_tensors([x])
     assert of_tensors([x.clone()]) == before
-    for place in (0, 7, witness._STRETCH - 1, witness._STRETCH, len(x) - 1):
+    for place in (0, 7, digests._STRETCH - 1, digests._STRETCH, len(x) - 1):
         for bit in (0,) if dtype is torch.bool else (0, 7):
             other = x.clone()
             other[place : place + 1].view(torch.uint8)[-1] ^= 1 << bit
@@ -50,11 +50,11 @@ def test_one_bit_makes_another_digest(dtype: torch.dtype, device: str) -> None:
 
 @pytest.mark.parametrize("numbers", [torch.int16, torch.int32, torch.int64, torch.uint8])
 def test_sums_see_what_is_changed_and_what_is_swapped(numbers: torch.dtype) -> None:
-    x = torch.randint(0, 200, (witness._STRETCH + 100,), dtype=numbers)
-    before = witness._sums(x)
+    x = torch.randint(0, 200, (digests._STRETCH + 100,), dtype=numbers)
+    before = digests._sums(x)
     for place in range(0, len(x), 4999):
         changed, swapped = x.clone(), x.clone()
         changed[place] += 1
-        assert not torch.equal(witness._sums(changed), before)
+        assert not torch.equal(digests._sums(changed), before)
         swapped[place], swapped[place - 50] = x[place - 50], x[place]
-        assert torch.equal(witness._sums(swapped), before) == bool(x[place] == x[place - 50])
+        assert torch.equal(digests._sums(swapped), before) == bool(x[place] == x[place - 50])
