@@ -10,12 +10,13 @@ import ast
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Any
 
 from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
-from outplace.source.facts import Answer, Question, Span, WriteFacts
+from outplace.source.facts import Question, Span, WriteFacts
 from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.interpreter import Numbers
 from outplace.source.joins import options
@@ -226,30 +227,19 @@ def _holds(function: Function, question: Question) -> bool:
 
 
 def _together(facts: list[WriteFacts]) -> WriteFacts:
-    """What several runs have shown."""
-    reached = [fact for fact in facts if fact.reached]
-    return WriteFacts(
-        bool(reached),
-        any(fact.unclear for fact in facts),
-        any(fact.from_caller for fact in facts),
-        tuple(dict.fromkeys(holder for fact in facts for holder in fact.held)),
-        tuple(dict.fromkeys(read for fact in facts for read in fact.reads)),
-        tuple(dict.fromkeys(name for fact in facts for name in fact.names)),
-        tuple(dict.fromkeys(trail for fact in facts for trail in fact.trails)),
-        any(fact.used for fact in facts),
-        any(fact.written for fact in facts),
-        _agreed([item.parameter for item in reached]),
-        _agreed([item.leaf for item in reached]),
-        _agreed([item.requires_grad for item in reached]),
-        any(fact.both_values for fact in facts),
-        frozenset().union(*(fact.sources for fact in facts)),
-        any(fact.trained for fact in facts),
-        any(fact.in_forward for fact in facts),
-    )
-
-
-def _agreed(answers: list[Answer]) -> Answer:
-    return answers[0] if len(set(answers)) == 1 else "unknown"
+    """What several runs have shown. An answer is known if all runs that came to the statement agree."""
+    joined: dict[str, Any] = {}
+    for field in fields(WriteFacts):
+        if isinstance(field.default, str):
+            answers = {getattr(fact, field.name) for fact in facts if fact.reached}
+            joined[field.name] = answers.pop() if len(answers) == 1 else "unknown"
+            continue
+        found = [getattr(fact, field.name) for fact in facts]
+        if isinstance(field.default, bool):
+            joined[field.name] = any(found)
+        else:
+            joined[field.name] = type(field.default)(dict.fromkeys(item for items in found for item in items))
+    return WriteFacts(**joined)
 
 
 # -- what leads to the statement --------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class _Probe:
     def __init__(self, folder: Path, steps: int, ledger: bool, exact: bool) -> None:
         self._folder, self._steps, self._wanted, self._exact = folder, steps, ledger, exact
         self._ledger: Any = None
-        self._testimony = Digests()
+        self._digests = Digests()
         self._backwards = 0
         self._optimizers: Counter[int] = Counter()
         self._seconds: list[float] = []
@@ -119,7 +119,7 @@ class _Probe:
         roots = [roots] if isinstance(roots, torch.Tensor) else list(roots or ())
         leaves = evidence.leaves(roots)
         with self._unseen():
-            self._testimony.losses.append(of_tensors(roots))
+            self._digests.losses.append(of_tensors(roots))
             begun = self._ledger.backward_begins(frame, roots, bool(given.get("retain_graph")))
         given.clear()  # what the program lets go of meanwhile must not live on here
         del roots
@@ -127,7 +127,7 @@ class _Probe:
         self._ledger.backward_ends(begun)
         with self._unseen():
             returned = [item for item in result or () if isinstance(item, torch.Tensor)]
-            self._testimony.gradients.append(of_leaves(leaves) + of_tensors(returned))
+            self._digests.gradients.append(of_leaves(leaves) + of_tensors(returned))
         return result
 
     @contextlib.contextmanager
@@ -144,8 +144,8 @@ class _Probe:
         self._seconds.append(_clock())
         if self._ledger is not None:
             with self._unseen():
-                self._testimony.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
-                self._testimony.buffers.append(of_tensors(self._ledger.buffers()))
+                self._digests.parameters.append(of_tensors(p for g in optimizer.param_groups for p in g["params"]))
+                self._digests.buffers.append(of_tensors(self._ledger.buffers()))
             self._ledger.stepped()
         self._optimizers[id(optimizer)] += 1
         if self._optimizers[id(optimizer)] >= self._steps:
@@ -171,7 +171,7 @@ class _Probe:
         self._over = True
         loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         files = sorted({os.path.realpath(path) for path in loaded if isinstance(path, str) and own_files[path]})
-        self._testimony.write(self._folder / DIGESTS)
+        self._digests.write(self._folder / DIGESTS)
         if self._ledger is not None:
             recording = self._ledger.finish(ended)
         else:
