@@ -238,7 +238,8 @@ def _together(facts: list[WriteFacts]) -> WriteFacts:
         if isinstance(field.default, bool):
             joined[field.name] = any(found)
         else:
-            joined[field.name] = type(field.default)(dict.fromkeys(item for items in found for item in items))
+            kind: type[Any] = type(field.default)
+            joined[field.name] = kind(dict.fromkeys(item for items in found for item in items))
     return WriteFacts(**joined)
 
 
