@@ -36,6 +36,8 @@ def test_what_is_believed_and_its_legal_twin():
     assert not heuristics.makes_optimizer(expression("build_scheduler(net)"))
     assert heuristics.hands_on_optimizers("self.update(self.q_optim, self.q, loss)")
     assert not heuristics.hands_on_optimizers("self.update(self.options, self.q, loss)")
+    assert heuristics.is_file_of_optimizers("class Lion(Optimizer):")
+    assert not heuristics.is_file_of_optimizers("def optimize(x):")
     assert heuristics.is_gradient_name("old_grads")
     assert not heuristics.is_gradient_name("old_values")
     assert heuristics.is_parameter_name("weight")

@@ -13,6 +13,7 @@ from outplace.source.heuristics import (
     handles_data,
     hands_on_optimizers,
     is_file_of_data,
+    is_file_of_optimizers,
     is_loss_name,
     is_outside_training,
     is_written_by_name,
@@ -140,7 +141,7 @@ def _answers(function: Function) -> bool:
 def _is_for_others(function: Function) -> bool:
     """Is it a function of tensors that other files may train through?"""
     module = function.module
-    if never_trained(_name(function)) or is_file_of_data(module.name) or "Optimizer" in module.source:
+    if never_trained(_name(function)) or is_file_of_data(module.name) or is_file_of_optimizers(module.source):
         return False
     parameters = [*function.node.args.posonlyargs, *function.node.args.args]
     return any(says_tensor(argument.annotation) for argument in parameters) or _is_given_tensors(

@@ -10,7 +10,7 @@ from outplace.knowledge.traits import draws, has, without_graph
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate, Moment
 from outplace.repair.facts.location import Place, place_at
-from outplace.repair.forms import backward_first, step_order
+from outplace.repair.forms import step_order
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.syntax.files import Files
 
@@ -51,18 +51,14 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     if bug.moment is None and not bug.from_run and all(place is not None and place.target is None for place in places):
         yield from (candidate for place in places[:1] if place is not None for candidate in copies_for_backward(place))
         return  # `embedding(max_norm=...)` scales its rows in a forward: what was computed before keeps the old ones
-    by_hand = [
-        place for place in places if place is not None and place.target is not None and not _takes_gradients(place)
-    ]
-    if bug.raised_at is None or not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
+    if bug.raised_at is None or not places:
+        return
+    known = [place for place in places if place is not None and place.target is not None]
+    by_hand = [place for place in known if "gradient" not in place.facts.sources]
+    if len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
     for candidate in copies_for_backward(by_hand[0]):
         yield replace(candidate, safety="unsafe", provable=True)
-
-
-def _takes_gradients(place: Place) -> bool:
-    function = place.code.function(place.statement)
-    return backward_first.takes_gradients(place.code, function if isinstance(function, ast.stmt) else place.statement)
 
 
 def _gives_away(place: Place) -> bool:
