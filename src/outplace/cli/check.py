@@ -186,7 +186,7 @@ class _Check:
 
     def _add_noqa(self, result: Result) -> list[str]:
         """Adds comments for all findings, and says how many. Returns what could not be written."""
-        from outplace.checking import add_noqa
+        from outplace.checking import noqa
         from outplace.checking.notebook import split_cell
         from outplace.repair.syntax.files import Unwritable
 
@@ -197,7 +197,7 @@ class _Check:
         count, unwritten = 0, []
         for file, findings in by_file.items():
             try:
-                count += add_noqa.add(file, findings)
+                count += noqa.add(file, findings)
             except Unwritable as error:
                 unwritten.append(f"{under_cwd(file)}: {error}")
         self._say(f"added {count} noqa {'comment' if count == 1 else 'comments'}")

@@ -6,7 +6,7 @@ import sys
 
 from outplace.cli.main import main
 from outplace.reclaim.observe import probe
-from outplace.repair.drive.streaming import show_lines_at_once
+from outplace.repair.drive.processes import show_lines_at_once
 
 if __name__ == "__main__":
     show_lines_at_once()

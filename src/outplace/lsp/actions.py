@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from outplace.checking import add_noqa
+from outplace.checking import noqa
 from outplace.lsp import checking, texts
 from outplace.lsp.checking import Subject
 from outplace.model import Finding
@@ -59,7 +59,7 @@ async def _for(server: Server, uri: str, subject: Subject, finding: Finding) -> 
             action.is_preferred = fix.safety == "safe"
             actions.append(action)
     text = texts.plain(server.text(uri))
-    commented = add_noqa.ignored(text, finding)
+    commented = noqa.ignored(text, finding)
     if commented is not None:
         title = f"Ignore {finding.code} on this line (# noqa: {finding.code})"
         actions.append(_action(server, uri, title, types.CodeActionKind.QuickFix, commented, [finding]))

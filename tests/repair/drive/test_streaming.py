@@ -9,7 +9,7 @@ import time
 TEE = """
 import subprocess, sys
 from pathlib import Path
-from outplace.repair.drive.streaming import Streaming
+from outplace.repair.drive.processes import Streaming
 
 process = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
 streaming = Streaming(process.stdout, Path("kept"))
@@ -21,7 +21,7 @@ print("END", Path("kept").read_bytes())
 
 def test_it_comes_line_by_line_and_is_kept(tmp_path):
     program = (
-        "import time; from outplace.repair.drive.streaming import show_lines_at_once; show_lines_at_once()\n"
+        "import time; from outplace.repair.drive.processes import show_lines_at_once; show_lines_at_once()\n"
         "print('one'); time.sleep(2); print('two')"
     )
     process = subprocess.Popen([sys.executable, "-c", TEE, program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)

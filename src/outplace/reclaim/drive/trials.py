@@ -15,8 +15,8 @@ from outplace import settings
 from outplace.reclaim.observe import digests, probe, recording
 from outplace.reclaim.observe.trial import Trial
 from outplace.repair.drive import processes
+from outplace.repair.drive.processes import Streaming
 from outplace.repair.drive.runs import Telling
-from outplace.repair.drive.streaming import Streaming
 
 
 class Trials:

@@ -19,7 +19,7 @@ from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
 from outplace.repair.drive import processes
 from outplace.repair.drive.evidence import Evidence, read
-from outplace.repair.drive.streaming import Streaming
+from outplace.repair.drive.processes import Streaming
 from outplace.repair.facts.bug import Bug
 from outplace.source.project import OutOfTime
 

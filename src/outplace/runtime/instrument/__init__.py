@@ -7,9 +7,9 @@ column keeps its place, and library code is not touched. Statements that cannot 
 and `loading` compiles source to code.
 """
 
+from outplace.runtime.instrument.calls import STATEMENTS, Statement
 from outplace.runtime.instrument.loading import add_marks, compile_main, compile_marked, lay_over
 from outplace.runtime.instrument.marks import bind, publish, put, skip_when_traced, unpublish
-from outplace.runtime.instrument.statements import STATEMENTS, Statement
 
 __all__ = [
     "STATEMENTS",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from outplace.runtime.instrument.marks import KEEP, MARK
-from outplace.runtime.instrument.statements import STATEMENTS, Statement
 from outplace.runtime.instrument.syntax import header_end
 
 
@@ -61,3 +61,18 @@ class Calls(ast.NodeTransformer):
     def keep(self, value: ast.expr, way: str) -> ast.expr:
         """Wraps a value that is stored: in a context, in a list, or several times in one list."""
         return self.call(KEEP, value, ast.copy_location(ast.Constant(way), value), where=value)
+
+
+class Statement(NamedTuple):
+    """A marked place: a statement, or an operation inside one that spans several lines."""
+
+    file: str
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    function: str
+
+
+STATEMENTS: list[Statement] = []
+"""A mark is called with the index of its statement in this list."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from sys import getrefcount
 from types import CodeType
 
+from outplace.runtime.instrument.calls import STATEMENTS
 from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks, quietly
-from outplace.runtime.instrument.statements import STATEMENTS
 
 _Stamp = tuple[int, int] | int | None
 """Tells whether a source has changed: the time and the size of its file, or the hash of a cell's text."""

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace import settings
-from outplace.repair.drive.streaming import show_lines_at_once
+from outplace.repair.drive.processes import show_lines_at_once
 from outplace.runtime import instrument
 from outplace.runtime.patches.table import Patch, Section, registered, replaced
 from outplace.runtime.program import attachment
