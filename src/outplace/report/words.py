@@ -150,12 +150,15 @@ def is_unseen(diagnosis: Diagnosis, change: Mutation) -> bool:
     return change.version is None and diagnosis.kind in ("silent-data", "silent-alias")
 
 
-def also_kept(others: Sequence[SavedTensor], times: str, limit: int = 5) -> str:
+_MOST_KEPT = 5
+
+
+def also_kept(others: Sequence[SavedTensor], times: str) -> str:
     """The other nodes that kept the tensor, those of one line counted together."""
     counts: dict[str, int] = {}
     for saved in others:
         spot = f" at {naming.place(saved.site.file, saved.site.line)}" if saved.site else ""
         counts[node(saved.node) + spot] = counts.get(node(saved.node) + spot, 0) + 1
     named = [f"{name} {times}{count}" if count > 1 else name for name, count in counts.items()]
-    more = f" ({len(named) - limit} more)" if len(named) > limit else ""
-    return ", ".join(named[:limit]) + more
+    more = f" ({len(named) - _MOST_KEPT} more)" if len(named) > _MOST_KEPT else ""
+    return ", ".join(named[:_MOST_KEPT]) + more

@@ -358,7 +358,7 @@ def _bare(interpreter: Interpreter, owner: Class) -> Instance:
     instance = Instance(owner)
     base = owner.torch_base()
     if base is not None:
-        instance.names.update(torch_model.own_state(interpreter, base, owner.node))
+        instance.names.update(torch_model.own_state(interpreter, base))
     return instance
 
 

@@ -104,7 +104,7 @@ def _super_attribute(interpreter: Interpreter, holder: Super, name: str, node: a
             found = base.names[name]
             return Bound(found, holder.receiver) if isinstance(found, Function) else found
         if isinstance(base, Torch):
-            return torch_model.super_attribute(interpreter, holder.receiver, base.name, name)
+            return torch_model.super_attribute(holder.receiver, base.name, name)
     return Bound(name, NONE)
 
 

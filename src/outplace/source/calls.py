@@ -164,15 +164,12 @@ def _construct(
     interpreter: Interpreter, cls: Class, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     base = cls.torch_base()
-    if (
-        base is not None
-        and (special := torch_model.construct(interpreter, cls, base, args, keywords, node)) is not None
-    ):
+    if base is not None and (special := torch_model.construct(cls, base, args, keywords)) is not None:
         return special
     instance = Instance(cls)
     if base is not None:
         instance.names["training"] = Const(True)
-        instance.names.update(torch_model.own_state(interpreter, base, node))
+        instance.names.update(torch_model.own_state(interpreter, base))
     init = cls.find("__init__")
     if isinstance(init, Function):
         interpreter.call_function(init, [instance, *args], keywords, node)
@@ -181,7 +178,7 @@ def _construct(
     elif has_unknown_base(cls) and base is None:
         instance.names.update(keywords)
     elif base is not None:
-        torch_model.init_container(interpreter, instance, base, args, node)
+        torch_model.init_container(instance, base, args)
     return instance
 
 
@@ -273,7 +270,7 @@ def _run(
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
     frame.at_yield, frame.args = at_yield, [*args, *keywords.values()]
-    bind_arguments(interpreter, function, frame.scope, args, keywords)
+    bind_arguments(function, frame.scope, args, keywords)
     mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
     if function.grad is not None:
         interpreter.grad = function.grad
@@ -321,9 +318,7 @@ def _tells_something(value: Value) -> bool:
     return not (isinstance(value, Unknown) or (isinstance(value, Plain) and value.storage is None))
 
 
-def bind_arguments(
-    interpreter: Interpreter, function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]
-) -> None:
+def bind_arguments(function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]) -> None:
     """Gives a scope the names of a function's parameters."""
     spec = function.node.args
     if function.parameters is None:

@@ -64,7 +64,7 @@ def inherited_method(
     if name in framework.optimizers:
         return _optimizers(interpreter, framework, holder, node)
     if name in framework.gathers:
-        return _gather(interpreter, framework, holder, keywords, node)
+        return _gather(interpreter, holder, keywords, node)
     return _backward(interpreter, args, node) if name in framework.backward else None
 
 
@@ -146,9 +146,7 @@ def _backward(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Val
     return NONE
 
 
-def _gather(
-    interpreter: Interpreter, framework: Framework, holder: Instance, keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _gather(interpreter: Interpreter, holder: Instance, keywords: dict[str, Value], node: ast.AST) -> Value:
     """Runs the message function on gathered rows, and sums what it returns: `x_i` and `x_j` hold copies of `x`."""
     function = holder.cls.find("message")
     if not isinstance(function, Function):

@@ -65,7 +65,7 @@ def _group(original: Value) -> list[Container] | None:
     return original.copies if isinstance(original, Container) else None
 
 
-def note_item(interpreter: Interpreter, holder: Value, node: ast.AST) -> None:
+def note_item(holder: Value, node: ast.AST) -> None:
     """An item of a container was updated in place: the copies of the container have it, too."""
     for option in options(holder):
         if isinstance(option, Container) and option.copies is not None:
@@ -97,7 +97,7 @@ def note_method(interpreter: Interpreter, call: ast.Call, target: ast.expr) -> N
     if found is not None and isinstance(target, ast.Name):
         note_name(interpreter, target, found, call)
     elif isinstance(found, Dictionary | Instance):
-        note_item(interpreter, found, call)
+        note_item(found, call)
 
 
 def note_step(interpreter: Interpreter, node: ast.AST, stepped: list[tuple[Tensor, Write]]) -> None:

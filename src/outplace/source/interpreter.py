@@ -258,7 +258,7 @@ class Interpreter:
         """The value of one expression of a method, its arguments and names as far as they are known by default."""
         frame = Frame(function.module, Scope(function.scope), function.name, function)
         arguments = hypotheses.constructor_arguments(self, function)
-        calls.bind_arguments(self, function, frame.scope, [receiver, *arguments], {})
+        calls.bind_arguments(function, frame.scope, [receiver, *arguments], {})
         found: list[Value] = []
         with contextlib.suppress(OutOfSteps):
             self.within(_EXPRESSION_STEPS, lambda: self.in_frame(frame, lambda: found.append(self.eval(node))))

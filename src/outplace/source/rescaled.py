@@ -59,7 +59,7 @@ def _verdict(write: Write) -> bool | None:
     definitions = _made(scope, write.place.node) if scope is not None else {}
     own = _is_own(operand, target, definitions)
     if step == "add":
-        return True if own or _is_constant(operand, target) else None
+        return True if own or _is_constant(operand) else None
     if own:
         return _has_power(operand, definitions)
     plain = isinstance(operand, ast.Attribute) or (isinstance(operand, ast.Name) and operand.id not in definitions)
@@ -108,7 +108,7 @@ def _is_own(node: ast.expr, target: str, made: dict[str, ast.expr], hops: int = 
     return node.id == target or (hops > 0 and node.id in made and _is_own(made[node.id], target, made, hops - 1))
 
 
-def _is_constant(node: ast.expr, target: str) -> bool:
+def _is_constant(node: ast.expr) -> bool:
     """`torch.eye(len(adj))`."""
     named = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     return named in _CONSTANTS

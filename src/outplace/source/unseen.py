@@ -120,7 +120,7 @@ def made_of(
     if not isinstance(node, ast.Call) or not makes_optimizer(node):
         return None
     given = next((value for value in (*args, *keywords.values()) if _holds_weights(value)), None)
-    return None if given is None else torch_model.make_optimizer(interpreter, "Optimizer", [given], {})
+    return None if given is None else torch_model.make_optimizer("Optimizer", [given], {})
 
 
 def _step(
@@ -135,7 +135,7 @@ def _step(
         reached = {id(w): w for w in last.parameters if not w.held and _stands_for_all(w)} if last else {}
         if len(reached) != 1:
             return Unseen()
-        made = torch_model.make_optimizer(interpreter, "Optimizer", [Items([*reached.values()])], {})
+        made = torch_model.make_optimizer("Optimizer", [Items([*reached.values()])], {})
         thing.optimizer = made if isinstance(made, Optimizer) else None
     assert thing.optimizer is not None
     return torch_model.method(interpreter, thing.optimizer, "step", args, keywords, node) or UNKNOWN

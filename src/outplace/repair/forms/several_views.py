@@ -43,7 +43,7 @@ def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
         return None
     text, names, edits = code.segment(parting.whole), parting.names, list[Edit]()
     if not isinstance(parting.whole, ast.Name | ast.Attribute) or text in names:
-        text = fresh(code, binding, "whole")
+        text = code.fresh_name(binding, "whole")
         before = code.before(binding, f"{text} = {code.segment(parting.whole)}")
         edits = [before, code.replaced(parting.whole, text)] if before is not None else []
     end = code.offset((binding.end_lineno or binding.lineno) + 1, 0)
@@ -125,7 +125,7 @@ def _loop(code: Code, loop: ast.For, name: str) -> list[Edit] | None:
         return None
     tensor = code.segment(source.tensor)
     known = _counter(loop, source)
-    index = known or fresh(code, loop, "i", "j", "k", "index")
+    index = known or code.fresh_name(loop, "i", "j", "k", "index")
     size = f"len({tensor})" if source.dim is None else f"{tensor}.size({source.dim})"
     item = f"{tensor}[{index}]" if source.dim is None else f"{tensor}.select({source.dim}, {index})"
     first = code.before(loop.body[0], f"{name} = {item}")
@@ -192,9 +192,3 @@ def _counter(loop: ast.For, source: _Source) -> str | None:
         if loop.iter.args[0] is source.iterable and isinstance(first, ast.Name) and len(loop.iter.args) == 1:
             return first.id
     return None
-
-
-def fresh(code: Code, statement: ast.stmt, *wanted: str) -> str:
-    """A name that the function does not use."""
-    taken = code.names(code.scope(statement))
-    return next(name for name in (*wanted, *(f"{wanted[-1]}{n}" for n in range(99))) if name not in taken)

@@ -259,15 +259,10 @@ def _blend(place: Place) -> tuple[str, list[Edit]] | None:
     if _own_mask(target.slice, target.value, place):
         mask = f"({index})"
         return title, [code.replaced(statement, f"{name} = {name} + {mask} * ({number} - {name})")]
-    mask = _fresh(place, "mask")
+    mask = code.fresh_name(statement, "mask", "mask_2", "mask_3")
     lines = [
         f"{mask} = torch.zeros_like({name}, dtype=torch.bool)",
         f"{mask}[{index}] = True",
         f"{name} = {name} + {mask} * ({number} - {name})",
     ]
     return title, [*code.importing("torch"), code.replaced(statement, f"\n{code.indent(statement)}".join(lines))]
-
-
-def _fresh(place: Place, name: str) -> str:
-    taken = place.code.names(place.code.tree)
-    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n not in taken)

@@ -199,6 +199,11 @@ class Code:
         found = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
         return found | {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
 
+    def fresh_name(self, statement: ast.stmt, *wanted: str) -> str:
+        """A name that the function of the statement does not use: one of those wanted, or the last with a number."""
+        used = self.names(self.scope(statement))
+        return next(name for name in (*wanted, *(f"{wanted[-1]}{n}" for n in range(99))) if name not in used)
+
     def module_name(self, module: str) -> str | None:
         """The name under which this file imports a module (`torch`); None if it does not."""
         for node in self.tree.body:

@@ -159,7 +159,7 @@ def _at_instruction(place: Instruction, _: str | None, operation: str | None) ->
         return at_line(code.co_filename, line, function, operation)
     around = list(source_tree(code.co_filename).enclosing(span))
     statement = next((node for node in reversed(around) if isinstance(node, ast.stmt)), None)
-    node = _operation_around(around, operation)
+    node = _operation_around(around)
     site = _site(code.co_filename, span if node is None else _own_span(node), function)
     return Located(site, code.co_filename, node, statement)
 
@@ -175,7 +175,7 @@ def _own_span(node: ast.AST) -> Span:
     return whole
 
 
-def _operation_around(around: list[ast.expr | ast.stmt], operation: str | None) -> ast.AST | None:
+def _operation_around(around: list[ast.expr | ast.stmt]) -> ast.AST | None:
     """The innermost call or assignment. For a look-up of `x.add_`, its call; for `a * b`, just that expression."""
     if around and isinstance(around[-1], ast.BinOp | ast.UnaryOp | ast.Compare):
         return around[-1]

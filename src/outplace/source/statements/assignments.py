@@ -47,10 +47,10 @@ def _aug_assign(interpreter: Interpreter, node: ast.AugAssign) -> int:
     if isinstance(target, ast.Name):
         holders.note_name(interpreter, target, old, node)
     elif isinstance(target, ast.Attribute):
-        holders.note_item(interpreter, interpreter.eval(target.value), node)
+        holders.note_item(interpreter.eval(target.value), node)
     if isinstance(target, ast.Subscript):
         holder = interpreter.eval(target.value)
-        holders.note_item(interpreter, holder, node)
+        holders.note_item(holder, node)
         if any(isinstance(option, Tensor) for option in options(holder)):
             torch_model.check_index(interpreter, interpreter.eval(target.slice), node.op, node)
             torch_model.set_item(interpreter, holder, target, new, node, again=True)

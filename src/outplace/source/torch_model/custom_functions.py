@@ -26,12 +26,12 @@ def class_method(
     if name == "__init__" and args and isinstance(args[0], Instance):
         base = cls.torch_base()
         if base in CONTAINERS:
-            init_container(interpreter, args[0], base, args[1:], node)
+            init_container(args[0], base, args[1:])
         return NONE
     return None
 
 
-def context_method(interpreter: Interpreter, context: Instance, name: str, args: list[Value], node: ast.AST) -> Value:
+def context_method(context: Instance, name: str, args: list[Value]) -> Value:
     """`ctx.save_for_backward` and `ctx.mark_dirty`."""
     if name == "save_for_backward":
         context.names["saved_tensors"] = Items(list(args), "tuple")

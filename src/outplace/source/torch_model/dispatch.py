@@ -155,7 +155,7 @@ def method(
     if isinstance(receiver, Optimizer):
         return optimizer_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
-        return context_method(interpreter, receiver, name, args, node)
+        return context_method(receiver, name, args)
     if isinstance(receiver, Instance) and name == "__init_optimizer__":
         interpreter.set_name(receiver.names, "param_groups", _groups(parameters_in(args[0]) if args else ()))
         return NONE

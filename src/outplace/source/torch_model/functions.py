@@ -75,9 +75,9 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
         return result
     short = name.rpartition(".")[2]
     if short[:1].isupper() and name.startswith("torch.optim."):
-        return make_optimizer(interpreter, name, args, keywords)
+        return make_optimizer(name, args, keywords)
     if short[:1].isupper() and name.startswith("torch.nn.") and ".functional." not in name:
-        return make_layer(interpreter, name, args, keywords, node)
+        return make_layer(interpreter, name, args, keywords)
     if name.startswith("torch.nn.init."):
         return _init(interpreter, args, node, short)
     if name.startswith("torch._foreach_"):

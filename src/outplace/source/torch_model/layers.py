@@ -21,9 +21,7 @@ CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict
                "torch.nn.ParameterDict"}  # fmt: skip
 
 
-def make_layer(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def make_layer(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
     """`nn.Linear(...)` and its kin."""
     if name in CONTAINERS:
         layer = Layer(name, {})

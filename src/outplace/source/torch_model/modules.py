@@ -73,7 +73,7 @@ def _base_forward(
         for child in children_of(module).values():
             value = run_child(interpreter, child, value, node)
         return value
-    layer = make_layer(interpreter, base, [], {}, node)
+    layer = make_layer(interpreter, base, [], {})
     if not isinstance(layer, Layer) or base in CONTAINERS or base == "torch.nn.Module":
         return UNKNOWN
     layer.state.update({name: own for name in layer.state if isinstance(own := module.names.get(name), Tensor)})
@@ -176,7 +176,7 @@ def _assigned(init: Function, name: str) -> ast.expr | None:
     return init.assigned.get(name)
 
 
-def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: str) -> Value:
+def super_attribute(receiver: Value, base: str, name: str) -> Value:
     """`super().name` where torch is next in line."""
     if name == "__init__" and base in CONTAINERS and isinstance(receiver, Instance):
         return Bound("__init_container__", receiver)
@@ -187,7 +187,7 @@ def super_attribute(interpreter: Interpreter, receiver: Value, base: str, name: 
     return Bound(name, receiver)
 
 
-def init_container(interpreter: Interpreter, made: Instance, base: str, args: list[Value], node: ast.AST) -> None:
+def init_container(made: Instance, base: str, args: list[Value]) -> None:
     """A subclass of Sequential without an `__init__` of its own."""
     if base in CONTAINERS:
         layer = Layer(base, {})
@@ -195,20 +195,18 @@ def init_container(interpreter: Interpreter, made: Instance, base: str, args: li
         made.names.update(layer.children)
 
 
-def construct(
-    interpreter: Interpreter, cls: Class, base: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def construct(cls: Class, base: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
     """An object of a project class that torch treats in its own way."""
     if base.startswith("torch.optim.") and cls.find("step") is None:
-        return make_optimizer(interpreter, f"torch.optim.{cls.name}", args, keywords)
+        return make_optimizer(f"torch.optim.{cls.name}", args, keywords)
     return None
 
 
-def own_state(interpreter: Interpreter, base: str, node: ast.AST) -> dict[str, Value]:
+def own_state(interpreter: Interpreter, base: str) -> dict[str, Value]:
     """The parameters that a project class inherits from the torch class it is built on."""
     if not base.startswith("torch.nn.") or base in CONTAINERS or base == "torch.nn.Module":
         return {}
-    layer = make_layer(interpreter, base, [], {}, node)
+    layer = make_layer(interpreter, base, [], {})
     return dict(layer.state) if isinstance(layer, Layer) else {}
 
 
@@ -436,7 +434,7 @@ def _init_container(
     interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     if isinstance(module, Instance):
-        init_container(interpreter, module, module.cls.torch_base() or "", args, node)
+        init_container(module, module.cls.torch_base() or "", args)
     return NONE
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def make_optimizer(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def make_optimizer(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
     """An optimizer and the parameters it was given."""
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
