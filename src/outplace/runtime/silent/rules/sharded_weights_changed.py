@@ -95,4 +95,4 @@ def _report(shard: torch.Tensor, mutations: tuple[Mutation, ...], saved: SavedTe
     found = Diagnosis(
         rule.family, rule.code, no, tensor, rule.why, cause=rule.name, mutations=mutations, saved_by=saved
     )
-    scan.tell_when_done(partial(reporting.report, found, rule.remedy))
+    scan.at_end_of_backward(partial(reporting.report, found, rule.remedy))
