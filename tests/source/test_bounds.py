@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import itertools
 import time
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_callers_of_callers_are_looked_for_in_linear_time(does):
 
 def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
     """The error stands before the long part; what follows is not looked at."""
-    monkeypatch.setattr(projects, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(projects, "MOST_SECONDS", 0.2)
     first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
     program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000
     outcome = check_text("program.py", program, Project(), fixes=False)
@@ -54,8 +55,19 @@ def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
     assert ["too long" in note.message for note in outcome.notes] == [True]
 
 
+def test_deep_copies_take_little_more_memory_than_they_may(monkeypatch):
+    sizes, real = [], projects._memory
+    monkeypatch.setattr(projects, "_memory", lambda: sizes.append(real()) or sizes[-1])
+    monkeypatch.setattr(projects, "MOST_MEMORY", 32 << 20)
+    program = growth.START + "import copy\nl = [t, x]\n" + "l = copy.deepcopy(l) + l\n" * 200 + growth.END
+    outcome = check_text("program.py", program, Project(), fixes=False)
+    assert real() - sizes[0] < 96 << 20
+    assert any(note.left_out for note in outcome.notes)
+
+
 def test_what_takes_too_much_memory_is_left_out_and_said(monkeypatch):
-    monkeypatch.setattr(projects, "MOST_MEMORY", -1)
+    taken = itertools.chain([0, 0], itertools.repeat(1 << 40))  # at the start, at the backward, and after that
+    monkeypatch.setattr(projects, "_memory", lambda: next(taken))
     first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
     program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000
     outcome = check_text("program.py", program, Project(), fixes=False)

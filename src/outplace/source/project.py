@@ -24,8 +24,8 @@ MOST_SECONDS = 5.0
 """CPU time for one file. What is left of it then is left out."""
 MOST_MEMORY = 256 << 20
 """Bytes that the process may take more than before the file. What is left of the file then is left out, too."""
-_LOOKS_AT_MEMORY = 16
-"""Of so many looks at the clock, one is at the memory."""
+_SECONDS_BETWEEN_LOOKS = 0.05
+"""So often the memory is looked at, which takes longer than a look at the clock."""
 _LARGEST = 2_000_000
 _MOST_KEPT = 6_000_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
@@ -72,7 +72,7 @@ class Project:
         self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
         self._folders: dict[str, list[str]] = {}
         self._ends_at = self._most_memory = math.inf
-        self._looks = 0
+        self._next_look = 0.0
         self.cut: dict[tuple[str, int], None] = {}
         """The functions of the present file, by name and line, that were too long to follow to their end."""
         self.ran_out = False
@@ -89,7 +89,8 @@ class Project:
         self._make_room()
         if self.ran_out:
             self._modules.clear()  # their top levels may have been left half run
-        self._ends_at, self.ran_out = time.thread_time() + MOST_SECONDS, False
+        self._next_look = now = time.thread_time()
+        self._ends_at, self.ran_out = now + MOST_SECONDS, False
         self.cut = {}
         absolute = os.path.abspath(path)
         module = Module(path, source, _module_name(absolute), self._parse(absolute, source))
@@ -98,9 +99,11 @@ class Project:
 
     def is_out_of_time(self) -> bool:
         """Has the analysis of the present file taken as much time as it may, or as much memory?"""
-        self._looks += 1
-        large = not self._looks % _LOOKS_AT_MEMORY and _memory() > self._most_memory
-        self.ran_out = self.ran_out or large or time.thread_time() > self._ends_at
+        now = time.thread_time()
+        if now > self._next_look:
+            self._next_look = now + _SECONDS_BETWEEN_LOOKS
+            self.ran_out = self.ran_out or _memory() > self._most_memory
+        self.ran_out = self.ran_out or now > self._ends_at
         return self.ran_out
 
     def _make_room(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,17 +59,44 @@ def roots_of(outputs: Iterable[Any]) -> list[Any]:
     return [node for node in nodes if node is not None]
 
 
+MOST_NODES = 20_000
+"""So many nodes of a graph are looked at while nothing has failed."""
+
+_FREES_BY_RECURSION = (2, 12) <= torch.torch_version.TorchVersion(torch.__version__) < (2, 15)
+"""Here a chain of some 30,000 nodes that Python has seen overflows the stack when it is freed: intrusive pointers."""
+
+
+def nearest(roots: Iterable[Any]) -> list[Any]:
+    """The nodes that the roots reach, the nearest first, as far as `MOST_NODES`."""
+    waiting = deque(roots)
+    seen: dict[Any, None] = {}
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.popleft()
+        if node not in seen:
+            seen[node] = None
+            waiting.extend(following for following, _ in node.next_functions if following is not None)
+    return list(seen)
+
+
 def walk(roots: Iterable[Any]) -> Iterator[Any]:
     """All nodes that the roots reach, each once, without recursion."""
     seen: set[Any] = set()
+    roots = list(roots)
     stack = list(roots)
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
+        if len(seen) == MOST_NODES and _FREES_BY_RECURSION:
+            _never_free(roots)
         yield node
         stack.extend(following for following, _ in node.next_functions if following is not None)
+
+
+def _never_free(nodes: Iterable[Any]) -> None:
+    for node in nodes:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(node))
 
 
 def needed_for(roots: list[Any], inputs: Iterable[Any]) -> set[Any] | None:

@@ -4,7 +4,8 @@ Writes that change no version (through `.data` or numpy, by fused optimizers, co
 of what they overwrite. If there are such writes when a backward starts, the graph is walked. A write is a suspect if it
 came after a node saved the same memory. Then the node is run with the old and with the new contents, which shows how
 wrong its gradient is (`compare_gradients`). Each writing line is examined for a few backwards and then less and less
-often, because such a bug repeats at every step. A program without such writes pays nothing.
+often, because such a bug repeats at every step. A program without such writes pays nothing. Of a very large graph only
+the nodes nearest to the loss are looked at.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _running_backward() -> FrameType | None:
 
 def _wait_for_rest(node: Any, frame: FrameType) -> None:
     after = [following for following, _ in node.next_functions if following is not None]
-    nodes = [item for item in graph.walk(after) if graph.number_of(item) is not None]
+    nodes = [item for item in graph.nearest(after) if graph.number_of(item) is not None]
     hits = [hit for item in nodes for hit in _suspicious(item)]
     for hit in hits:
         hit.wait()
@@ -161,7 +162,9 @@ def guarded(look: Callable[[], None]) -> None:
 
 def _examine(frame: FrameType) -> None:
     outputs = frame.f_locals.get("t_outputs", ())
-    nodes = [node for node in graph.walk(graph.roots_of(outputs)) if graph.number_of(node) is not None]
+    roots = graph.roots_of(outputs)
+    found = graph.walk(roots) if guard.active else graph.nearest(roots)
+    nodes = [node for node in found if graph.number_of(node) is not None]
     hits = [hit for node in nodes for hit in _suspicious(node)] if hidden_writes.hidden else []
     for looking in also:
         if looking.waiting:

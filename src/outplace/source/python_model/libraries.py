@@ -235,6 +235,7 @@ def _deep_copy(interpreter: Interpreter, value: Value, seen: dict[int, Value]) -
     """A copy with memory of its own all the way down."""
     if id(value) in seen:
         return seen[id(value)]
+    interpreter.require_time()
     if isinstance(value, Tensor):
         result: Value = torch_model.copied(interpreter, value)
     elif isinstance(value, Items):
