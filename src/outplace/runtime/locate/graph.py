@@ -88,14 +88,15 @@ def walk(roots: Iterable[Any]) -> Iterator[Any]:
         if node in seen:
             continue
         seen.add(node)
-        if len(seen) == MOST_NODES and _FREES_BY_RECURSION:
-            _never_free(roots)
+        if len(seen) == MOST_NODES:
+            keep_from_recursion(roots)
         yield node
         stack.extend(following for following, _ in node.next_functions if following is not None)
 
 
-def _never_free(nodes: Iterable[Any]) -> None:
-    for node in nodes:
+def keep_from_recursion(roots: Iterable[Any]) -> None:
+    """More than `MOST_NODES` of this graph have been seen. Where that is dangerous, it is never freed."""
+    for node in roots if _FREES_BY_RECURSION else ():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(node))
 
 

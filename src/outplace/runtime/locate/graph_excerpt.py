@@ -84,7 +84,7 @@ class Surroundings:
         return names.name_in_frames(node.variable, self._stack) if _is_leaf(node) else None
 
 
-def _shortest_ways(roots: Iterable[Any]) -> dict[Any, Any]:
+def _shortest_ways(roots: Sequence[Any]) -> dict[Any, Any]:
     nearer: dict[Any, Any] = dict.fromkeys(roots)
     waiting = deque(nearer)
     while waiting:
@@ -93,6 +93,8 @@ def _shortest_ways(roots: Iterable[Any]) -> dict[Any, Any]:
             if following is not None and following not in nearer:
                 nearer[following] = node
                 waiting.append(following)
+    if len(nearer) > graph.MOST_NODES:
+        graph.keep_from_recursion(roots)
     return nearer
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from outplace.source.graph import Family, Storage
 from outplace.source.torch_model.tensors import fresh, tensors_in
 from outplace.source.values import (
     NONE,
@@ -17,6 +19,7 @@ from outplace.source.values import (
     Items,
     Namespace,
     Partial,
+    Tensor,
     Torch,
     Value,
 )
@@ -40,6 +43,8 @@ class Operator(NamedTuple):
     written: frozenset[str]
     returns: str
     """Its result: `None`, `Tensor`, or another text."""
+    function: Function | None = None
+    """What it runs, if that is known."""
 
 
 def defines_operator(decorator: Value) -> bool:
@@ -98,7 +103,9 @@ def _define(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     function.grad = "off"  # its body runs below autograd
     declared = frozenset(parameters if written == {"unknown"} else written)
     full = str(name.value)
-    operator = Operator(full.split("::")[1], parameters, declared, "" if returns is None else ast.unparse(returns))
+    operator = Operator(
+        full.split("::")[1], parameters, declared, "" if returns is None else ast.unparse(returns), function
+    )
     interpreter.frame.module.operators[full] = operator
     return Torch(f"torch.ops.{full.replace('::', '.')}", operator)
 
@@ -133,7 +140,12 @@ def _declare(interpreter: Interpreter, namespace: str, args: list[Value]) -> Non
 def run_operator(
     interpreter: Interpreter, operator: Operator, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """The operator writes what it has declared. Autograd counts that, and checks nothing else."""
+    """The operator writes what it has declared, and its body is run for what PyTorch refuses there."""
+    if operator.function is not None:
+        storages: dict[Storage, Storage] = {}
+        inside = [_below_autograd(value, storages) for value in args]
+        named = {name: _below_autograd(value, storages) for name, value in keywords.items()}
+        interpreter.call_function(operator.function, inside, named, node)
     given = {**dict(zip(operator.parameters, args, strict=False)), **keywords}
     for parameter in sorted(operator.written & set(given)):
         text = _text(node, operator.parameters.index(parameter) if parameter in operator.parameters else -1, parameter)
@@ -142,6 +154,18 @@ def run_operator(
     if operator.returns == "None":
         return NONE
     return fresh(interpreter, None) if operator.returns.split(".")[-1] == "Tensor" else UNKNOWN
+
+
+def _below_autograd(value: Value, storages: dict[Storage, Storage]) -> Value:
+    """What the body is given: the same tensors without a graph. What it writes to them counts at the call."""
+    if isinstance(value, Items):
+        return Items([_below_autograd(item, storages) for item in value.items], value.kind, value.rest)
+    if not isinstance(value, Tensor):
+        return value
+    result = copy.copy(value)
+    result.storage, result.family = storages.setdefault(value.storage, Storage()), Family()
+    result.requires_grad, result.node, result.leaf, result.parameter = False, None, False, False
+    return result
 
 
 def _text(node: ast.AST, position: int, name: str) -> str:
