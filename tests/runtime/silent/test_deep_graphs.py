@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from side_by_side import both, write
 
 CHAIN = """
