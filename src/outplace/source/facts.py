@@ -97,7 +97,7 @@ class WriteFacts:
     written: bool = False
     """Is the old tensor written later, through another name?"""
     parameter: Answer = "unknown"
-    """Is it a parameter of a module, or a tensor that an optimizer steps?"""
+    """Is it a parameter of a module, a tensor that an optimizer steps, or a view of one?"""
     leaf: Answer = "unknown"
     requires_grad: Answer = "unknown"
     both_values: bool = False

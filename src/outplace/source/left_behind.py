@@ -71,3 +71,9 @@ def copy_of(tensor: Tensor) -> Tensor:
     new.storage, new.family, new.region, new.parts = Storage(), copy.copy(tensor.family), (), ()
     new.parameter = new.held = False
     return new
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    """Is it a parameter, a tensor that an optimizer steps, or a view of one?"""
+    leaf = tensor.family.leaf or tensor
+    return any(item.parameter or item.held for item in (tensor, leaf))

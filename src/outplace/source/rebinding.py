@@ -20,7 +20,7 @@ from outplace.source.graph import Path, Storage, compatible
 from outplace.source.heuristics import keeps_no_result, may_store
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
-from outplace.source.left_behind import LeftBehind, copy_of, is_buffer, is_fixed
+from outplace.source.left_behind import LeftBehind, copy_of, is_buffer, is_fixed, is_parameter
 from outplace.source.project import Project
 from outplace.source.reachable_tensors import reachable, storages_in
 from outplace.source.sources import Sources, written_value
@@ -199,7 +199,7 @@ class Hypothesis(Interpreter):
         """Who has the tensor, beside the holder?"""
         tensor = behind.tensor
         self.from_caller |= tensor.storage in self.given
-        if tensor.parameter or tensor.held or (tensor.family.leaf is not None and tensor.family.leaf.parameter):
+        if is_parameter(tensor):
             self.held["a module or an optimizer"] = None
         if tensor.storage in self.kept:
             self.held["an object that is not known"] = None
@@ -451,7 +451,7 @@ class Hypothesis(Interpreter):
             tuple(self.trails),
             self._used,
             any(behind.is_written() for behind in self.left),
-            _answer([tensor.parameter or tensor.held for tensor in tensors]),
+            _answer([is_parameter(tensor) for tensor in tensors]),
             _answer([tensor.leaf and tensor.known for tensor in tensors]),
             _answer([requires_grad(tensor) for tensor in tensors]),
             self._both_values,

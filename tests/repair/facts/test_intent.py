@@ -40,6 +40,11 @@ def closure():
 
 optimizer.step(closure)
 """,
+    "parts of a parameter": """
+for part in fc.weight.chunk(3):
+    part.mul_(2)
+fc(w).sum().backward()
+""",
     "a parameter made of other parameters": """
 def folded(a, b):
     return a.weight * b.weight[0]
@@ -54,6 +59,12 @@ STEPS = {
     "a layer's result": """
 w[0] = fc(torch.ones(3))[0]
 (w * 2).sum().backward()
+""",
+    "parts of what is computed with a parameter": """
+whole = fc.weight * w
+for part in whole:
+    part.mul_(2)
+whole.sum().backward()
 """,
     "the same in a function": """
 def first(x):

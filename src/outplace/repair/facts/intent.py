@@ -6,8 +6,8 @@ import ast
 from typing import Literal
 
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import has_flag, is_writing_name, module_made_at
-from outplace.repair.syntax.calls import called_name, method_call
+from outplace.repair.facts.origins import has_flag
+from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.flow import (
     bindings,
     binds,
@@ -15,7 +15,7 @@ from outplace.repair.syntax.flow import (
     reads,
     used_later,
 )
-from outplace.source.heuristics import is_parameter_name, is_update_name
+from outplace.source.heuristics import is_update_name
 
 Intent = Literal["update", "value", "unknown"]
 
@@ -90,33 +90,6 @@ def _ends_a_round(place: Place) -> bool:
 def _goes_backward(statement: ast.stmt) -> bool:
     parts = (node for part in own_parts(statement) for node in ast.walk(part))
     return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "grad", "step") for node in parts)
-
-
-def is_parameter(place: Place, name: str) -> bool:
-    """Is the name a parameter of some module, by its origin or because `nn.init` gets it?"""
-    calls = (node for node in ast.walk(place.code.scope(place.statement)) if isinstance(node, ast.Call))
-    if any(_initializes(call, name) for call in calls):
-        return True
-    found = list(bindings(place.code, place.statement, name))
-    return bool(found) and all(_binds_a_parameter(place, binding) for binding in found)
-
-
-def _initializes(call: ast.Call, name: str) -> bool:
-    """`nn.init.zeros_(name)`."""
-    method = method_call(call)
-    if method is None or not is_writing_name(method.name) or ast.unparse(method.receiver).split(".")[-1] != "init":
-        return False
-    return bool(call.args) and ast.unparse(call.args[0]) == name
-
-
-def _binds_a_parameter(place: Place, binding: ast.AST | None) -> bool:
-    if isinstance(binding, ast.For | ast.AsyncFor):
-        return ast.unparse(binding.iter).endswith((".parameters()", ".named_parameters()"))
-    value = getattr(binding, "value", None)
-    if not isinstance(value, ast.Attribute):
-        return False
-    module = module_made_at(place.files, place.code, value)
-    return is_parameter_name(value.attr) or (module is not None and called_name(module[1]) == "Parameter")
 
 
 def _handed_on(place: Place, name: str) -> bool:

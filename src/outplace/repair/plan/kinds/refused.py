@@ -9,7 +9,7 @@ from dataclasses import replace
 from outplace.knowledge.traits import has
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
-from outplace.repair.facts.intent import intent_of, is_parameter
+from outplace.repair.facts.intent import intent_of
 from outplace.repair.facts.location import Place
 from outplace.repair.forms import cast, expanded, no_grad, out_argument, saver, several_views
 from outplace.repair.plan.copies import short
@@ -24,7 +24,7 @@ def multi_view(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]
     """A write to one of several views of one call: takes the view by its index, or writes out of place."""
     name = place.path
     if name is not None and "." not in name:
-        if is_parameter(place, name) and intent_of(place) == "update":
+        if place.facts.parameter == "yes" and intent_of(place) == "update":
             under = no_grad.wrapped(place.code, [place.statement])
             if under is not None:
                 yield place.candidate("Update the parameter outside the graph", "safe", under)
