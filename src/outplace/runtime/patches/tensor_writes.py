@@ -10,6 +10,7 @@ calls few of them in a step, and nothing else becomes slower.
 from __future__ import annotations
 
 import dis
+import os
 import sys
 import threading
 import weakref
@@ -32,6 +33,7 @@ from outplace.runtime.record.user_files import own_files
 _NOT_WRITES = {"requires_grad_", "share_memory_", "retain_grad_", "rename_", "_coalesced_"}
 _AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 
+_INDUCTOR = os.path.join("torch", "_inductor", "")
 _get_frame = sys._getframe
 _get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
@@ -79,11 +81,15 @@ def note(tensor: Any, operation: str, frame: FrameType, index: Any = WHOLE) -> N
 
 
 def frames_of(frame: FrameType) -> tuple[Instruction, ...] | None:
-    """The frames from the write out to the user's code; None if the write is part of an optimizer step."""
+    """The frames from the write out to the user's code; None if the program itself writes nothing.
+
+    That is an optimizer step, which is recorded as one, and Inductor's runtime, which fills buffers of its own. If a
+    detector copied such a buffer, the copy would lie in the memory pool of a CUDA graph, and Inductor refuses that.
+    """
     code = frame.f_code
     if own_files[code.co_filename]:
         return ((code, frame.f_lasti),)
-    return None if _state.steps else frames_to_own_code(frame)
+    return None if _state.steps or _INDUCTOR in code.co_filename else frames_to_own_code(frame)
 
 
 def note_frames(tensor: Any, operation: str, frames: tuple[Instruction, ...], index: Any = WHOLE) -> None:
