@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+import forks
 
 MAIN = """import torch
 from filters import smooth
@@ -43,8 +42,7 @@ def smooth(x, weight):
 def repaired(folder, **files):
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
-    command = [sys.executable, "-m", "outplace", "run", "--fix", "main.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    done = forks.python(folder, "-m", "outplace", "run", "--fix", "main.py")
     assert done.returncode == 0, done.stderr
     return done, {name: (folder / f"{name}.py").read_text() for name in files}
 
@@ -196,7 +194,6 @@ def test_rows_that_stay_what_they_are_about_are_kept_for_the_backward(tmp_path, 
 def test_rows_that_are_given_to_others_must_not_get_the_gradients_of_what_they_held(tmp_path, write):
     main = TABLE.format(write=write)
     (tmp_path / "main.py").write_text(main)
-    command = [sys.executable, "-m", "outplace", "run", "--fix", "main.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    done = forks.python(tmp_path, "-m", "outplace", "run", "--fix", "main.py")
     assert done.returncode == 1
     assert (tmp_path / "main.py").read_text() == main

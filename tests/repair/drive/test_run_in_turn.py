@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+import forks
 
 PROGRAMS = Path(__file__).parents[2] / "cases" / "programs"
 
@@ -13,8 +13,7 @@ def run(folder: Path, name: str) -> tuple[int, str, str]:
     """The exit code of `outplace run --fix`, what it says, and the program it leaves."""
     program = folder / name
     program.write_text((PROGRAMS / name).read_text())
-    command = [sys.executable, "-m", "outplace", "run", "--fix", name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    done = forks.python(folder, "-m", "outplace", "run", "--fix", name)
     return done.returncode, " ".join(done.stderr.split()), program.read_text()
 
 
@@ -77,7 +76,7 @@ def test_losses_of_one_forward_that_train_the_same_weights_keep_their_values_and
     (tmp_path / "copies.py").write_text(copies)  # each loss has weights of its own, so no order matters
     known = []
     for how in (["copies.py"], ["-m", "outplace", "run", "--fix", "turns.py"]):
-        known.append(subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=300))
+        known.append(forks.python(tmp_path, *how))
     assert known[0].stdout == known[1].stdout != ""
     assert "loss: unchanged, in 4 backwards" in known[1].stderr
 
@@ -121,6 +120,6 @@ def test_a_loss_after_an_update_by_gradients_is_for_the_new_weights(tmp_path):
     (tmp_path / "meant.py").write_text(SHARP.format(again="out = model(x)\n    "))
     known = []
     for how in (["meant.py"], ["-m", "outplace", "run", "--fix", "sharp.py"]):
-        known.append(subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, timeout=300))
+        known.append(forks.python(tmp_path, *how))
     assert known[0].stdout == known[1].stdout != ""
     assert (tmp_path / "sharp.py").read_text() == (tmp_path / "meant.py").read_text()

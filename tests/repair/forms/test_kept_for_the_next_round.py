@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from test_step_order import ways
+
+import forks
 
 PROGRAM = """import torch
 from collections import deque
@@ -90,8 +89,7 @@ KEPT = {
 
 def run(folder, text, *how):
     (folder / "program.py").write_text(text)
-    command = [sys.executable, *how, "program.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    return forks.python(folder, *how, "program.py")
 
 
 @pytest.mark.parametrize("kept", ["a dict", "a window"])

@@ -5,11 +5,10 @@ Nothing of autograd is in that truth, and nobody has written the right program b
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from differences import Forward, close, run
+
+import forks
 
 HEAD = """import numpy
 import torch
@@ -115,7 +114,6 @@ def test_repaired_by_a_run(tmp_path, name):
     program = tmp_path / "program.py"
     source = HEAD + ONLY_BY_A_RUN[name].lstrip("\n") + "loss.backward()\n"
     program.write_text(source)
-    command = [sys.executable, "-m", "outplace", "run", "--fix", program.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = forks.python(tmp_path, "-m", "outplace", "run", "--fix", program.name)
     assert done.returncode == 0, done.stderr
     judge(source, program.read_text())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ordering import ways
+
+import forks
 
 OPTIMIZERS = """
 loss = model(x).sum()
@@ -141,7 +141,7 @@ def test_a_run_repairs_it(name: str, tmp_path: Path) -> None:
     wrong, right = (PROGRAM + part + ENDING + "\n" for part in PARTS[name])
     (tmp_path / "wrong.py").write_text(wrong)
     (tmp_path / "right.py").write_text(right)
-    repairing = subprocess.run([sys.executable, "-m", "outplace", "run", "--fix", "wrong.py"], cwd=tmp_path)
+    repairing = forks.python(tmp_path, "-m", "outplace", "run", "--fix", "wrong.py")
     assert repairing.returncode == 0
     assert (tmp_path / "wrong.py").read_text() != wrong
     ours, theirs = (
@@ -151,5 +151,5 @@ def test_a_run_repairs_it(name: str, tmp_path: Path) -> None:
 
 
 def result(folder: Path, program: str) -> str:
-    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, check=True)
+    done = forks.python(folder, program)
     return next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))

@@ -4,13 +4,12 @@ repaired program is compared with the same training done by hand, without torch.
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import pytest
 from test_in_turn import DATA, HEAD, f, program
 from test_numbers import after, close, stepped
 
+import forks
 from conftest import repaired
 
 NETS = """actor, critic = Scalar(0.6), Scalar(0.9)
@@ -250,8 +249,7 @@ def test_a_run_shows_that_each_step_takes_what_it_took(tmp_path, critic, actor):
     for name, text in (("right", right), ("wrong", wrong)):
         (tmp_path / f"{name}.py").write_text(text)
         how = ["-m", "outplace", "run", "--fix"] if name == "wrong" else []
-        command = [sys.executable, *how, f"{name}.py"]
-        known.append(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300))
+        known.append(forks.python(tmp_path, *how, f"{name}.py"))
     assert known[0].stdout == known[1].stdout != ""
     assert "each step uses those of the original program" in " ".join(known[1].stderr.split())
     assert math.isfinite(float(known[0].stdout.split()[1]))
