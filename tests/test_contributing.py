@@ -34,7 +34,7 @@ def test_there_are_four():
 
 
 def test_every_place_that_they_name_is_there():
-    named = re.findall(r"`((?:src|docs|tests|tools)/[^`\s]*|constraints\.txt)`", RECIPES)
+    named = re.findall(r"`((?:src|docs|tests|tools|editors)/[^`\s]*|constraints\.txt)`", RECIPES)
     assert len(named) > 12
     assert [name for name in named if "NAME" not in name and not (ROOT / name).exists()] == []
 
@@ -44,6 +44,12 @@ def test_every_output_format_has_its_row(page):
     rows = set(re.findall(r"^\| `([a-z]+)` \|", (ROOT / page).read_text("utf-8"), re.MULTILINE))
     missing = set(FORMATS) - rows
     assert not missing, f"add a row for {sorted(missing)} to the table of formats in {page}"
+
+
+def test_every_output_format_is_in_the_schema_for_editors():
+    schema = json.loads((ROOT / "editors" / "outplace.schema.json").read_text("utf-8"))
+    known = schema["properties"]["output-format"]["enum"]
+    assert known == list(FORMATS), "write the names of FORMATS into output-format in editors/outplace.schema.json"
 
 
 def test_a_module_and_a_name_make_an_output_format(tmp_path, monkeypatch):
