@@ -20,6 +20,10 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+import torch
+import torch._dynamo
+import torch.utils.checkpoint
+
 from outplace.knowledge.ops import lookup
 
 USED = ("cli", "knowledge", "repair", "report", "runtime", "source")
@@ -33,6 +37,7 @@ def load() -> None:
         for module in pkgutil.walk_packages(part.__path__, f"{part.__name__}."):
             importlib.import_module(module.name)
     lookup("exp")  # reads the table of operations
+    torch._dynamo.disable(load)  # loads the 800 modules that the first optimizer of a program loads
     gc.collect()
     gc.freeze()  # a collection in a child would copy the memory that it shares
 
