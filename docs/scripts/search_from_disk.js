@@ -1,5 +1,10 @@
 // Browsers do not let a page that was opened from disk read the search index. Say so instead of finding nothing.
 if (location.protocol === "file:") {
+  // The theme hides the box, perhaps later than this.
+  const show = (search) => {
+    search.hidden = false;
+    new MutationObserver(() => { if (search.hidden) search.hidden = false; }).observe(search, { attributes: true });
+  };
   const says = document.documentElement.lang === "ja"
     ? "検索にはサーバーが必要です: python -m http.server"
     : "Search needs a server: python -m http.server";
@@ -7,5 +12,6 @@ if (location.protocol === "file:") {
     box.placeholder = says;
     box.title = says;
     box.disabled = true;
+    show(box.closest(".md-search"));
   }
 }
