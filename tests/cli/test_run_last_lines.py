@@ -79,6 +79,13 @@ def test_a_program_that_ignores_its_arguments(tmp_path):
     assert last_line(ending).endswith("To give it to outplace: outplace run --fix train.py")
 
 
+def test_the_way_to_repair_is_said_once(tmp_path):
+    write(tmp_path, "train.py", BUG)
+    ending = outplace(tmp_path, "run", "train.py", "--fix")
+    assert [line for line in ending.stderr.splitlines() if "run --fix" in line] == [last_line(ending)]
+    assert last_line(ending).endswith("To give it to outplace: outplace run --fix train.py")
+
+
 def test_a_program_that_knows_the_option(tmp_path):
     write(tmp_path, "train.py", "import options")
     write(tmp_path, "options.py", TAKES_EPOCHS.replace('"--epochs"', '"--fix", "--unsafe_fixes", action="store_true"'))
