@@ -21,6 +21,8 @@ _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
 _RATIOS = frozenset(("mul_", "div_"))
 _ADDING = frozenset(("add_",))
+_THINNING = frozenset(("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"))
+"""A part of the values is lost each time, and by chance another one."""
 _WRAPPING = frozenset(("remainder_",))
 _OVERWRITING = frozenset(("fill_", "zero_", "masked_fill_", "tril_", "triu_"))
 _PASSED_BY = frozenset(("round_", "sign_", "floor_", "ceil_", "trunc_", "copy_", "heaviside_"))
@@ -38,9 +40,9 @@ def changes_again(operation: str) -> bool:
 
 @cache
 def step_of(operation: str) -> str:
-    """How a write makes the new values of the old ones: "scale", "shift" or "add"; empty for all others."""
+    """How a write makes the new values of the old ones: "scale", "shift", "add" or "thin"; empty for all others."""
     name = spellings(operation)[0]
-    steps = {"scale": _SCALING - {"neg_"}, "shift": _SHIFTING, "add": _ADDING}
+    steps = {"scale": _SCALING - {"neg_"}, "shift": _SHIFTING, "add": _ADDING, "thin": _THINNING}
     return next((step for step, operations in steps.items() if name in operations), "")
 
 

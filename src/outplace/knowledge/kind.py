@@ -44,6 +44,8 @@ class SilentRule(Kind):
     """What `run` advises where no safe fix is known."""
     holder: str = "autograd"
     """Who still holds the old values, for the picture in the HTML report."""
+    kept: bool = False
+    """Is the bug a reference that was kept? Then `run` names the statement that kept it."""
     detector: str = ""
     """The module in `runtime/silent/rules`; empty where only `check` finds the bug."""
     after: str = ""

@@ -65,6 +65,7 @@ GRADIENT_BY_REFERENCE = SilentRule(
     remedy="Keep a copy: `[p.grad.clone() for p in model.parameters()]`. Or let each backward make new gradients: "
     "`zero_grad()`.",
     holder="a name",
+    kept=True,
     detector="gradient_by_reference",
     no_fix="The finding is about the write; which of the names was to hold a snapshot only a person can tell.",
 )

@@ -110,6 +110,7 @@ DETACHED_ALIAS_WRITTEN = SilentRule(
     why="It shares the memory of a result of the graph: `detach()` makes no copy. Later operations use the changed "
     "values, but the gradient is computed as if the write had not happened.",
     remedy="Write a clone: `s = h.detach().clone()`.",
+    kept=True,
     detector="detached_alias_written",
     fix="Write a clone of the detached tensor",
     form="detached_copy",
@@ -127,6 +128,7 @@ NO_GRAD_WRITE_USED = SilentRule(
     why="This is a result of the graph. It was written under `no_grad`, where autograd records nothing. Later "
     "operations use the changed values, but the gradient is computed as if the write had not happened.",
     remedy="Make a new tensor where gradients are recorded: `z = z / z.norm(dim=1, keepdim=True)`.",
+    kept=True,
     detector="no_grad_write_used",
     no_fix="Whether the gradient was to see the write is not in the program.",
 )

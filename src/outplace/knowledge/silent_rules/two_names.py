@@ -16,6 +16,7 @@ STATE_DICT_BY_REFERENCE = SilentRule(
     why="state_dict() holds the parameters themselves, not copies. They were changed in place after it was stored, "
     "so it now holds the present weights, and loading it does nothing.",
     remedy="Keep a copy: `copy.deepcopy(model.state_dict())`.",
+    kept=True,
     detector="state_dict_by_reference",
     fix="Keep a deep copy of the state",
     form="kept_state_or_items",
@@ -47,6 +48,7 @@ PARAMETERS_BY_REFERENCE = SilentRule(
     why="What was stored shares the memory of the parameter; it is not a copy. The optimizer has changed it in place "
     "since, so copying it back at line {line} does nothing.",
     remedy="Keep a copy: `[p.detach().clone() for p in model.parameters()]`.",
+    kept=True,
     detector="meets_itself",
     fix="Keep copies of the parameters",
     form="kept_parameters",
@@ -63,6 +65,7 @@ SHALLOW_MODEL_COPY = SilentRule(
     why="Both networks share their parameters ({how}). An optimizer step changes both, and updating one from the "
     "other does nothing.",
     remedy="Give it parameters of its own: `copy.deepcopy(model)`.",
+    kept=True,
     detector="shallow_model_copy",
     fix="Make a deep copy",
     form="deep_copy",
@@ -93,6 +96,7 @@ COPIED_CONTAINER_WRITTEN = SilentRule(
     "this write changes the tensor in both, and both are read later.",
     remedy="Write out of place: `{name}[key] = {name}[key] + v`. Or copy the tensors: `copy.deepcopy({other})`.",
     holder="the other container",
+    kept=True,
     detector="tensor_under_two_names",
     fix="Write out of place",
     form="out_of_place",
@@ -111,6 +115,7 @@ TENSOR_UNDER_TWO_NAMES = SilentRule(
     "as if only `{name}` had changed.",
     remedy="Write out of place: `{name} = {name} - v`. Or make a copy first: `{name} = {other}.clone()`.",
     holder="another name",
+    kept=True,
     detector="tensor_under_two_names",
     fix="Write out of place",
     form="out_of_place",
@@ -127,6 +132,7 @@ LEAF_SHARES_MEMORY = SilentRule(
     why="The optimizer changes a tensor that shares the memory of `{name}`: `detach()`, `.data` and `nn.Parameter` "
     "make no copy. So `{name}` changes, too, and it is read later for the old values.",
     remedy="Make the leaf from a copy: `{name}.detach().clone()`.",
+    kept=True,
     detector="leaf_shares_memory",
     fix="Make the leaf of a copy",
     form="own_leaf",
@@ -142,6 +148,7 @@ DATASET_SAMPLE_WRITTEN = SilentRule(
     why="The dataset returns the sample that it stores, and this line changes it in place. Each time the sample is "
     "fetched, it is changed once more.",
     remedy="Return copies: `sample = copy.deepcopy(self.samples[index])`. Or write out of place.",
+    kept=True,
     detector="dataset_sample_written",
     fix="Hand out copies of the samples",
     form="own_samples",
@@ -158,6 +165,7 @@ OPTIMIZER_STATE_BY_REFERENCE = SilentRule(
     why="The state_dict() of an optimizer holds its momenta themselves, not copies. Later steps changed them in "
     "place, so it now holds the present state, and loading it does nothing.",
     remedy="Keep a copy: `copy.deepcopy(optimizer.state_dict())`.",
+    kept=True,
     detector="optimizer_state_by_reference",
     fix="Keep a deep copy of the state",
     form="kept_state",
@@ -175,6 +183,7 @@ RESCALED_AGAIN = SilentRule(
     "rescales what the first one made, and the training sees other values each time.",
     remedy="Write out of place: `adj = adj / deg`. Or normalise once, before the training.",
     holder="the next step",
+    kept=True,
     detector="rescaled_again",
     fix="Write out of place",
     form="out_of_place",
@@ -183,16 +192,17 @@ RESCALED_AGAIN = SilentRule(
 EXPANDED_PART_WRITTEN = SilentRule(
     "OUT338",
     "expanded-part-written",
-    "one part of an expanded tensor is written, and all parts change",
+    "one part of a tensor whose parts share memory is written, and other parts change",
     of="silent-other",
     message="`expand` makes no copies: all parts along that dimension share one memory, and this changes all of "
     "them: use `repeat`, or a clone",
     check="warning",
-    headline="{tensor} is expanded, and {op} at one place changes all the others",
-    why="`expand` makes no copies: along that dimension all parts share one memory. A write to one part changes all "
-    "of them.",
+    headline="{tensor} shares its memory with other parts of one tensor, and {op} changes these, too",
+    why="`expand` and overlapping windows (`unfold`) make no copies: several parts share one memory. A write to one "
+    "part changes the others.",
     remedy="Give each part its own memory: `x.expand(n, -1).clone()`, or `x.repeat(n, 1)`.",
     holder="the other places",
+    kept=True,
     detector="expanded_part_written",
     fix="Give what is expanded memory of its own",
     form="own_expanded",
@@ -226,6 +236,7 @@ MEETS_ITSELF = SilentRule(
     "their difference is always zero, and copying one to the other does nothing.",
     remedy="Keep a copy where the old value is stored: `old = p.detach().clone()`, `copy.deepcopy(state)`.",
     holder="the other name",
+    kept=True,
     detector="meets_itself",
     no_fix="The run sees where both meet; where the copy should have been made is for a person to say.",
 )

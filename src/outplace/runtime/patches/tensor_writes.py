@@ -132,7 +132,10 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     if not tensor.requires_grad:
         for listener in events.plain_write:
             listener(write, tensor)
-    elif not (write.grad_enabled or tensor.is_leaf):
+    elif write.grad_enabled:
+        for listener in events.graph_write:
+            listener(write, tensor)
+    elif not tensor.is_leaf:
         for listener in events.no_grad_write:
             listener(write, tensor)
 
@@ -300,8 +303,10 @@ def _make_function(name: str, original: Any) -> Callable[..., Any]:
             targets = target if isinstance(target, list | tuple) else (target,)
             frame = _get_frame(1)
             frames = frames_of(frame)
-            if frames is not None:
+            if frames is not None and targets is target:
                 _note_each(targets, name, frames)
+            elif frames is not None:
+                note_frames(target, name, frames)
             if has_torch_function(targets) or has_torch_function(args):
                 # Modes and subclasses must receive this very function: they compare it with `torch.relu_`.
                 _overridden.append(name)

@@ -51,6 +51,8 @@ class Events:
         """(write, tensor): a write to a tensor in `tensor_writes.special`."""
         self.plain_write: Listeners = []
         """(write, tensor): a write to a tensor that requires no grad."""
+        self.graph_write: Listeners = []
+        """(write, tensor): a write that autograd records, or that it refuses."""
         self.no_grad_write: Listeners = []
         """(write, source): a write to a node's result, while no grad is recorded."""
         self.data_assigned: Listeners = []

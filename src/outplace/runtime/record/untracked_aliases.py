@@ -54,6 +54,20 @@ def is_older(tensor: Any, backwards: int) -> bool:
     return found is not None and found() is tensor and 0 <= found.since < backwards
 
 
+def over(tensor: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
+    """The living aliases at the address of this tensor or of its base, by their identity."""
+    starts = {_address(item) for item in (tensor, tensor._base) if item is not None} - {0, -1}
+    living = ((key, reference()) for key, reference in list(untracked.items()))
+    return [(key, alias) for key, alias in living if alias is not None and _address(alias) in starts]
+
+
+def _address(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:  # without memory
+        return -1
+
+
 def made_at(alias: Any) -> int:
     """The number of the next node when this alias was made; -1 if it is no alias."""
     found = untracked.get(id(alias))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 
 from outplace.knowledge.derivatives import normalises, step_of
 from outplace.repair.syntax.code import Code
-from outplace.repair.syntax.flow import used_later
+from outplace.repair.syntax.flow import bindings, binds, read_later, reads, used_later
 from outplace.runtime.errors import freed_names
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
@@ -65,6 +66,47 @@ def copied_container(tensor: torch.Tensor, frame: FrameType, code: Code, stateme
         if holders[0] is not holders[1] and all(any(item is tensor for item in items_of(one)) for one in holders):
             return written, other
     return None
+
+
+def summed_into_entry(tensor: torch.Tensor, frame: FrameType, code: Code, statement: ast.stmt) -> str | None:
+    """`total = losses["fit"]`, `total += losses["sparse"]`: the entry that has become the sum, and is read later."""
+    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add):
+        return None
+    if not isinstance(statement.target, ast.Name) or not used_later(code, statement, statement.target.id):
+        return None
+    for binding in bindings(code, statement, statement.target.id):
+        entry = binding.value if isinstance(binding, ast.Assign) else None
+        if not isinstance(entry, ast.Subscript) or not isinstance(entry.slice, ast.Constant):
+            continue
+        holder = ast.unparse(entry.value)
+        others = partial(_is_another, entry.slice.value, holder)
+        if (
+            _takes_from(code, statement, holder)
+            and read_later(code, statement, holder, others)
+            and value_at(entry, frame) is tensor
+        ):
+            return ast.unparse(entry)
+    return None
+
+
+def _takes_from(code: Code, statement: ast.AugAssign, holder: str) -> bool:
+    """Does the statement add something else that the container holds?"""
+    if reads(statement.value, holder):
+        return True
+    names = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+    return any(
+        reads(loop.iter, holder)
+        for loop in code.loops(statement)
+        if isinstance(loop, ast.For) and any(binds(loop, name) for name in names)
+    )
+
+
+def _is_another(key: object, holder: str, part: ast.Subscript) -> bool:
+    """Is it a part of the container without this entry: `losses["sparse"]`, `parts[1:]`?"""
+    if ast.unparse(part.value) != holder:
+        return False
+    index = part.slice.lower if isinstance(part.slice, ast.Slice) else part.slice
+    return isinstance(index, ast.Constant) and index.value != key
 
 
 def _copied(node: ast.expr) -> str | None:

@@ -11,6 +11,8 @@ from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.kinds import BY_CODE
 from outplace.model import Diagnosis, Graph, Mutation, Tensor
 from outplace.runtime.errors import dispatch, remedies
+from outplace.runtime.record.log import Instruction
+from outplace.runtime.silent import kept_at
 
 NO_ERROR = "no error is raised: the gradient is silently wrong"
 
@@ -31,13 +33,18 @@ def tell(
     tensor: Tensor,
     mutations: tuple[Mutation, ...],
     words: Mapping[str, object] = MappingProxyType({}),
+    place: Instruction | None = None,
     **facts: Any,
 ) -> None:
     """Reports a bug of a rule once, however often the program runs into it.
 
-    `words` fill the {names} in the texts of the rule. `facts` are further fields of the diagnosis.
+    `words` fill the {names} in the texts of the rule. `place` is the line that kept a reference, if the detector knows
+    it. `facts` are further fields of the diagnosis.
     """
     why, remedy = rule.why.format_map(words), rule.remedy.format_map(words)
+    if rule.kept:
+        paths = (tensor.name, *(str(words[key]) for key in ("name", "other") if key in words))
+        facts["notes"] = (*facts.get("notes", ()), *kept_at.notes(mutations, paths, place))
     texts = (rule.family, rule.code, NO_ERROR, tensor, why)
     report(Diagnosis(*texts, cause=rule.name, mutations=mutations, **facts), remedy)
 

@@ -102,7 +102,7 @@ class ResultWritten(detector.Detector):
         with unobserved():
             if grad.layout is not torch.strided or not self.is_alone(watched, now):
                 return
-            changed = bits(before) != bits(now)
+            changed = (bits(before) != bits(now)) & (before != now)  # -0.0 is no other value than 0.0
             count, total = int((changed & (grad.detach() != 0)).sum()), int(changed.sum())
             compared = total > 0 and not grad.any()
         if count or compared:

@@ -2,14 +2,15 @@
 
 PyTorch checks the arguments of such a block, but not its weights. So an optimizer step between its forward and its
 backward raises nothing. The graph shows which weights a block uses. They are compared with the writes since its last
-node. A block may also change by itself what it computes with: it does so once more when it runs again.
+node. The buffers of a block that is a module are copied when it runs: they have no node in the graph. A block may also
+change by itself what it computes with: it does so once more when it runs again.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
@@ -30,11 +31,33 @@ from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.snapshots import copyable, unobserved
 from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.operands import frame_of
 
-_MOST = 1_000
+_MOST, _LARGEST, _ALWAYS = 1_000, 1 << 12, 3
 _next_number = torch._C._autograd._get_sequence_nr
+
+
+class _Ran(NamedTuple):
+    """A block that has run: the object that keeps it, when it ran, its module, and its buffers with their contents."""
+
+    keeper: Callable[[], Any]
+    moment: int
+    module: Callable[[], torch.nn.Module | None] = lambda: None
+    buffers: tuple[tuple[Weak, torch.Tensor, int], ...] = ()
+    """Each with a copy and its version."""
+
+    def written(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The buffers that were written since then, and what they held."""
+        alive = ((reference(), before, version) for reference, before, version in self.buffers)
+        return [
+            (buffer, before) for buffer, before, version in alive if buffer is not None and buffer._version != version
+        ]
+
+    def changed(self) -> list[torch.Tensor]:
+        """The buffers whose contents are others now."""
+        return [item for item, before in self.written() if item.shape == before.shape and not item.equal(before)]
 
 
 class _Region(NamedTuple):
@@ -44,6 +67,48 @@ class _Region(NamedTuple):
     last: int
     leaves: list[torch.Tensor]
     arguments: list[torch.Tensor]
+    ran: _Ran | None = None
+    """What is known of its run, if it is a module with buffers."""
+
+
+def _module_of(function: Any) -> torch.nn.Module | None:
+    """The module that the function of a block calls, or whose method it calls."""
+    for cell in getattr(function, "__closure__", None) or ():
+        called = cell.cell_contents
+        owner = called if isinstance(called, torch.nn.Module) else getattr(called, "__self__", None)
+        if isinstance(owner, torch.nn.Module):
+            return owner
+    return None
+
+
+def _ran(keeper: Any, function: Any) -> _Ran:
+    """What is to be known of a block that is about to run. Small buffers are copied, in some of the steps."""
+    nth = log.state.backwards
+    module = _module_of(function) if nth <= _ALWAYS or nth & (nth - 1) == 0 else None
+    if module is None:
+        return _Ran(weakref.ref(keeper), _next_number())
+    buffers: list[tuple[Weak, torch.Tensor, int]] = []
+    with unobserved():
+        for buffer in module.buffers():
+            if copyable(buffer) and buffer.numel() <= _LARGEST and not buffer.is_inference():
+                buffers.append((Weak(buffer), buffer.clone(), buffer._version))
+    return _Ran(weakref.ref(keeper), _next_number(), weakref.ref(module), tuple(buffers))
+
+
+def _buffers_written(region: _Region) -> dict[int, tuple[torch.Tensor, tuple[Mutation, ...]]]:
+    """The changed buffers with the writes since the block ran. Those of the block itself belong to its forward."""
+    block = None if region.ran is None else region.ran.module()
+    if region.ran is None or block is None:
+        return {}
+    own = {getattr(type(module).forward, "__code__", None) for module in block.modules()}
+    found = {}
+    for buffer in region.ran.changed():
+        storage = storage_of(buffer)
+        later = [write for write in log.current().writes if write.moment > region.last and write.storage == storage]
+        outside = [write for write in later if write.frames and own.isdisjoint(code for code, _ in write.frames)]
+        if outside:
+            found[id(buffer)] = buffer, scan.mutations_of(outside)
+    return found
 
 
 def _block_of(node: Any) -> Any:
@@ -86,6 +151,9 @@ def _report(region: _Region) -> None:
         changed = [leaf for leaf in region.leaves if copyable(leaf)]
         changed.sort(key=lambda leaf: -leaf.dim())  # a weight is a better example than a bias
         written = {id(item): _written(item, region.last) for item in changed}
+        for key, (buffer, mutations) in _buffers_written(region).items():
+            changed.append(buffer)
+            written[key] = mutations
         unseen = [write for item in (*changed, *region.arguments) for write in scan.hidden_after(region.last, item)]
     first = next((item for item in changed if written[id(item)]), None)
     mutations = scan.mutations_of(unseen) or (() if first is None else written[id(first)])
@@ -148,8 +216,8 @@ class Detector(detector.Detector):
     """Compares the weights of blocks with the writes since they ran, and with their own writes when they run again."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[weakref.ref[Any], int]] = []
-        """The object that keeps a block that may run again, and when the block first ran."""
+        self.waiting: list[_Ran] = []
+        """The blocks that may run again."""
 
     def patches(self) -> Iterator[Patch]:
         """The patches of torch."""
@@ -162,9 +230,9 @@ class Detector(detector.Detector):
 
     def _note_block(self, keeper: Any) -> None:
         if not tensor_writes.is_traced():
-            self.waiting.append((weakref.ref(keeper), _next_number()))
+            self.waiting.append(_ran(keeper, sys._getframe(1).f_locals.get("recompute_fn")))
             if len(self.waiting) > _MOST:
-                self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None][-_MOST // 2 :]
+                self.waiting[:] = [entry for entry in self.waiting if entry.keeper() is not None][-_MOST // 2 :]
 
     def on_plain_write(self, write: log.Write, tensor: torch.Tensor) -> None:
         """Does a block that runs again change once more what it computes with: `self.temperature.mul_(0.9)`?"""
@@ -174,10 +242,11 @@ class Detector(detector.Detector):
                 scan.guarded(partial(_look_at_own_write, write, tensor, frame))
 
     def wants_to_look(self) -> bool:
-        """Has an optimizer stepped since a block ran that will run again?"""
-        self.waiting[:] = [entry for entry in self.waiting if entry[0]() is not None]
+        """Has an optimizer stepped, or a buffer been written, since a block ran that will run again?"""
+        self.waiting[:] = [entry for entry in self.waiting if entry.keeper() is not None]
         steps = log.current().steps
-        return bool(steps) and any(moment < steps[-1].moment for _, moment in self.waiting)
+        last = steps[-1].moment if steps else -1
+        return any(entry.moment < last or entry.written() for entry in self.waiting)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """Has something changed that a block of the graph uses?"""
@@ -195,6 +264,7 @@ class Detector(detector.Detector):
         for block, its in found.values():
             numbers = [graph.number_of(node) or 0 for node in its]
             # A node that saves nothing (the transpose of a weight) has no link to its block, only its number.
-            first = next((moment for keeper, moment in self.waiting if keeper() is block), min(numbers))
-            regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)]))
+            ran = next((entry for entry in self.waiting if entry.keeper() is block), None)
+            first = min(numbers) if ran is None else ran.moment
+            regions.append(_Region(its[0], max(numbers), _leaves(its, first), [*graph.arguments_of(block)], ran))
         return regions

@@ -94,7 +94,7 @@ def _attributes_of(gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[
             kind = sys.modules.get(type(owner).__module__)
             code = sites.code_of(getattr(kind, "__file__", None) or frames[0].f_code.co_filename)
             if code is not None and any(_reads_last(function, name) for function in code.functions):
-                yield name
+                yield f"self.{name}"
 
 
 def _reads_last(function: ast.AST, name: str) -> bool:

@@ -19,7 +19,7 @@ from outplace.knowledge.silent_rules.two_names import MEETS_ITSELF, PARAMETERS_B
 from outplace.model import Mutation
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import hidden_writes, log, untracked_aliases
-from outplace.runtime.record.log import Instruction
+from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
@@ -38,6 +38,24 @@ class Detector(detector.Detector):
         self._met: dict[tuple[Instruction, int], tuple[Weak, int, int]] = {}
         """By the line and the address: what met itself there, when, and how many hidden writes there had been."""
         self._told: set[Instruction] = set()
+        self._changed: dict[int, tuple[Weak, Write]] = {}
+        """By the identity: a kept `.data` of a parameter that was written through another alias, and that write."""
+
+    def on_untracked_write(self, write: Write, alias: torch.Tensor) -> None:
+        """`p.data.mul_(2)` is about to run: whoever has kept `p.data` has no copy of the old values."""
+        if write.frames and hidden_writes.worth_a_look(write.frames[-1]):
+            scan.guarded(partial(self._note_changed, write, alias))
+
+    def _note_changed(self, write: Write, alias: torch.Tensor) -> None:
+        mine = {id(alias), id(alias._base)}
+        for key, kept in untracked_aliases.over(alias):
+            if key not in mine and len(self._changed) < _MOST_MEETINGS:
+                self._changed.setdefault(key, (Weak(kept, partial(self._forget, key)), write))
+        for key in mine:  # it is a handle: what it shows was written through it
+            self._changed.pop(key, None)
+
+    def _forget(self, key: int, _: Any) -> None:
+        self._changed.pop(key, None)
 
     def on_copy_target(self, value: Any, frame: FrameType) -> None:
         """The `x` of `x.copy_(source)`."""
@@ -57,7 +75,7 @@ class Detector(detector.Detector):
         """`p.data = value`, where the value is a result of `.data` from before the last backward, or made of one."""
         if type(tensor) not in PLAIN:
             return
-        if untracked_aliases.is_older(value, log.state.backwards):
+        if untracked_aliases.is_older(value, log.state.backwards) or self._is_changed(value):
             if same_piece(value, tensor):
                 scan.guarded(partial(self._copied_back, value, tensor, frame))
                 reporting.raise_if_strict()
@@ -72,8 +90,18 @@ class Detector(detector.Detector):
                 scan.guarded(partial(self._meet, one, other, frame))
             reporting.raise_if_strict()
 
+    def _is_changed(self, kept: Any) -> bool:
+        known = self._changed.get(id(kept))
+        return known is not None and known[0]() is kept
+
     def _copied_back(self, source: torch.Tensor, target: torch.Tensor, frame: FrameType) -> None:
-        if not _tell_of_parameter(source, target, frame):
+        if self._is_changed(source):
+            line, written = (frame.f_code, frame.f_lasti), self._changed[id(source)][1]
+            if line not in self._told:
+                self._told.add(line)
+                found = names.described(target, scan.target_of(written))
+                reporting.tell(MEETS_ITSELF, found, scan.mutations_of([written]), {"other": _read_at(line)})
+        elif not _tell_of_parameter(source, target, frame):
             self._meet(source, target, frame)
 
     def _meet(self, one: torch.Tensor, other: torch.Tensor, frame: FrameType) -> None:
@@ -148,9 +176,14 @@ def _tell_of_parameter(source: torch.Tensor, tensor: torch.Tensor, frame: FrameT
     if not mutations:
         mutations = _written_since(tensor, since, hidden_writes.count(), place) if since >= 0 else ()
     mutations = mutations or scan.steps_on({storage_of(tensor)}, -1)
+    name, line = _read_at(place), sites.at_instruction(place).site.line
+    reporting.tell(PARAMETERS_BY_REFERENCE, names.described(tensor, name), mutations, {"line": line})
+    return True
+
+
+def _read_at(place: Instruction) -> str | None:
+    """What the statement copies or assigns: `old` of `p.copy_(old)` and of `p.data = old`."""
     located = sites.at_instruction(place, "copy_")
     assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None
     read = located.node.args[0] if isinstance(located.node, ast.Call) and located.node.args else assigned
-    name = None if read is None else ast.unparse(read)
-    reporting.tell(PARAMETERS_BY_REFERENCE, names.described(tensor, name), mutations, {"line": located.site.line})
-    return True
+    return None if read is None else ast.unparse(read)

@@ -40,6 +40,8 @@ from outplace.runtime.silent.operands import frame_of, only_of_itself, only_of_n
 _MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
 _LARGEST, _SAMPLE = 1 << 22, 1 << 10
 """The largest number of elements of a tensor that is looked at, and how many of them are compared."""
+_SEVERAL = 2
+"""So many earlier calls of a round must have rescaled the same memory, if no backward ends the round."""
 _ENOUGH = 4
 """A line is left alone after so many memories that it has written rightly again."""
 
@@ -50,13 +52,14 @@ Key = tuple[int, torch.Size]
 class _Done:
     """One write of a round, with a sample of the contents before it."""
 
-    __slots__ = ("before", "fetched", "of_caller", "own", "part", "write")
+    __slots__ = ("before", "fetched", "of_caller", "own", "part", "uneven", "write")
 
     def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool, part: bool) -> None:
         self.write, self.before, self.own, self.fetched, self.part = write, before, own, fetched, part
         """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it. `part`: of other memory."""
-        self.of_caller = False
-        """Is it an argument of the function, which an earlier call of this round has written by numbers alone?"""
+        self.of_caller, self.uneven = False, False
+        """`of_caller`: it is an argument of the function, which an earlier call of this round has written by numbers
+        alone. `uneven`: it multiplies, not everywhere by the same factor."""
 
 
 class _Memory:
@@ -136,9 +139,15 @@ class Detector(detector.Detector):
             frame = frame_of(write) if memory.earlier is not None else None
             own = frame is not None and only_of_itself(write, tensor, frame)
             done = _Done(write, before, own, _in_fetch(frame), _is_part(tensor))
-            if any(earlier.write.frames == write.frames for earlier in memory.chain):
+            times = sum(earlier.write.frames == write.frames for earlier in memory.chain)
+            if times:
                 frame = frame or frame_of(write)
                 done.of_caller = frame is not None and _is_argument(write, frame) and only_of_numbers(write, frame)
+            if done.of_caller and times >= _SEVERAL:  # there may be no backward any more: a search for a temperature
+                memory.after = before
+                in_one = _in_one_round(memory)
+                if in_one:
+                    self._tell(in_one, tensor)
             memory.chain.append(done)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
@@ -177,6 +186,9 @@ class Detector(detector.Detector):
             if not (_is_same_again(done, *around) if array else _explains(done, *around)):
                 return []
             if not _same(done.before, after):
+                known = done.before != 0
+                scales = step_of(done.write.operation) == "scale"
+                done.uneven = scales and not _is_uniform(after[known] / done.before[known].double())
                 found.append(done)
         return found
 
@@ -191,6 +203,8 @@ class Detector(detector.Detector):
         leaves = {storage_of(item.variable) for item in below if hasattr(item, "variable")}
         if storage_of(alias) in leaves:  # this is how a weight is trained
             return False
+        if all(done.own for done in again) and any(done.uneven for done in again):
+            return not again[0].fetched  # it is divided by what it holds itself: no state is kept like this
         start, stop = extent(alias)
         held = (item for node in nodes for _, item in graph.held(node) if copyable(item))
         spans = (extent(item) for item in held)
@@ -203,13 +217,20 @@ class Detector(detector.Detector):
         reporting.tell(rule, found, scan.mutations_of(written))
 
 
+def _without_others(chain: list[_Done]) -> bool:
+    """Has nothing else written the memory in between: `buffer.copy_(image)`? Each write adds one to the version."""
+    versions = [done.write.before for done in chain]
+    known = [version for version in versions if version is not None]
+    return known == list(range(known[0], known[0] + len(versions))) if known else True
+
+
 def _in_one_round(memory: _Memory) -> list[_Done]:
     """The writes of a function to its argument, if several calls in this round rescale the same memory.
 
     `for out, stride in zip(outputs, strides): loss(out, scaled(boxes, stride))` divides the boxes again and again. A
     factor or a sum that is the same everywhere is fine: it decays, or counts.
     """
-    if memory.after is None or not any(done.of_caller for done in memory.chain):
+    if memory.after is None or not any(done.of_caller for done in memory.chain) or not _without_others(memory.chain):
         return []
     lines = {done.write.frames for done in memory.chain if done.of_caller}
     if _is_uniform(memory.chain[0].before.double()) or any(done.write.frames not in lines for done in memory.chain):
@@ -283,8 +304,8 @@ def _is_same_again(done: _Done, after: torch.Tensor, then: torch.Tensor, left: t
 def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:
     """Is this write one that should not happen twice? `then` and `left` are the contents around it the first time."""
     before, step = done.before.double(), step_of(done.write.operation)
-    if not step:
-        return False
+    if step in ("", "thin"):
+        return step == "thin"
     if step == "add":
         return done.own
     if step == "shift":

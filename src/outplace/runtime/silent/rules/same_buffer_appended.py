@@ -49,17 +49,17 @@ def _over(value: Any) -> Any:
         return None
 
 
-def _tell(found: _Found) -> None:
+def _tell(found: _Found, line: Instruction) -> None:
     first = found.first()
     # `history.append([p.data for p in parameters])`: an optimizer writes the memory.
     steps = (
         () if found.written or not isinstance(first, torch.Tensor) else scan.steps_on({storage_of(first)}, found.since)
     )
     if steps:
-        reporting.tell(SAME_BUFFER_APPENDED, found.tensor, steps)
+        reporting.tell(SAME_BUFFER_APPENDED, found.tensor, steps, place=line)
     elif found.written:
         tensor = replace(found.tensor, name=scan.target_of(found.written[-1]))
-        reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written))
+        reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written), place=line)
 
 
 class Detector(detector.Detector):
@@ -80,7 +80,7 @@ class Detector(detector.Detector):
             found = self.waiting.pop(line)
             if found.holds_both or found.first() is not None:
                 self._told.add(line)
-                _tell(found)
+                _tell(found, line)
 
     def on_memory_appended(self, value: Any, frame: FrameType) -> None:
         """An array, or a tensor over one, is about to be appended."""

@@ -44,13 +44,13 @@ _MANY = 3
 """One entry may be reassigned at each step. Several entries that are one tensor are a history that was not kept."""
 
 
-def _report_if_listed(tensor: torch.Tensor, since: int, name: str | None = None) -> None:
+def _report_if_listed(tensor: torch.Tensor, since: int, line: Instruction, name: str | None = None) -> None:
     """Reports the bug if a list, or an entry of a list, still holds the tensor."""
     holders = [referrer for referrer in gc.get_referrers(tensor) if type(referrer) in (list, deque, tuple, dict)]
     holders = [entry for entry in holders if any(item is tensor for item in items_of(entry))]
     outer = [entry for holder in holders for entry in _holders_of(holder) if entry is not holders]
     if any(map(_is_list, (*holders, *outer))):
-        _tell(tensor, [write for write in _writes_of(tensor) if write.moment >= since], name)
+        _tell(tensor, [write for write in _writes_of(tensor) if write.moment >= since], line, name)
 
 
 def _is_list(holder: Any) -> bool:
@@ -69,13 +69,13 @@ def _writes_of(tensor: torch.Tensor) -> list[Write]:
     return [write for write in log.current().writes if write.storage == storage and write.frames]
 
 
-def _tell(tensor: torch.Tensor, written: list[Write], appended: str | None = None) -> None:
+def _tell(tensor: torch.Tensor, written: list[Write], line: Instruction, appended: str | None = None) -> None:
     if written:
         name = appended or scan.target_of(written[-1]) or _gradient_of(tensor)
         copied = "[p.grad.clone() for p in model.parameters()]" if name and name.endswith(".grad") else "state.clone()"
         found = names.described(tensor, name)
         rule = SAME_TENSOR_APPENDED if appended is None else SAME_VIEW_APPENDED
-        reporting.tell(rule, found, scan.mutations_of(written), {"copy": copied})
+        reporting.tell(rule, found, scan.mutations_of(written), {"copy": copied}, line)
 
 
 def _gradient_of(tensor: torch.Tensor) -> str | None:
@@ -132,10 +132,10 @@ class Detector(detector.Detector):
             if hidden_writes.worth_a_look(line) and self._stands_last(
                 tensor, line, frame
             ):  # appended before the first write
-                scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :]))
+                scan.guarded(lambda: _tell(tensor, _writes_of(tensor)[-tensor._version :], line))
                 reporting.raise_if_strict()
         elif known[1] != tensor._version and hidden_writes.worth_a_look(line):
-            scan.guarded(lambda: _report_if_listed(tensor, known[2]))
+            scan.guarded(lambda: _report_if_listed(tensor, known[2], line))
             reporting.raise_if_strict()
 
     def _look_at_view(self, view: torch.Tensor, line: Instruction, since: int) -> None:
@@ -147,7 +147,7 @@ class Detector(detector.Detector):
             if before is None:
                 self._shown[line] = view.detach().clone()
             elif not torch.equal(bits(before), bits(view)):
-                _report_if_listed(view, since, _appended_at(line))
+                _report_if_listed(view, since, line, _appended_at(line))
 
     def on_stored(self, tensor: torch.Tensor, holder: Any, frame: FrameType) -> None:
         """`holder[key] = tensor` is about to run. The holder is a dict or a list."""
@@ -162,7 +162,7 @@ class Detector(detector.Detector):
             many = known[1] != tensor._version and sum(item is tensor for item in items_of(holder)) >= _MANY
             if many and hidden_writes.worth_a_look(line):
                 written = [write for write in _writes_of(tensor) if write.moment >= known[2]]
-                scan.guarded(lambda: _tell(tensor, written))
+                scan.guarded(lambda: _tell(tensor, written, line))
                 reporting.raise_if_strict()
 
     def _stands_last(self, tensor: torch.Tensor, line: Instruction, frame: FrameType) -> bool:

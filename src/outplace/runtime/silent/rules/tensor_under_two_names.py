@@ -24,7 +24,7 @@ from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.kept_before import copied_container, kept_before
+from outplace.runtime.silent.kept_before import copied_container, kept_before, summed_into_entry
 from outplace.runtime.silent.operands import frame_of, operands_of
 
 
@@ -179,6 +179,26 @@ class Detector(detector.Detector):
                 scan.guarded(partial(self._look, write, tensor, frame))
                 reporting.raise_if_strict()
 
+    def on_graph_write(self, write: Write, tensor: torch.Tensor) -> None:
+        """A result of the graph is about to be written: `total += losses["sparse"]`."""
+        if write.operation == "__iadd__" and len(write.frames) == 1 and self._looks.is_due(write.frames[0]):
+            frame = frame_of(write)
+            if frame is not None:
+                scan.guarded(partial(self._look_at_graph, write, tensor, frame))
+                reporting.raise_if_strict()
+
+    def _look_at_graph(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
+        self._look_at_sum(write, tensor, frame)
+
+    def _look_at_sum(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
+        standing, name = sites.statement_of(frame), _written_name(write)
+        if standing is None or name is None or (frame.f_code, name) in self._told:
+            return False
+        entry = summed_into_entry(tensor, frame, *standing)
+        if entry is not None:
+            self._report(write, tensor, name, entry, *standing, frame)
+        return entry is not None
+
     def _look(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
         standing = sites.statement_of(frame)
         name = _written_name(write)
@@ -188,6 +208,8 @@ class Detector(detector.Detector):
         other = _operand_over(write, tensor, frame)
         if other is not None:
             self._report(write, tensor, name or scan.target_of(write) or "", other, code, statement, frame)
+            return
+        if self._look_at_sum(write, tensor, frame):
             return
         containers = copied_container(tensor, frame, code, statement)
         if containers is not None:
