@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -71,9 +71,11 @@ class _Region(NamedTuple):
     """What is known of its run, if it is a module with buffers."""
 
 
-def _module_of(function: Any) -> torch.nn.Module | None:
+def _module_of(function: FunctionType) -> torch.nn.Module | None:
     """The module that the function of a block calls, or whose method it calls."""
-    for cell in getattr(function, "__closure__", None) or ():
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name not in ("fn", "function"):
+            continue
         called = cell.cell_contents
         owner = called if isinstance(called, torch.nn.Module) else getattr(called, "__self__", None)
         if isinstance(owner, torch.nn.Module):
@@ -84,7 +86,8 @@ def _module_of(function: Any) -> torch.nn.Module | None:
 def _ran(keeper: Any, function: Any) -> _Ran:
     """What is to be known of a block that is about to run. Small buffers are copied, in some of the steps."""
     nth = log.state.backwards
-    module = _module_of(function) if nth <= _ALWAYS or nth & (nth - 1) == 0 else None
+    known = isinstance(function, FunctionType) and (nth <= _ALWAYS or nth & (nth - 1) == 0)
+    module = _module_of(function) if known else None
     if module is None:
         return _Ran(weakref.ref(keeper), _next_number())
     buffers: list[tuple[Weak, torch.Tensor, int]] = []
@@ -230,7 +233,8 @@ class Detector(detector.Detector):
 
     def _note_block(self, keeper: Any) -> None:
         if not tensor_writes.is_traced():
-            self.waiting.append(_ran(keeper, sys._getframe(1).f_locals.get("recompute_fn")))
+            function = sys._getframe(1).f_locals.get("recompute_fn")
+            scan.guarded(lambda: self.waiting.append(_ran(keeper, function)))
             if len(self.waiting) > _MOST:
                 self.waiting[:] = [entry for entry in self.waiting if entry.keeper() is not None][-_MOST // 2 :]
 
