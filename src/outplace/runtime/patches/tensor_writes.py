@@ -129,15 +129,17 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     elif special and storage in special:
         for listener in events.special_write:
             listener(write, tensor)
+    for listener in _interested(write, tensor):
+        listener(write, tensor)
+
+
+def _interested(write: Write, tensor: torch.Tensor) -> Iterable[Callable[..., None]]:
+    """Who wants to know of a write to such a tensor."""
     if not tensor.requires_grad:
-        for listener in events.plain_write:
-            listener(write, tensor)
-    elif write.grad_enabled:
-        for listener in events.graph_write:
-            listener(write, tensor)
-    elif not tensor.is_leaf:
-        for listener in events.no_grad_write:
-            listener(write, tensor)
+        return events.plain_write
+    if write.grad_enabled:
+        return events.graph_write
+    return () if tensor.is_leaf else events.no_grad_write
 
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
