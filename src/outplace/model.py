@@ -47,6 +47,7 @@ class SavedTensor:
     """What an autograd node keeps for its backward, and where that node was made.
 
     `number` is the node's place in the order in which nodes were made: it differs at each step of a training loop.
+    `chain` holds library frames below the user's line. They are known for layers of libraries in compiled regions.
     """
 
     node: str
@@ -54,6 +55,7 @@ class SavedTensor:
     version: int | None
     site: Site | None
     number: int | None = field(default=None, compare=False)
+    chain: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,17 @@ def test_report_follows_the_contract():
                     "version": 0,
                     "number": None,
                     "site": plain_site(3),
+                    "chain": [],
                 },
                 "also_saved_by": [
-                    {"node": "MulBackward0", "saved_as": "self", "version": None, "number": None, "site": None}
+                    {
+                        "node": "MulBackward0",
+                        "saved_as": "self",
+                        "version": None,
+                        "number": None,
+                        "site": None,
+                        "chain": [],
+                    }
                 ],
                 "mutations": [
                     {

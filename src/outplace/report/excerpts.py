@@ -35,7 +35,7 @@ def sites(diagnosis: Diagnosis) -> Iterator[Site]:
 def _all(diagnosis: Diagnosis) -> Iterable[Site | None]:
     yield from (diagnosis.made_at, diagnosis.kept_at, diagnosis.used_at)
     for saved in (diagnosis.saved_by, *diagnosis.also_saved_by):
-        yield saved.site if saved else None
+        yield from (saved.site, *saved.chain) if saved else ()
     for mutation in diagnosis.mutations:
         yield mutation.site
         yield from mutation.chain

@@ -90,6 +90,7 @@ def _saved(saved: SavedTensor) -> dict[str, Any]:
         "version": saved.version,
         "number": saved.number,
         "site": _site(saved.site),
+        "chain": [_site(site) for site in saved.chain],
     }
 
 
@@ -162,13 +163,17 @@ def read_diagnosis(entry: dict[str, Any]) -> Diagnosis:
 
 
 def _read_saved(data: dict[str, Any]) -> SavedTensor:
-    return SavedTensor(data["node"], data["saved_as"], data["version"], _read_site(data["site"]), data.get("number"))
+    site, version = _read_site(data["site"]), data["version"]
+    return SavedTensor(data["node"], data["saved_as"], version, site, data.get("number"), _read_chain(data))
 
 
 def _read_mutation(data: dict[str, Any]) -> Mutation:
-    chain = tuple(site for part in data["chain"] if (site := _read_site(part)) is not None)
     site, version = _read_site(data["site"]), data["version"]
-    return Mutation(data["operation"], site, version, data["count"], chain, data.get("moment"))
+    return Mutation(data["operation"], site, version, data["count"], _read_chain(data), data.get("moment"))
+
+
+def _read_chain(data: dict[str, Any]) -> tuple[Site, ...]:
+    return tuple(site for part in data.get("chain", ()) if (site := _read_site(part)) is not None)
 
 
 def _read_graph(data: dict[str, Any]) -> Graph:

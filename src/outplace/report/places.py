@@ -53,7 +53,8 @@ def _origins(diagnosis: Diagnosis) -> Iterator[Place]:
     saved = diagnosis.saved_by
     if saved:
         fact = nodes.describe_saved(saved.node, saved.saved_as)
-        yield Place("saved", f"saved here: {fact}" if saved.site else f"saved at an unknown line: {fact}", saved.site)
+        label = f"saved here: {fact}" if saved.site else f"saved at an unknown line: {fact}"
+        yield Place("saved", label, saved.site, saved.chain)
     if diagnosis.kept_at:
         yield Place("overwritten", "kept here, with its graph, for the next step", diagnosis.kept_at)
 

@@ -86,12 +86,12 @@ SHARDED_WEIGHTS_CHANGED = SilentRule(
 COMPILED_INPUT_WRITTEN = SilentRule(
     "OUT341",
     "compiled-input-written",
-    "what a compiled region keeps for its backward is overwritten, and the compiler has switched the check off",
+    "what a compiled region or a `vjp` keeps for its backward is overwritten, and PyTorch does not check it",
     of="silent-other",
     no_check="check reports such a write as OUT201: without the compiler PyTorch raises that error.",
-    why="A region compiled by torch.compile keeps this memory for its backward. Inductor keeps a view with its own "
-    "version counter, so PyTorch does not see the write, and the gradient is computed from the wrong values. Without "
-    "the compiler the same lines raise an error.",
+    why="torch.compile or torch.func keeps this memory for the backward, with a version counter of its own. So PyTorch "
+    "does not see the write, and the gradient is computed from the wrong values. In plain code the same lines raise an "
+    "error.",
     remedy="Compute the new value out of place, write a clone, or write after the backward.",
     detector="compiled_input_written",
     fix="Write out of place",

@@ -214,11 +214,19 @@ def _cloned(code: Code, operand: ast.expr) -> Edit:
     return Edit(end, end, ".clone()")
 
 
+def _is_taken_apart(code: Code, node: ast.expr) -> bool:
+    """Are several names given its parts? It may be a tuple, which has no `clone`."""
+    statement = code.statement(node)
+    if not isinstance(statement, ast.Assign) or statement.value is not node:
+        return False
+    return any(isinstance(target, ast.Tuple | ast.List) for target in statement.targets)
+
+
 def result_clone(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
     """A copy of the result; None if the operation has no result of its own."""
     if isinstance(node, ast.Assign | ast.Return | ast.AnnAssign) and node.value is not None:
         node = node.value
-    if not isinstance(node, ast.expr) or isinstance(node, ast.Tuple | ast.List):
+    if not isinstance(node, ast.expr) or isinstance(node, ast.Tuple | ast.List) or _is_taken_apart(code, node):
         return None
     if isinstance(node, ast.Call):
         if is_inplace_call(node):

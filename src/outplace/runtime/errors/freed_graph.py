@@ -27,7 +27,7 @@ from outplace.runtime.errors.freed_fixes import Story
 from outplace.runtime.errors.freed_names import Kept
 from outplace.runtime.locate import graph, names, opaque_nodes, sites, writers
 from outplace.runtime.locate.graph_excerpt import Surroundings
-from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.locate.savers import saver
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Backward
 
@@ -240,7 +240,7 @@ class _Failure:
         return [self._diagnosis(_Case("same" if same else "shared", tensor, oldest, {oldest: freed[oldest]}, freed_by))]
 
     def _diagnosis(self, case: _Case) -> Diagnosis:
-        saved_by, *also = dict.fromkeys(_saver(node, saved_as) for node, saved_as in case.freed.items())
+        saved_by, *also = dict.fromkeys(saver(node, saved_as) for node, saved_as in case.freed.items())
         freed_at = [sites.at_instruction(item.frames[-1]).site for item in case.freed_by if item.frames]
         known = len(freed_at) == 1 == len(case.freed_by)
         stepped, stepped_below = _steps_since(case.node)
@@ -328,8 +328,3 @@ def _steps_since(node: Any) -> tuple[str | None, str | None]:
             if any(before != after and id(parameter()) in leaves for parameter, before, after in step.versions()):
                 return last, place
     return last, None
-
-
-def _saver(node: Any, saved_as: str) -> SavedTensor:
-    name = node.name().removeprefix("torch::autograd::")
-    return SavedTensor(name, saved_as, None, made_at(writers.place_of(node), name), graph.number_of(node))

@@ -19,7 +19,7 @@ from outplace.runtime.errors.remedies import fixes_for
 from outplace.runtime.locate import graph, names, opaque_nodes, replays, sites
 from outplace.runtime.locate.graph import Slot
 from outplace.runtime.locate.graph_excerpt import Surroundings
-from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.locate.savers import savers
 from outplace.runtime.locate.sites import Located
 from outplace.runtime.locate.writers import (
     AnyWrite,
@@ -28,7 +28,6 @@ from outplace.runtime.locate.writers import (
     detaching,
     looking_once,
     overwritten_saves,
-    place_of,
 )
 from outplace.runtime.record import log, regions
 from outplace.runtime.record.log import Backward, Step, Write
@@ -53,12 +52,14 @@ def diagnose(error: BaseException, match: Match, frame: FrameType) -> list[Diagn
 def _while_compiling(error: BaseException, match: Match, frame: FrameType) -> list[Diagnosis]:
     """Diagnoses a region that torch.compile refuses because its backward would fail."""
     again = replays.replay(regions.compiling[-1])
+    called = log.frames_to_own_code(frame)[-1:]
     writes = log.current().writes
-    writes += again.writes
+    before = len(writes)
+    writes += [replays.with_call(write, called) for write in again.writes]
     try:
         return _of_graph(error, match, frame, again.roots(), list(graph.walk(again.roots())))
     finally:
-        del writes[len(writes) - len(again.writes) :]
+        del writes[before:]
 
 
 def _of_graph(
@@ -163,20 +164,7 @@ def _mutation(write: AnyWrite, version: int) -> Mutation:
 
 
 def _savers(slot: Slot) -> list[SavedTensor]:
-    """What saved it. A compiled region is one node, in which several lines may have saved it."""
-    inside = replays.savers_in_region(slot.node, slot.alias)
-    own = _saver(slot)
-    return [replace(_saver(replace(slot, node=node, saved_as=name)), number=own.number) for node, name in inside] or [
-        own
-    ]
-
-
-def _saver(slot: Slot) -> SavedTensor:
-    name, saved_as = slot.node.name().removeprefix("torch::autograd::"), slot.saved_as
-    if saved_as == graph.CHECKPOINTED:
-        name, saved_as = "checkpoint", "input"
-    version = slot.error.expected if slot.error else None
-    return SavedTensor(name, saved_as, version, made_at(place_of(slot.node), name), graph.number_of(slot.node))
+    return savers(slot.node, slot.saved_as, slot.alias, slot.error.expected if slot.error else None)
 
 
 def _diagnosis(
@@ -290,7 +278,7 @@ def _notes(all_saves: list[OverwrittenSaves], apart: bool, saved_by: SavedTensor
             f"{unseen} further change(s) of this tensor came from where outplace cannot look: C++ code, out= inside a "
             "library, or a region compiled by torch.compile."
         )
-    if saved_by.node.startswith("CompiledFunction"):
+    if saved_by.node.startswith("CompiledFunction"):  # which of its lines is not known
         notes.append(
             "It was saved inside a region compiled by torch.compile; the line shown is the call of that region."
         )

@@ -223,6 +223,23 @@ def held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
         for place, tensor in enumerate(_memory(node, name, raw)):
             if isinstance(tensor, torch.Tensor):
                 yield (f"{label}[{place}]" if isinstance(raw, list | tuple) else label), tensor
+    if is_inlined_function(node):
+        for tensor in _saved_in_closure(node):
+            if isinstance(tensor, torch.Tensor):
+                yield "saved_tensors", tensor  # in an order that Dynamo has chosen
+
+
+def is_inlined_function(node: Any) -> bool:
+    """Is it a Function of the user, as Dynamo calls it in a region that a backend runs as it is?"""
+    return getattr(getattr(node, "_forward_cls", None), "__name__", "") == "ApplyTemplate"
+
+
+def _saved_in_closure(node: Any) -> Sequence[Any]:
+    """What such a Function has saved. It lies in a closure, where PyTorch does not check versions."""
+    backward = node._forward_cls.backward
+    cells = dict(zip(backward.__code__.co_freevars, backward.__closure__ or (), strict=True))
+    held = cells["saved_values"].cell_contents if "saved_values" in cells else None
+    return held if isinstance(held, list | tuple) else ()
 
 
 def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:

@@ -215,7 +215,7 @@ def _marked_dirty(saves: OverwrittenSaves, missing: list[int]) -> Sequence[tuple
 def _in_region(saves: OverwrittenSaves, write: AnyWrite, left: int) -> list[tuple[AnyWrite, int]]:
     """A write that a compiled region made: the lines of the region that wrote this memory."""
     alias = saves.slots[0].alias
-    if not isinstance(write, Write) or alias is None or not regions.is_inside(write.frames):
+    if not isinstance(write, Write) or alias is None or not regions.is_inside(write):
         return [(write, left)]
     calls = [call for call in regions.calls_since(write.moment) if call.start <= write.moment]
     inner = replays.same_write(calls[-1], write) or replays.writes_in_region(calls[-1], alias) if calls else []
@@ -314,7 +314,7 @@ def place_of(node: Any) -> Place:
     """Where a node was made: its line in a compiled region, its tag, or the mark that its number belongs to."""
     inside = replays.place_of(node)
     tag = anomaly_tags.tag_of(node)
-    if inside is not None or tag is not None:
+    if inside is not None or tag is not None or replays.replay_with(node) is not None:
         return inside or (None if tag is None else tag.place)
     number = graph.number_of(node)
     if number is None or is_ambiguous(node):

@@ -6,6 +6,8 @@ program first asks for a compilation or a trace. Importing Dynamo is no sign of 
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import os
 import sys
@@ -16,8 +18,10 @@ import torch
 
 from outplace.runtime import instrument
 from outplace.runtime.patches import optimizer_steps, tensor_writes
-from outplace.runtime.patches.table import Patch, Undo, full_name, replaced, swap
+from outplace.runtime.patches.code_injection import rewritten
+from outplace.runtime.patches.table import Patch, Undo, full_name, registered, replaced, swap
 from outplace.runtime.record import log, regions
+from outplace.runtime.record.user_files import OUTPLACE_FOLDER
 
 MODULE = "torch._dynamo.eval_frame"
 
@@ -91,32 +95,84 @@ def _is_traced() -> bool:
 
 
 GRAPHS = "torch._dynamo.output_graph"
+RULES = "torch._dynamo.trace_rules"
+_BEGAN, _MADE, _LEFT = "__outplace_compiling__", "__outplace_compiled__", "__outplace_left__"
 
 
 def region_patches() -> Iterator[Patch]:
-    """Keeps what a diagnosis needs of each region that is compiled. The row is put in place when Dynamo has graphs."""
+    """Keeps what a diagnosis needs of each compiled region. The rows are put in place when Dynamo has graphs."""
     graphs: Any = getattr(sys.modules[GRAPHS], "OutputGraph", None)
     if hasattr(graphs, "call_user_compiler"):
+        hooks: dict[str, Callable[..., Any]] = {_BEGAN: _compiling, _MADE: _compiled, _LEFT: _left}
         why = "The graph that a backend is given knows the user's lines inside a compiled region."
-        yield replaced(graphs, "call_user_compiler", _with_region, why).clearing(regions.calls, regions.compiling)
+        yield rewritten(graphs.call_user_compiler, _add_hooks, hooks, why).clearing(
+            regions.calls, regions.compiling, _begun
+        )
+    rules: Any = sys.modules.get(RULES)
+    if hasattr(rules, "SKIP_DIRS") and hasattr(rules, "get_mod_inlinelist") and hasattr(rules, "_recompile_re"):
+        why = "Around a graph break Dynamo compiles every function that is called. It shall not compile outplace's."
+        yield registered("torch._dynamo.trace_rules.SKIP_DIRS", lambda: _skip_own_files(rules), why)
 
 
-def _with_region(original: Any) -> Any:
-    @functools.wraps(original)
-    def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(self, "package", None) is not None:  # it is written to a file, and must be what the backend made
-            return original(self, gm, *args, **kwargs)
-        _forget_traced_writes()
-        region = regions.Region(gm, args[0] if args else self.example_inputs())  # an older torch does not pass them
+def _skip_own_files(rules: Any) -> Undo:
+    """Dynamo still traces the first line of a mark (`get_mod_inlinelist`), and all of `outplace.updates`."""
+    with os.scandir(OUTPLACE_FOLDER) as entries:
+        folders = [os.path.join(entry.path, "") for entry in entries if entry.is_dir() and entry.name != "updates"]
+    folders = [folder.replace(os.sep, "/") for folder in folders]
+    inlined = rules.get_mod_inlinelist()
+    rules.SKIP_DIRS.extend(folders)
+    inlined.update(folders)
+    rules._recompile_re()
+
+    def undo() -> None:
+        rules.SKIP_DIRS[:] = [folder for folder in rules.SKIP_DIRS if folder not in folders]
+        inlined.difference_update(folders)
+        rules._recompile_re()
+
+    return undo
+
+
+def _add_hooks(definition: ast.FunctionDef) -> None:
+    """Adds a call at the beginning, one around each result, and one at the end."""
+    owner, module = (argument.arg for argument in definition.args.args[:2])
+    begin, guarded = ast.parse(f"{_BEGAN}({owner}, {module})\ntry: pass\nfinally: {_LEFT}()").body
+    for node in (*ast.walk(begin), *ast.walk(guarded)):
+        ast.copy_location(node, definition.body[0])
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Return) and node.value is not None:
+            made = ast.Call(ast.Name(_MADE, ast.Load()), [node.value], [])
+            node.value = ast.copy_location(made, node.value)
+    assert isinstance(guarded, ast.Try)
+    guarded.body = definition.body
+    definition.body = [begin, guarded]
+
+
+_begun: list[tuple[regions.Region | None, int]] = []
+"""The compilations that are running, with the number of writes before each. The region is None if it is not kept."""
+
+
+def _compiling(graph: Any, module: Any) -> None:
+    region = None
+    _forget_traced_writes()
+    if getattr(graph, "package", None) is None:  # else it is written to a file, and must be what the backend made
+        with contextlib.suppress(Exception):  # what cannot be copied is not kept
+            region = regions.Region(module, graph.example_inputs())
+    if region is not None:
         regions.compiling.append(region)
-        try:
-            with log.without_writes():
-                compiled = original(self, gm, *args, **kwargs)
-        finally:
-            regions.compiling.remove(region)
-        return regions.around(region, _made(compiled))
+    _begun.append((region, len(log.current().writes)))
 
-    return call_user_compiler
+
+def _compiled(compiled: Any) -> Any:
+    region = _begun[-1][0] if _begun else None
+    return compiled if region is None else regions.around(region, _made(compiled))
+
+
+def _left() -> None:
+    if _begun:  # else outplace has been detached in between
+        region, before = _begun.pop()
+        del log.current().writes[before:]  # to tensors that are not the program's
+        if region in regions.compiling:
+            regions.compiling.remove(region)
 
 
 _TRACER = os.path.join("torch", "_dynamo", "symbolic_convert.py")

@@ -971,6 +971,90 @@ static PyTypeObject setitem_type = {
     .tp_getattro = setitem_attribute,
 };
 
+/* -- compiled regions -----------------------------------------------------------------------------------------------
+ *
+ * Stands for the function that a backend has made of a region. It has no frame: tracebacks look as without outplace.
+ */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *compiled, *region, *begin, *end;
+} RegionCall;
+
+static PyObject *region_call(PyObject *self, PyObject *const *args, size_t given, PyObject *names)
+{
+    RegionCall *own = (RegionCall *)self;
+    PyObject *begun = PyObject_CallNoArgs(own->begin);
+    if (begun == NULL)
+        return NULL;
+    PyObject *result = PyObject_Vectorcall(own->compiled, args, given, names);
+    if (result != NULL) {
+        PyObject *tensors = PyTuple_New(PyVectorcall_NARGS(given)), *noted = NULL;
+        for (Py_ssize_t i = 0; tensors != NULL && i < PyTuple_GET_SIZE(tensors); i++)
+            PyTuple_SET_ITEM(tensors, i, Py_NewRef(args[i]));
+        if (tensors != NULL)
+            noted = PyObject_CallFunctionObjArgs(own->end, own->region, begun, tensors, result, NULL);
+        if (noted == NULL)
+            Py_CLEAR(result);
+        Py_XDECREF(noted);
+        Py_XDECREF(tensors);
+    }
+    Py_DECREF(begun);
+    return result;
+}
+
+static int region_call_init(RegionCall *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *given[4];
+    if (!PyArg_ParseTuple(args, "OOOO", &given[0], &given[1], &given[2], &given[3]))
+        return -1;
+    PyObject **kept[4] = {&self->compiled, &self->region, &self->begin, &self->end};
+    keep_all(kept, given, 4);
+    self->call = region_call;
+    return 0;
+}
+
+static int region_call_traverse(RegionCall *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->compiled);
+    Py_VISIT(self->region);
+    Py_VISIT(self->begin);
+    Py_VISIT(self->end);
+    return 0;
+}
+
+static int region_call_clear(RegionCall *self)
+{
+    Py_CLEAR(self->compiled);
+    Py_CLEAR(self->region);
+    Py_CLEAR(self->begin);
+    Py_CLEAR(self->end);
+    return 0;
+}
+
+static void region_call_dealloc(RegionCall *self)
+{
+    PyObject_GC_UnTrack(self);
+    region_call_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyTypeObject region_call_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "outplace.runtime.record._native.RegionCall",
+    .tp_doc = PyDoc_STR("RegionCall(compiled, region, begin, end)\n--\n\nCalls `compiled`. Before it, `begin()`; after "
+                        "it, `end(region, what begin returned, arguments, result)`."),
+    .tp_basicsize = sizeof(RegionCall),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(RegionCall, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)region_call_init,
+    .tp_traverse = (traverseproc)region_call_traverse,
+    .tp_clear = (inquiry)region_call_clear,
+    .tp_dealloc = (destructor)region_call_dealloc,
+};
+
 static PyMethodDef functions[] = {
     {"connect", connect, METH_VARARGS, connect_doc},
     {"switch_tags", switch_tags, METH_VARARGS, switch_tags_doc},
@@ -1013,7 +1097,7 @@ static PyObject *new_mark(const char *name, vectorcallfunc call)
 PyMODINIT_FUNC PyInit__native(void)
 {
     if (PyType_Ready(&mark_type) < 0 || PyType_Ready(&lookup_type) < 0 || PyType_Ready(&state_type) < 0 ||
-        PyType_Ready(&setitem_type) < 0)
+        PyType_Ready(&setitem_type) < 0 || PyType_Ready(&region_call_type) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
@@ -1031,8 +1115,10 @@ PyMODINIT_FUNC PyInit__native(void)
     Py_INCREF(state); /* one for the module, one for us */
     Py_INCREF(&lookup_type);
     Py_INCREF(&setitem_type);
+    Py_INCREF(&region_call_type);
     if (add(module, "Lookup", (PyObject *)&lookup_type) < 0 ||
-        add(module, "SetItem", (PyObject *)&setitem_type) < 0 || add(module, "mark", new_mark("mark", mark)) < 0 ||
+        add(module, "SetItem", (PyObject *)&setitem_type) < 0 ||
+        add(module, "RegionCall", (PyObject *)&region_call_type) < 0 || add(module, "mark", new_mark("mark", mark)) < 0 ||
         add(module, "at", new_mark("at", at)) < 0 || add(module, "back", new_mark("back", back)) < 0 ||
         add(module, "keep", new_mark("keep", keep)) < 0 || add(module, "state", (PyObject *)state) < 0) {
         Py_DECREF(module);

@@ -60,3 +60,14 @@ class Lookup:
 class SetItem:
     def __init__(self, method: Any, note: Callable[[Any, Any], None], /) -> None: ...
     def __call__(self, tensor: Any, index: Any, value: Any, /) -> None: ...
+
+class RegionCall:
+    def __init__(
+        self,
+        compiled: Callable[..., Any],
+        region: Any,
+        begin: Callable[[], Any],
+        end: Callable[[Any, Any, tuple[Any, ...], Any], None],
+        /,
+    ) -> None: ...
+    def __call__(self, *args: Any) -> Any: ...

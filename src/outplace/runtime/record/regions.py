@@ -8,13 +8,17 @@ is only looked at after something has failed (`locate.replays`).
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+
+from outplace.runtime.record import log, native
+from outplace.runtime.record.log import Write
 
 CALLS_KEPT = 1_000
 
@@ -41,6 +45,12 @@ class Region:
         self.inputs = [_described(value) for value in inputs]
         names = {node.target for node in self.graph.nodes if node.op == "get_attr"}
         self.attributes = {name: _attribute(module, name) for name in names}
+        self.autocast = _autocast({value.device.type for value in self.inputs if isinstance(value, Input)} | {"cpu"})
+
+
+def _autocast(devices: Iterable[str]) -> dict[str, torch.dtype]:
+    """The devices on which autocast is on around the region, with its type."""
+    return {name: torch.get_autocast_dtype(name) for name in devices if torch.is_autocast_enabled(name)}
 
 
 def _described(value: Any) -> Any:
@@ -64,7 +74,7 @@ def _attribute(module: Any, name: str) -> Any:
 
 
 class Call(NamedTuple):
-    """One call of a region: its thread, the numbers of the nodes that it made, and where its tensors lay."""
+    """One call of a region: its thread, the numbers of the nodes that it made, its writes, where its tensors lay."""
 
     region: Region
     thread: int
@@ -72,6 +82,7 @@ class Call(NamedTuple):
     end: int
     inputs: bytes
     results: bytes
+    writes: Sequence[Write]
 
     def positions(self, start: int, stop: int) -> tuple[list[int], list[int]]:
         """Which inputs and which results lay between two addresses."""
@@ -89,24 +100,39 @@ compiling: list[Region] = []
 
 def around(region: Region, compiled: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function, which also records its calls."""
+    if native.compiled is not None:
+        made: Callable[..., Any] = native.compiled.RegionCall(compiled, region, _begin, _end)
+        return made
 
     def run(*args: Any) -> Any:
-        start = _next_number()
+        begun = _begin()
         results = compiled(*args)
-        end = _next_number()
-        calls.append(Call(region, _get_ident(), start, end, _addresses(args), _addresses(results)))
+        _end(region, begun, args, results)
         return results
 
     return run
 
 
-RUNS = around.__code__.co_consts
-"""The constants of `around`: the code of the function that runs a region is one of them."""
+def _begin() -> tuple[int, int]:
+    return _next_number(), len(log.current().writes)
 
 
-def is_inside(frames: Iterable[tuple[Any, int]]) -> bool:
-    """Do these frames lead through a compiled region?"""
-    return any(code in RUNS for code, _ in frames)
+def _end(region: Region, begun: tuple[int, int], args: Any, results: Any) -> None:
+    start, before = begun
+    writes = log.current().writes
+    inside = _made_by_region(writes[before:]) if len(writes) > before else ()
+    calls.append(Call(region, _get_ident(), start, _next_number(), _addresses(args), _addresses(results), inside))
+
+
+def _made_by_region(writes: list[Write]) -> list[Write]:
+    """The writes that belong to the line that has called the region. An operator may also run code of the user."""
+    called = log.frames_to_own_code(sys._getframe(2))[-1:]
+    return [write for write in writes if write.frames[-1:] == called]
+
+
+def is_inside(write: Write) -> bool:
+    """Did a compiled region make this write?"""
+    return any(write is item for call in calls for item in call.writes)
 
 
 def call_here(number: int) -> Call | None:

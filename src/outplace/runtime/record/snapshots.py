@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,22 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def copyable(tensor: torch.Tensor) -> bool:
     """Does the tensor have plain memory whose contents can be read?"""
-    return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
+    plain = type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
+    return plain and not (tensor.is_cuda and uses_cuda_graphs())
+
+
+def uses_cuda_graphs() -> bool:
+    """Is a CUDA graph recorded now, or has Inductor recorded any? A copy would become a part of it."""
+    if not torch.cuda.is_initialized():
+        return False
+    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is None:
+        return bool(torch.cuda.is_current_stream_capturing())
+    try:
+        containers = trees.get_obj(trees.local, "tree_manager_containers")
+    except (AttributeError, RuntimeError):  # a thread that Inductor does not know
+        return True
+    return any(container.tree_manager is not None for container in containers.values())
 
 
 def same_piece(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from outplace.knowledge.nodes import describe_saved
-from outplace.runtime.locate import replays
-from outplace.runtime.record.snapshots import Contents, bits, unobserved
+from outplace.runtime.locate import graph, replays
+from outplace.runtime.record.snapshots import Contents, bits, unobserved, uses_cuda_graphs
 
 _NOTHING = 1e-6
 """Relative differences below this are rounding: some GPU kernels add in a different order each time."""
@@ -60,6 +60,7 @@ class Hit:
 
     def _measure(self, gradients: Any) -> None:
         if not _may_run(self.node):
+            self.harmless = _is_generated(self.node)  # a graph on the device may have copied its inputs
             return
         now = _run(self.node, gradients)
         if self.patches is not None:
@@ -74,12 +75,19 @@ class Hit:
 
 def _may_run(node: Any) -> bool:
     """Can this node be run again? A user's Function may do anything; RNN kernels use up what they saved."""
-    own = isinstance(node, torch.autograd.function.BackwardCFunction) and not replays.is_compiled(node)
+    if _is_generated(node):
+        return not uses_cuda_graphs()  # it would record or replay one more
+    own = isinstance(node, torch.autograd.function.BackwardCFunction)
     return not own and "rnn" not in node.name().lower()
 
 
+def _is_generated(node: Any) -> bool:
+    """Is its backward a graph that a compiler has made?"""
+    return replays.is_compiled(node) or graph.is_inlined_function(node)
+
+
 def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
-    result = _run_compiled(node, gradients) if replays.is_compiled(node) else node(*gradients)
+    result = _run_compiled(node, gradients) if _is_generated(node) else node(*gradients)
     parts = result if isinstance(result, tuple) else (result,)
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
@@ -141,7 +149,7 @@ def how_far(hits: list[Hit]) -> tuple[str, ...]:
     if worst is None or not worst.off:
         return ()
     label = describe_saved(worst.node.name(), worst.saved_as).partition(" keeps ")[0]
-    label = "the compiled region" if replays.is_compiled(worst.node) else label
+    label = "the compiled region" if _is_generated(worst.node) else label
     if worst.off == float("inf"):
         return (f"How far it is off: with the values as saved, the gradient that {label} hands on is zero or not NaN.",)
     return (f"How far it is off: the gradient that {label} hands on is {_share(worst.off)} away from the right one.",)

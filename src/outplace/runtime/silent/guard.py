@@ -27,7 +27,7 @@ from outplace.knowledge.nodes import describe_saved
 from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.runtime import instrument
 from outplace.runtime.locate import graph, names, sites, writers
-from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.locate.savers import saver
 from outplace.runtime.patches.table import Patch, Undo, registered
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Place
@@ -154,14 +154,13 @@ def _raises(node: Any, saved_as: str) -> bool:
 def tell(hit: Hit, frame: FrameType) -> None:
     """Reports a change that the record does not explain: now if its line is known, else as soon as it is."""
     place = writers.place_of(hit.node)
-    name = hit.node.name()
+    saved_by = saver(hit.node, hit.saved_as)
     base = hit.alias if hit.alias._base is None else hit.alias._base
     tensor_name = names.name_in_frames(base, names.own_frames(None, frame))
-    saver = SavedTensor(name, hit.saved_as, None, made_at(place, name), hit.number)
-    keeps = describe_saved(name, hit.saved_as)
+    keeps = describe_saved(saved_by.node, saved_by.saved_as)
     writer = _writers.get(place)
     tensor = names.described(base if tensor_name else hit.alias, tensor_name)
-    report = partial(_report, tensor, keeps, saver, how_far([hit]))
+    report = partial(_report, tensor, keeps, saved_by, how_far([hit]))
     if writer is not None or reporting.strict or not _marks_run:
         report(writer)
         _untold.pop(place, None)

@@ -23,13 +23,12 @@ import torch
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import describe_saved
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
-from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
+from outplace.model import Diagnosis, Mutation, Tensor
 from outplace.runtime.errors import dispatch
 from outplace.runtime.errors.remedies import SENT_ADVICE
 from outplace.runtime.locate import graph, names, sites
-from outplace.runtime.locate import writers as culprits_of
 from outplace.runtime.locate.graph_excerpt import Surroundings
-from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.locate.savers import savers
 from outplace.runtime.patches import backward
 from outplace.runtime.patches.table import Undo
 from outplace.runtime.record import hidden_writes, log
@@ -269,10 +268,11 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
     name_of_base = None if own else names.name_in_frames(base, stack)
     tensor_name = own or name_of_base or target_of(written[-1])
     unseen = "through numpy" if kind == "silent-alias" else "without a change of its version"
-    name = first.node.name()
+    found = (item for hit in hits for item in savers(hit.node, hit.saved_as, hit.alias))
+    saver, *also = dict.fromkeys(found)
     why = (
-        f"{describe_saved(name, first.saved_as)} for its backward. Its memory was then written {unseen}, so PyTorch "
-        "cannot tell, and the gradient is computed from the wrong values."
+        f"{describe_saved(saver.node, saver.saved_as)} for its backward. Its memory was then written {unseen}, so "
+        "PyTorch cannot tell, and the gradient is computed from the wrong values."
     )
     around = Surroundings(graph.roots_of(frame.f_locals.get("t_outputs", ())), stack)
     used = kind == DATA_WRITE_USED.family and any(map(goes_on, written))
@@ -284,8 +284,8 @@ def _tell(hits: list[Hit], frame: FrameType) -> None:
         why,
         cause=DATA_WRITE_USED.name if used else "",
         mutations=mutations,
-        saved_by=saved_by(first),
-        also_saved_by=tuple(dict.fromkeys(map(saved_by, hits[1:]))),
+        saved_by=saver,
+        also_saved_by=tuple(also),
         notes=how_far(hits),
     )
     remedy = SENT_ADVICE if any(map(_is_broadcast, written)) else _REMEDIES[kind]
@@ -313,12 +313,6 @@ _REMEDIES = {
 
 
 # -- parts of a report --------------------------------------------------------------------------------------------
-
-
-def saved_by(hit: Hit) -> SavedTensor:
-    """The node of a hit, in the form that a diagnosis uses."""
-    name = hit.node.name()
-    return SavedTensor(name, hit.saved_as, None, made_at(culprits_of.place_of(hit.node), name), hit.number)
 
 
 def mutations_of(written: list[Write]) -> tuple[Mutation, ...]:

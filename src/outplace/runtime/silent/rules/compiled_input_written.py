@@ -1,25 +1,31 @@
-"""Memory that a compiled region keeps for its backward, with a version counter of its own, and that is then written."""
+"""Memory that is kept for a backward with a version counter of its own, and that is then written.
+
+Compiled regions keep such memory, Functions of the user inside them, and `torch.func.vjp`.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from types import FrameType
 from typing import Any
 
 import torch
+from torch._functorch.eager_transforms import _autograd_grad
 
 from outplace.knowledge.silent_rules.functions import COMPILED_INPUT_WRITTEN
 from outplace.model import Mutation, SavedTensor
-from outplace.runtime.locate import graph, names, replays, writers
-from outplace.runtime.locate.node_expressions import made_at
+from outplace.runtime.locate import graph, names, replays
+from outplace.runtime.locate.savers import savers
 from outplace.runtime.record import hidden_writes, log, regions
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.overlap import written_apart
 from outplace.runtime.record.snapshots import Contents, copyable, unobserved
-from outplace.runtime.record.storages import storage_of
+from outplace.runtime.record.storages import is_wrapped, storage_of, unwrapped
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.compare_gradients import Hit, how_far
 
@@ -31,7 +37,7 @@ class Detector(detector.Detector):
     """Compares what the nodes of compiled regions hold with the writes and steps since."""
 
     def __init__(self) -> None:
-        self.waiting = regions.calls
+        self.waiting = _Waiting()
         self._before: deque[tuple[Write, Contents]] = deque(maxlen=100)
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
@@ -50,23 +56,31 @@ class Detector(detector.Detector):
                 self._before.append((write, Contents.of(tensor)))
 
     def wants_to_look(self) -> bool:
+        """Was anything written since such memory was kept?"""
+        return _is_pulled_back() or self._written_since_call()
+
+    def _written_since_call(self) -> bool:
         """Was anything written since the latest call, or since the first call after the previous backward?"""
         record = log.current()
+        if not regions.calls:
+            return False
         before = record.backwards[-2].moment if len(record.backwards) > 1 else -1
-        since = next((call.start for call in regions.calls if call.start >= before), regions.calls[-1].start)
-        since = min(since, regions.calls[-1].start)
+        since = regions.calls[-1].start
+        for call in reversed(regions.calls):
+            if call.start < before:
+                break
+            since = min(since, call.start)
         return any(entries and entries[-1].moment > since for entries in (record.writes, record.steps))
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """Has something changed that a compiled node of this graph holds, and will PyTorch not see it?"""
         for node in nodes if self.wants_to_look() else ():  # another detector may have wanted to look
             number = graph.number_of(node)
-            if number is None or not replays.is_compiled(node):
-                continue
-            seen = {slot.saved_as for slot in graph.stale_slots(node)}
-            for saved_as, alias in _held(node):
+            held = () if number is None else tuple(_unchecked(node))
+            seen = {slot.saved_as for slot in graph.stale_slots(node)} if held else ()
+            for saved_as, alias in held:
                 if saved_as not in seen:
-                    self._compare(node, number, saved_as, alias)
+                    self._compare(node, number or 0, saved_as, alias)
 
     def _compare(self, node: Any, number: int, saved_as: str, alias: torch.Tensor) -> None:
         storage = storage_of(alias)
@@ -77,12 +91,31 @@ class Detector(detector.Detector):
             known = len(old) == len(written) and len(mutations) <= len(written)
             hit = Hit(node, saved_as, alias, written, written, old if known else None, number)
             hit.wait()
-            scan.at_end_of_backward(partial(_tell, hit, mutations, _savers(node, number, saved_as, alias)))
+            scan.at_end_of_backward(partial(_tell, hit, mutations, savers(node, saved_as, alias)))
 
 
-def _held(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """What a compiled node holds. Its own list has tensors that PyTorch never checks."""
-    yield from graph.held(node)
+class _Waiting:
+    """Is there a compiled region whose backward may start, or is a `vjp` pulled back?"""
+
+    def __len__(self) -> int:
+        return len(regions.calls) or _is_pulled_back()
+
+
+def _is_pulled_back() -> bool:
+    """Does `torch.func` run the backward that is starting? It is called by `torch.autograd.grad`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not torch.autograd.graph._engine_run_backward.__code__:
+        frame = frame.f_back
+    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
+    return caller is not None and caller.f_code is _autograd_grad.__code__
+
+
+def _unchecked(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """What a node holds, where PyTorch may not check its version."""
+    every = replays.is_compiled(node) or graph.is_inlined_function(node)
+    for saved_as, tensor in graph.held(node):
+        if every or is_wrapped(tensor):
+            yield saved_as, unwrapped(tensor)
     for place, tensor in enumerate(getattr(node, "_tensors_no_vc_check", ())):
         yield f"unchecked[{place}]", tensor
 
@@ -92,20 +125,11 @@ def _writes(number: int, alias: torch.Tensor) -> list[Write]:
     storage, own = storage_of(alias), regions.call_here(number)
     found = [write for write in log.current().writes if write.storage == storage and write.moment > number]
     ended = number if own is None else own.end
-    outside = [write for write in found if write.moment >= ended and not regions.is_inside(write.frames)]
+    outside = [write for write in found if write.moment >= ended and not regions.is_inside(write)]
     if outside and written_apart([(0, alias)], [(1, write.region) for write in outside]):
         outside = []
     later = [call for call in regions.calls_since(ended) if call is not own and call.start >= ended]
     return [*outside, *(write for call in later for write in replays.writes_in_region(call, alias))]
-
-
-def _savers(node: Any, number: int, saved_as: str, alias: torch.Tensor) -> list[SavedTensor]:
-    inside = replays.savers_in_region(node, alias) or [replays.Saved(node, saved_as)]
-    found = [
-        SavedTensor(item.name(), name, None, made_at(writers.place_of(item), item.name()), number)
-        for item, name in inside
-    ]
-    return list(dict.fromkeys(found))
 
 
 def _tell(hit: Hit, mutations: tuple[Mutation, ...], savers: list[SavedTensor]) -> None:

@@ -1,0 +1,29 @@
+# kind: legal
+import torch
+
+torch.manual_seed(0)
+
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return grad * y
+
+
+@torch.compile(backend="eager")
+def f(x, w):
+    h = x * w
+    return Exp.apply(h)
+
+
+w = torch.rand(4, requires_grad=True)
+y = f(torch.rand(4), w)
+y = y + 1
+y.sum().backward()
