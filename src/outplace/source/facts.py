@@ -14,8 +14,8 @@ Answer = Literal["yes", "no", "unknown"]
 Where = Literal["here", "caller", "elsewhere"]
 
 
-Source = Literal["gradient", "trained", "leaf", "unknown"]
-"""What a value is made of: a gradient, a parameter that is trained, another leaf, something not known."""
+Source = Literal["gradient", "network", "trained", "leaf", "unknown"]
+"""What a value is made of: a gradient, a network's result, a trained parameter, another leaf, something not known."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from outplace.source.left_behind import LeftBehind, copy_of, is_buffer, is_fixed
 from outplace.source.project import Project
 from outplace.source.reachable_tensors import reachable, storages_in
 from outplace.source.sources import Sources, written_value
+from outplace.source.torch_model.modules import is_module
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (
     UNKNOWN,
@@ -334,6 +335,8 @@ class Hypothesis(Interpreter):
             for value in arguments:
                 self._look(value, node, deep=True)
         result = calls.call(self, function, args, keywords, node)
+        if is_module(function):
+            self.sources.network_ran(result)
         self._note_written(arguments)
         return self._shared(function, arguments, result)
 

@@ -1,4 +1,4 @@
-"""What a written value is made of: gradients, parameters that are trained, other leaves."""
+"""What a written value is made of: gradients, results of networks, parameters that are trained, other leaves."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ class Sources:
         self._gradients: set[Storage] = set()
         self._somewhere = Storage()
         """Stands for the gradients of what is not known."""
+        self._results: set[Storage] = set()
+        """The memory of what networks have computed, and of what was computed with it."""
         self.found: set[Source] = set()
 
     def follow(self, node: ast.expr, value: Value, operands: Collection[Storage]) -> Value:
         """Notes an expression that gives a gradient, or something computed with one."""
+        if not self._results.isdisjoint(operands):
+            self._results.update(storages_in(value))
         given = _gives_gradient(node) and not _is_callable(value)
         if not given and self._gradients.isdisjoint(operands):
             return value
@@ -41,6 +45,10 @@ class Sources:
         self._gradients.update(storages_in(value))
         return value
 
+    def network_ran(self, result: Value) -> None:
+        """Notes what a network has computed."""
+        self._results.update(storages_in(result))
+
     def written(self, values: Iterable[Value], own: Collection[Storage]) -> None:
         """Notes what is written. `own`: the memory of the tensor that is written."""
         for value in values:
@@ -49,6 +57,8 @@ class Sources:
                     self.found.add("gradient")
                 elif isinstance(option, Unknown):
                     self.found.add("unknown")
+                if not self._results.isdisjoint(storages_in(option)):
+                    self.found.add("network")
             for tensor in torch_model.tensors_in(value):
                 if tensor.storage not in own and requires_grad(tensor) is not False:
                     self.found.update(self._of_graph(tensor, own))

@@ -94,3 +94,17 @@ def test_a_step_of_the_computation_is_not(fixed, case):
     after = fixed(HEAD + STEPS[case])
     assert "no_grad" not in after
     exec(after, {})  # PyTorch refuses the program as it was
+
+
+def test_what_a_network_computes_is_no_update_of_a_parameter(fixed):
+    """Under no_grad the network that computes the value would get no gradient."""
+    program = """
+small = nn.Linear(3, 3)
+
+def loss_of(x):
+    small.weight[0] = 2 * fc(x)
+    return small(torch.ones(3)).sum()
+
+loss_of(torch.ones(3)).backward()
+"""
+    assert "no_grad" not in fixed(HEAD + program)

@@ -27,8 +27,9 @@ def intent_of(place: Place) -> Intent:
         return "update"
     if isinstance(place.holder, ast.Subscript) or _is_flagged_for_its_result(place):
         return "value"
-    if "trained" in sources:  # a parameter of a module can hold no computed value: only its forward may mean one
-        return "update" if place.path and "." in place.path and not place.facts.in_forward else "value"
+    if "trained" in sources:  # weights made of other weights are an update; the result of a network gets a gradient
+        by_weights = "network" not in sources and not place.facts.in_forward
+        return "update" if by_weights and place.path and "." in place.path else "value"
     # A value made of a leaf may belong to a step. An update would give the leaf the gradient of neither of its values,
     # if one graph uses both.
     may_be_a_step = "leaf" in sources or place.facts.both_values
