@@ -51,6 +51,40 @@ def test_a_safe_rewrite_is_shown_as_a_diff():
     assert "-    y = x.exp()\n+    y = x.exp().clone()\n" in fix.diff
 
 
+class Squares(torch.autograd.Function):
+    """A node that outplace may not run again."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+def test_gradcheck_of_a_custom_function_puts_each_element_back():
+    x = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    with outplace.watch() as watched:
+        assert torch.autograd.gradcheck(Squares.apply, (x,))
+    assert watched.diagnoses == []
+
+
+def test_what_a_custom_function_saved_is_written_and_not_put_back():
+    x = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    before = x.detach().clone()
+    with outplace.watch() as watched:
+        loss = Squares.apply(x).sum()
+        x.data[0] = 7.0
+        x.data[1] = before[1]
+        loss.backward()
+    assert x.grad is not None
+    assert not torch.equal(x.grad, 2 * before)
+    assert [found.code for found in watched.diagnoses] == ["OUT301"]
+
+
 def test_what_a_hook_of_a_module_returns_is_another_gradient_so_no_rewrite_is_shown():
     def damp(module, grad_input, grad_output):
         grad_output[0].mul_(0.1)
