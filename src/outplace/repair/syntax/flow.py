@@ -22,8 +22,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
     """Does it read this name or attribute (`x`, `self.h`)? A part counts: `x[0]` and `x.T` read `x`."""
-    parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript)] if besides is not None else []
-    passed = {part.value for part in parts if besides is not None and besides(part)}
+    passed = set(_passed_over(node, besides)) if besides is not None else ()
     for part in ast.walk(node):
         if part in passed:
             continue
@@ -35,6 +34,19 @@ def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
         if dotted and ast.unparse(part) == path:
             return True
     return False
+
+
+def _passed_over(node: ast.AST, besides: Besides) -> Iterator[ast.expr]:
+    """What gives no value of the part in question: other parts, `len(x)`, `x.keys()`, `key in x`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Subscript) and besides(part):
+            yield part.value
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "len":
+            yield from part.args
+        elif isinstance(part, ast.Attribute) and part.attr == "keys":
+            yield part.value
+        elif isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
+            yield part.comparators[0]
 
 
 def binds(statement: ast.AST, path: str) -> bool:

@@ -306,9 +306,8 @@ def _why(kind: str, tensor: Tensor, saved_by: SavedTensor, mutations: tuple[Muta
             f"{keeps} for its backward. A later write to other elements of the same memory moved the version counter "
             f"that all of {name} shares, and autograd takes that for a change of what was kept."
         )
-    return (
-        f"{keeps} for its backward. It was saves after that, so the gradient would be computed from the wrong values."
-    )
+    overwritten = f"{keeps} for its backward. It was overwritten after that"
+    return f"{overwritten}, so the gradient would be computed from the wrong values."
 
 
 def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes: list[Any]) -> Diagnosis:

@@ -110,7 +110,7 @@ def region_patches() -> Iterator[Patch]:
         )
     rules: Any = sys.modules.get(RULES)
     if hasattr(rules, "SKIP_DIRS") and hasattr(rules, "get_mod_inlinelist") and hasattr(rules, "_recompile_re"):
-        why = "Around a graph break Dynamo compiles every function that is called. It shall not compile outplace's."
+        why = "Dynamo compiles all functions called around a graph break, and outplace's shall not be among them."
         yield registered("torch._dynamo.trace_rules.SKIP_DIRS", lambda: _skip_own_files(rules), why)
 
 

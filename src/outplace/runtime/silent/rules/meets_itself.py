@@ -75,7 +75,9 @@ class Detector(detector.Detector):
         """`p.data = value`, where the value is a result of `.data` from before the last backward, or made of one."""
         if type(tensor) not in PLAIN:
             return
-        if untracked_aliases.is_older(value, log.state.backwards) or self._is_changed(value):
+        if untracked_aliases.is_older(value, log.state.backwards) or self._is_changed(
+            value, (frame.f_code, frame.f_lasti)
+        ):
             if same_piece(value, tensor):
                 scan.guarded(partial(self._copied_back, value, tensor, frame))
                 reporting.raise_if_strict()
@@ -90,13 +92,15 @@ class Detector(detector.Detector):
                 scan.guarded(partial(self._meet, one, other, frame))
             reporting.raise_if_strict()
 
-    def _is_changed(self, kept: Any) -> bool:
+    def _is_changed(self, kept: Any, line: Instruction) -> bool:
+        """Was it written by another line than the one that puts it back?"""
         known = self._changed.get(id(kept))
-        return known is not None and known[0]() is kept
+        return known is not None and known[0]() is kept and not _is_same_line(known[1].frames[-1], line)
 
     def _copied_back(self, source: torch.Tensor, target: torch.Tensor, frame: FrameType) -> None:
-        if self._is_changed(source):
-            line, written = (frame.f_code, frame.f_lasti), self._changed[id(source)][1]
+        line = frame.f_code, frame.f_lasti
+        if self._is_changed(source, line):
+            written = self._changed[id(source)][1]
             if line not in self._told:
                 self._told.add(line)
                 found = names.described(target, scan.target_of(written))
@@ -187,3 +191,7 @@ def _read_at(place: Instruction) -> str | None:
     assigned = located.statement.value if isinstance(located.statement, ast.Assign) else None
     read = located.node.args[0] if isinstance(located.node, ast.Call) and located.node.args else assigned
     return None if read is None else ast.unparse(read)
+
+
+def _is_same_line(one: Instruction, other: Instruction) -> bool:
+    return one[0] is other[0] and sites.at_instruction(one).site.line == sites.at_instruction(other).site.line
