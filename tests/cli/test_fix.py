@@ -117,8 +117,8 @@ def test_where_several_repairs_may_be_meant_all_are_named(file, tmp_path):
     assert file.read_text() == TWO_MEANINGS
     left, first, second, *_ = done.stdout.splitlines()
     assert left == "train.py:14: OUT202 stepped: not fixed; the source does not show which of these is right:"
-    assert first.startswith("  - Step after the last backward")
-    assert second == "  - Make `loss_g` anew after the step, with the new weights"
+    assert first == "  - Make `loss_g` anew after the step, with the new weights"
+    assert second.startswith("  - Step after the last backward")
 
 
 def test_select_and_ignore(file, tmp_path):
