@@ -1,4 +1,4 @@
-"""Analyses one file: runs its top level as a program, then each function not reached, with unknown arguments."""
+"""Analyses one file: runs its top level as a program, then each other function, with unknown arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INIT_STEPS = 600
 
 
 class Receiver(NamedTuple):
-    """An object of a class, its attributes as `__init__` left them, and the functions that this called."""
+    """An object of a class, its attributes after `__init__`, and the functions that `__init__` called."""
 
     made: Instance
     names: dict[str, Value]
@@ -43,7 +43,7 @@ Receivers = dict[Class, Receiver]
 
 @dataclass(frozen=True)
 class Unparsed:
-    """Why a file could not be analysed; `line` where that is known."""
+    """Why a file could not be analysed, and the line if it is known."""
 
     message: str
     line: int | None = None
@@ -51,32 +51,32 @@ class Unparsed:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result for one file. A program's findings may stand in other files of its project."""
+    """The result for one file. A program can have findings in other files of its project."""
 
     findings: list[Finding]
     error: Unparsed | None
     dependencies: tuple[str, ...]
     ran_out: bool = False
-    """Did it take too long, so that the rest of the file was left out?"""
+    """True if the time was over before the whole file was analysed."""
     cut: tuple[tuple[str, int], ...] = ()
-    """The functions, by name and line, that were too long to follow to their end."""
+    """The functions that were too long to follow to their end, each with its name and line."""
 
     def all_findings(self) -> list[Finding]:
-        """The findings, if the whole file was analysed: a repair must not take what was left out for repaired."""
+        """Returns the findings. Raises if the file was not analysed to its end: bugs in the rest are not fixed."""
         if self.ran_out:
             raise OutOfTime(self.findings)
         return self.findings
 
 
 def check_file(path: str, source: str, project: Project) -> Checked:
-    """Finds the in-place bugs of one file, those as well that depend on what callers hand in (see `hypotheses`)."""
+    """Finds the in-place bugs of one file, including those that depend on what callers pass (see `hypotheses`)."""
     if "torch" not in source:
         return Checked([], None, ())
     candidates = Candidates(source)
     if not candidates.worth_checking():
         return Checked([], None, ())
     collecting = gc.isenabled()
-    gc.disable()  # nothing here lives in cycles for long, and looking for them takes a third of the time
+    gc.disable()  # few objects here form cycles, and the search for cycles would take a third of the time
     try:
         return _check(path, source, project, candidates)
     finally:
@@ -98,17 +98,17 @@ def _check(path: str, source: str, project: Project, candidates: Candidates) -> 
 
 
 def _findings(hits: list[Hit], module: Module) -> list[Finding]:
-    """Each bug once, the surest way it was found; a program shows bugs in the other files of its project too."""
+    """Returns each bug once, from its most certain hit. Other files of the project can have findings, too."""
     found: dict[tuple[str, str, int, int], Finding] = {}
     surest: dict[tuple[str, int], Hit] = {}
     every: dict[tuple[str, int], list[Hit]] = {}
-    for hit in _with_groups(hits):  # a loop meets the same write many times
+    for hit in _certain_for_each_value(hits):  # a loop hits the same write many times
         place = (hit.kind, id(hit.place.node))
         every.setdefault(place, []).append(hit)
         if place not in surest or (hit.certain and not surest[place].certain):
             surest[place] = hit
     for place, hit in surest.items():
-        if hit.place.module is module or _is_own(hit.place.module):
+        if hit.place.module is module or _is_project_file(hit.place.module):
             finding = finding_for(hit, every[place])
             key = (finding.kind, finding.site.file, finding.site.line, finding.site.column)
             if key not in found or finding.severity == "error":
@@ -118,8 +118,8 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
     return sorted(found.values(), key=lambda found: (found.site.file, found.site.line, found.site.column, found.code))
 
 
-def _with_groups(hits: list[Hit]) -> list[Hit]:
-    """Where a statement is run on one of several values, it is wrong for certain if it is for each of them."""
+def _certain_for_each_value(hits: list[Hit]) -> list[Hit]:
+    """Makes a hit of a statement that was run on several values uncertain, unless it is a hit for each value."""
     wrong: dict[tuple[str, int, int], set[int]] = {}
     for hit in hits:
         for number, place, _ in _group(hit):
@@ -136,41 +136,42 @@ def _group(hit: Hit) -> Group:
     return (*hit.write.group, *hit.group) if hit.write is not None else hit.group
 
 
-def _is_own(module: Module) -> bool:
+def _is_project_file(module: Module) -> bool:
     return not {"site-packages", "dist-packages"}.intersection(os.path.abspath(module.path).split(os.sep))
 
 
 def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
-    """The program first; what it has not reached is then run function by function."""
+    """Runs the program, then each function that the program has not reached."""
     reached: set[ast.AST] = set()
     program = Interpreter(project, PROGRAM_STEPS)
     program.on_call = reached.add
-    _guarded(lambda: program.run_module(module), project, ("the program", 1))
+    _run_within_limits(lambda: program.run_module(module), project, ("the program", 1))
     hits = [*program.tape.hits, *settled(program)]
-    sure, assumed = _Alone(module, project, candidates, False), _Alone(module, project, candidates, True)
+    sure, assumed = _FunctionRuns(module, project, candidates, False), _FunctionRuns(module, project, candidates, True)
     functions = functions_of(module)
     trained = Trained(functions)
-    for function, owner in _worth_running(candidates, functions, trained):
+    for function, owner in _functions_to_run(candidates, functions, trained):
         if project.is_out_of_time():
             break
-        judged = trained.holds(function, owner) and not _is_for_inference(function)
-        shown = function.node in reached and program.tape.went_backward and function.node not in program.lost_in
-        if not judged and not shown and trained.trains(function):
+        assumed_trained = trained.holds(function, owner) and not _is_for_inference(function)
+        trained_here = function.node in reached and program.tape.went_backward and function.node not in program.lost_in
+        if not assumed_trained and not trained_here and trained.trains(function):
             steps = assumed.run(function, owner, trains=True)
             hits.extend(hypotheses.only_assumed([hit for hit in steps if hit.kind == "stepped"], hits))
         if function.node in reached:
-            if judged and not shown:  # the program shows how it is called, but not all of how it is trained
+            # the program shows how it is called, but not all of how it is trained
+            if assumed_trained and not trained_here:
                 hits.extend(hypotheses.only_assumed(assumed.run(function, owner), hits))
-        elif not judged:
+        elif not assumed_trained:
             hits.extend(sure.run(function, owner))
-        elif guesses := assumed.run(function, owner):  # with nothing assumed there is less to find
+        elif guesses := assumed.run(function, owner):  # with no assumptions there is less to find
             found = sure.run(function, owner)
             hits.extend([*found, *hypotheses.only_assumed(guesses, found)])
     return hits
 
 
-class _Alone:
-    """Runs single functions of a module, with or without hypotheses about what they are given."""
+class _FunctionRuns:
+    """Runs single functions of a module, with or without hypotheses about their arguments."""
 
     def __init__(self, module: Module, project: Project, candidates: Candidates, assumes: bool) -> None:
         self._module, self._project, self._candidates, self._assumes = module, project, candidates, assumes
@@ -178,36 +179,36 @@ class _Alone:
         self._numbers: Numbers = {}
 
     def run(self, function: Function, owner: Class | None, trains: bool = False) -> list[Hit]:
-        """What is wrong with a function, run by itself; `trains` says that it runs the backwards itself."""
+        """Runs one function and returns its hits. `trains` is True if the function runs the backwards itself."""
         alone = Interpreter(self._project, FUNCTION_STEPS, self._numbers, self._assumes)
         alone.frames.append(Frame(self._module, self._module.scope, "<module>"))
         called = _name(function) != "forward" and self._candidates.is_called(_name(function))
         args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
-        _guarded(lambda: _run_alone(alone, function, args, trains), self._project, _place(function))
+        _run_within_limits(lambda: _run_alone(alone, function, args, trains), self._project, _name_and_line(function))
         found = [*alone.tape.hits, *settled(alone)]
         if owner in self._receivers and function.node in self._receivers[owner].called:
-            # `__init__` calls it perhaps before it registers what computes a weight; here the object is finished
+            # `__init__` may call it before it registers what computes the weight; here the object is complete
             found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
         return _with_doubts(found, function, args, self._numbers)
 
 
-def _guarded(run: Callable[[], object], project: Project, place: tuple[str, int]) -> None:
-    """Runs as far as it goes; what is too large or too deep is left where it stands, and noted."""
+def _run_within_limits(run: Callable[[], object], project: Project, place: tuple[str, int]) -> None:
+    """Runs it as far as possible. If it is too long or too deep, it is cut off, and `project.cut` says so."""
     try:
         run()
     except (OutOfSteps, RecursionError):
         project.cut[place] = None
 
 
-def _place(function: Function) -> tuple[str, int]:
+def _name_and_line(function: Function) -> tuple[str, int]:
     return f"`{function.name}`", _lines(function.node)[0]
 
 
-def _worth_running(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
-    """Those that write or train, or run modules that may have been built to write.
+def _functions_to_run(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
+    """Returns the functions that write or train, or that run modules which may have been built to write.
 
-    And those that call one of these and that somebody trains through: they may keep what it overwrites.
+    Also returns those that call one of these and are trained through: they may save what the callee overwrites.
     """
     chosen, waiting = set[tuple[ast.AST, Class | None]](), set[str]()
     callers: dict[str, Functions] = {}
@@ -228,9 +229,9 @@ def _worth_running(candidates: Candidates, functions: Functions, trained: Traine
 
 
 def _may_write(candidates: Candidates, function: Function, owner: Class | None) -> bool:
-    """Does it write or train by itself, or run modules that may have been built to write?"""
+    """True if the function itself may write or train, or runs modules which may have been built to write."""
     if owner is not None and (owner.torch_base() or "").startswith("torch.autograd"):
-        return False  # a custom Function's forward and backward run without grad
+        return False  # the forward and backward of a custom Function run without grad
     if candidates.writes(*_lines(function.node)):
         return _name(function) != "__init__" or candidates.handles_tensors(*_lines(function.node))
     if owner is None or not _name(function).startswith("forward"):
@@ -243,12 +244,12 @@ def _name(function: Function) -> str:
 
 
 def _lines(node: ast.AST) -> tuple[int, int]:
-    """The first and the last; a class that a call has made, such as a named tuple, has none."""
+    """Returns the first and the last line. A class that a call has made, such as a named tuple, has none."""
     return getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
 
 
 def functions_of(module: Module) -> Functions:
-    """The functions and methods that the file's top level has defined."""
+    """Returns the functions and methods that the top level of the file has defined."""
     found: Functions = []
     for value in list(module.scope.names.values()):
         if isinstance(value, Function) and value.module is module:
@@ -259,10 +260,10 @@ def functions_of(module: Module) -> Functions:
 
 
 def _run_alone(interpreter: Interpreter, function: Function, args: list[Value], trains: bool) -> None:
-    """A function with unknown arguments; what it returns is taken to be trained on, unless it trains by itself."""
+    """Runs a function, and a backward from its results, unless the function trains by itself."""
     if interpreter.assumes:
         alone = lambda: interpreter.call_function(function, args, {}, function.node)  # noqa: E731
-        _guarded(alone, interpreter.project, _place(function))
+        _run_within_limits(alone, interpreter.project, _name_and_line(function))
         if trains or any(event.kind == "step" for event in interpreter.tape.events):
             return
         interpreter.tape.path = interpreter.tape.group = ()
@@ -270,7 +271,8 @@ def _run_alone(interpreter: Interpreter, function: Function, args: list[Value], 
         return
     returned = interpreter.call_function(function, args, {}, function.node)
     nodes = [node for tensor in torch_model.tensors_in(returned) if (node := torch_model.node_of(tensor)) is not None]
-    interpreter.tape.backward([node for node in nodes if node not in interpreter.tape.losses])  # those are only shown
+    # losses are only returned for logging
+    interpreter.tape.backward([node for node in nodes if node not in interpreter.tape.losses])
 
 
 def unknown_arguments(
@@ -280,7 +282,7 @@ def unknown_arguments(
     receivers: Receivers,
     called: bool = True,
 ) -> list[Value]:
-    """What a function is given when it is run alone; `called` says that its own file calls it."""
+    """Returns the arguments for a function that is run alone. `called` is True if its own file calls it."""
     args: list[Value] = []
     if owner is not None and function.kind != "staticmethod":
         receiver = _bare if _name(function) == "__init__" else partial(_receiver, receivers=receivers)
@@ -293,7 +295,7 @@ def unknown_arguments(
 
 
 def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers: Numbers) -> list[Hit]:
-    """A caller that gives a state, and an option that changes it, may be generating: a cache is not trained through."""
+    """Makes hits uncertain if the caller may be generating: it passes a state, and an option that changes the state."""
     if not hits:
         return hits
     if _is_for_inference(function):
@@ -312,17 +314,17 @@ def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers
 
 
 def _is_for_inference(function: Function) -> bool:
-    """Does its docstring, or a comment before its first statement, say that it is not trained through?"""
+    """True if its docstring, or a comment before its first statement, says that it is for inference only."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return False
     first = node.body[1] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body[0]
-    said = "\n".join(function.module.lines[node.lineno - 1 : max(node.lineno, first.lineno - 1)])
-    return says_inference_only(said)
+    introduction = "\n".join(function.module.lines[node.lineno - 1 : max(node.lineno, first.lineno - 1)])
+    return says_inference_only(introduction)
 
 
 def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> Value:
-    """`self`: made once by the class's own `__init__`, with unknown arguments."""
+    """Returns `self`, made once by the `__init__` of the class, with unknown arguments."""
     if owner in receivers:
         result, names, _ = receivers[owner]
         result.names.clear()  # what another method has set is not known to be set now
@@ -331,16 +333,16 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
     result, called = _bare(interpreter, owner), set[ast.AST]()
     init = owner.find("__init__")
     if isinstance(init, Function):
-        others, interpreter.on_call = interpreter.on_call, called.add
+        on_call, interpreter.on_call = interpreter.on_call, called.add
         unknown = _constructor_arguments(interpreter, init)
-        _guarded(
+        _run_within_limits(
             lambda: interpreter.within(
                 INIT_STEPS, lambda: interpreter.call_function(init, [result, *unknown], {}, init.node)
             ),
             interpreter.project,
-            _place(init),
+            _name_and_line(init),
         )
-        interpreter.on_call = others
+        interpreter.on_call = on_call
     result.names["training"] = Const(True) if interpreter.assumes else Plain()
     receivers[owner] = Receiver(result, dict(result.names), called)
     return result
@@ -354,7 +356,7 @@ def _constructor_arguments(interpreter: Interpreter, init: Function) -> list[Val
 
 
 def _bare(interpreter: Interpreter, owner: Class) -> Instance:
-    """An object as its `__init__` is given it."""
+    """Returns an object in the state in which its `__init__` receives it."""
     instance = Instance(owner)
     base = owner.torch_base()
     if base is not None:

@@ -1,4 +1,4 @@
-"""Calls: functions of the project run on their arguments, classes make instances."""
+"""Calls: functions of the project run on their arguments, and classes make instances."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def asks_for_shape(function: Value) -> bool:
-    """Does it not read the values of its arguments: `x.view_as(y)`, `torch.zeros_like(y)`?"""
+    """True if the function reads only the shape of its arguments, such as `x.view_as(y)` or `torch.zeros_like(y)`."""
     if isinstance(function, Bound):
         return isinstance(function.function, str) and "other" in shape_only(function.function)
     return isinstance(function, Torch) and function.name.endswith("_like") and is_factory(function.name.split(".")[-1])
@@ -90,7 +90,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
 def call(
     interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Calls anything."""
+    """Calls any value."""
     run = _CALLS.get(type(function))
     if run is None or (isinstance(function, Outside) and function.name.split(".")[0] not in sys.stdlib_module_names):
         for arguments in (*args, *keywords.values()):
@@ -137,7 +137,7 @@ def _call_partial(
 def _call_mode(
     interpreter: Interpreter, function: GradMode, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """`torch.no_grad()(f)`."""
+    """Runs `torch.no_grad()(f)`."""
     if args and isinstance(args[0], Function):
         args[0].grad = function.mode
     return args[0] if args else UNKNOWN
@@ -223,19 +223,21 @@ def call_function(
         return _cached(interpreter, function, args, keywords)
     interpreter.frame.calling = node
     if interpreter.assumes and len(interpreter.frames) > 1:
-        return _run_in_part(interpreter, function, args, keywords)
+        return _run_with_part_of_steps(interpreter, function, args, keywords)
     return _run(interpreter, function, args, keywords)
 
 
-def _run_in_part(interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """What a function calls may take a part of its steps: it is the function itself that is asked about."""
-    found: list[Value] = []
-    interpreter.with_part_of_steps(lambda: found.append(_run(interpreter, function, args, keywords)))
-    return found[0] if found else UNKNOWN
+def _run_with_part_of_steps(
+    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
+) -> Value:
+    """Runs a callee with a part of the remaining steps, so that enough are left for the function that is checked."""
+    results: list[Value] = []
+    interpreter.with_part_of_steps(lambda: results.append(_run(interpreter, function, args, keywords)))
+    return results[0] if results else UNKNOWN
 
 
 def _cached(interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """A function under `functools.cache`: the same arguments get the same object."""
+    """Runs a function under `functools.cache`: equal arguments get the same object."""
     assert function.results is not None
     key = repr([value.value for value in (*args, *keywords.values())])  # type: ignore[attr-defined]
     if key not in function.results:
@@ -254,7 +256,7 @@ def run_around(
     keywords: dict[str, Value],
     at_yield: Callable[[Value], None],
 ) -> None:
-    """Runs a generator function, and something at each `yield`."""
+    """Runs a generator function, and calls `at_yield` at each `yield`."""
     _run(interpreter, function, args, keywords, at_yield)
 
 
@@ -265,7 +267,7 @@ def _run(
     keywords: dict[str, Value],
     at_yield: Callable[[Value], None] | None = None,
 ) -> Value:
-    if len(interpreter.frames) > DEEPEST_CALL or _is_deep_enough(interpreter, function, args, keywords):
+    if len(interpreter.frames) > DEEPEST_CALL or _has_recursed_enough(interpreter, function, args, keywords):
         return UNKNOWN
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
@@ -293,33 +295,33 @@ def _run(
     return join_arms(frame.returns, [arms[len(path) :] for arms in frame.return_paths])
 
 
-def _is_deep_enough(
+def _has_recursed_enough(
     interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
 ) -> bool:
-    """Has it called itself often enough? On nothing new it would do the same again, but for changes in its closure."""
-    own = function.node
-    before = [frame for frame in interpreter.frames if frame.function is not None and frame.function.node is own]
+    """True if a recursion needs no further call: the arguments are not new. (The closure may have changed.)"""
+    definition = function.node
+    before = [frame for frame in interpreter.frames if frame.function is not None and frame.function.node is definition]
     if not before:
         return False
     rounds = 1 if function.scope is function.module.scope else 2
     arguments = [*args, *keywords.values()]
-    return len(before) > 3 or (len(before) >= rounds and _is_nothing_new(arguments, before[-1].args))
+    return len(before) > 3 or (len(before) >= rounds and _are_known_already(arguments, before[-1].args))
 
 
-def _is_nothing_new(args: list[Value], before: list[Value]) -> bool:
-    """Is each argument unknown, or the constant that it was before?"""
+def _are_known_already(args: list[Value], before: list[Value]) -> bool:
+    """True if each argument is unknown, or the same constant as before."""
     for value, old in itertools.zip_longest(args, before, fillvalue=UNKNOWN):
-        if not is_same_constant(value, old) and any(_tells_something(option) for option in options(value)):
+        if not is_same_constant(value, old) and any(_is_informative(option) for option in options(value)):
             return False
     return True
 
 
-def _tells_something(value: Value) -> bool:
+def _is_informative(value: Value) -> bool:
     return not (isinstance(value, Unknown) or (isinstance(value, Plain) and value.storage is None))
 
 
 def bind_arguments(function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]) -> None:
-    """Gives a scope the names of a function's parameters."""
+    """Binds the parameters of a function in its scope."""
     spec = function.node.args
     if function.parameters is None:
         by_place = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
@@ -343,7 +345,7 @@ def bind_arguments(function: Function, scope: Scope, args: list[Value], keywords
 
 
 def _bind_lists(function: Function, scope: Scope) -> None:
-    """Of what may be a tensor or a list of them, the function knows which it is."""
+    """Makes parameters unknown if the function uses them as lists: a hypothesis may have made them tensors."""
     unsure = [name for name, value in scope.names.items() if isinstance(value, Tensor) and not value.known]
     if unsure and function.by_level is None:
         function.by_level = given_by_level(function)

@@ -1,6 +1,6 @@
-"""A quick look at the text of a file: which functions may write or train, so that only these are run.
+"""A quick look at the text of a file: it finds the functions that may write or train. Only these are run.
 
-Each sign begins with a literal or a set of characters: Python's `re` finds those many times faster than a choice.
+Each pattern begins with a literal or a set of characters: `re` finds those many times faster than an alternative.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from outplace.source.heuristics import hands_on_optimizers, trains_by_name
 
 _NO_TEXT = r"""(?!\s*(?:\[|f?["']))"""
-"""After an operator: lists and texts are added to as well."""
+"""After an operator: no list and no string follows, because `+=` extends lists and strings, too."""
 
 _WRITES = [
     re.compile(sign)
@@ -34,35 +34,35 @@ _WRITES = [
 _OPERATOR = re.compile(r"mutates_args[^@]*?\bdef (\w+)\(")
 _ITEM = re.compile(r"\](?:\s|\\)*=[^=]")
 _HOLDER = re.compile(r"\s*[A-Za-z_][\w.]*\[")
-"""x[i] = v: how it ends, and how its line begins."""
+"""`x[i] = v`: how the target ends, and how its line begins."""
 
 _FLAG_BY_POSITION = re.compile(
     r"[lmhtdLMHTD](?i:(?<=l)u6?|(?<=m)ish|(?<=h)ard\w+|(?<=t)hreshold|(?<=d)ropout[123]?d?)"
     r"\((?:[^()]|\([^()]*\)){0,200}?\bTrue\b"
 )
-"""An in-place flag without its name: `relu(x, True)`."""
+"""An in-place flag that is passed by position: `relu(x, True)`."""
 
 _TRAINS = re.compile(r"inplace|backward\(|autograd\.grad|__main__")
-"""A program that trains may write in other files; a module may be built to write."""
+"""A program that trains may write in other files, and a module may be built to write."""
 
 _TENSORS = re.compile(
     r"torch\.|Tensor|Parameter|register_|\.(?:weight|bias|data|grad|step)\b|parameters\(|buffers\(|np\.|requires_grad"
     r"|backward\("
 )
-"""Where a constructor has none of these, there is no tensor that it could write."""
+"""A constructor that contains none of these handles no tensor that it could write."""
 
 _COMPUTED_WEIGHTS = re.compile(r"weight_norm|spectral_norm|parametri[sz]")
-"""Weights that are computed: what is written to them has no effect."""
+"""Signs of weights that are computed at each read: a write to such a weight has no effect."""
 
 _NEWLINE = re.compile("\n")
 _CALL_BACKWARDS = re.compile(r"\(\w+")
-"""A function that is called, in the reversed text: forwards, `re` would look at each word."""
+"""A called function, in the reversed text. Searched forwards, `re` would look at each word."""
 
 Span = tuple[int, int]
 
 
 class Candidates:
-    """The places of one text that may write or train."""
+    """The places in one text that may write or train."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -70,13 +70,13 @@ class Candidates:
         found = [*(span for sign in _WRITES for span in _spans(sign, source)), *_items(source), *self._flags]
         found += self._operators() if "mutates_args" in source else []
         found += _functions(source)
-        if not _COMPUTED_WEIGHTS.search(source):  # else `nn.init.zeros_(layer.weight)` may be lost
+        if not _COMPUTED_WEIGHTS.search(source):  # else `nn.init.zeros_(layer.weight)` may have no effect
             found = [span for span in found if not source.endswith("init", 0, span[0])]
         self._writes = sorted(found)
         self._lines: list[int] | None = None
 
     def worth_checking(self) -> bool:
-        """Can there be anything to find?"""
+        """True if there can be anything to find."""
         return bool(self._writes) or self._trains()
 
     def _trains(self) -> bool:
@@ -84,21 +84,21 @@ class Candidates:
         return _TRAINS.search(source) is not None or trains_by_name(source) or hands_on_optimizers(source)
 
     def writes(self, first: int, last: int) -> bool:
-        """Is there a write or a backward between these lines?"""
+        """True if there is a write or a backward between these lines."""
         return self._within(self._writes, first, last) or self._holds("backward(", first, last)
 
     def builds_writers(self, first: int, last: int) -> bool:
-        """Are there modules between these lines that may be built to write?"""
+        """True if modules that may be built to write are mentioned between these lines."""
         return self._holds("inplace", first, last) or self._within(self._flags, first, last)
 
     def called(self, first: int, last: int) -> set[str]:
-        """The names of the functions that are called between these lines."""
+        """Returns the names of the functions that are called between these lines."""
         calls = self._calls
         start, end = (bisect_left(calls, (self._offset(line), "")) for line in (first, last + 1))
         return {name for _, name in calls[start:end]}
 
     def is_called(self, name: str) -> bool:
-        """Is a function of this name called anywhere?"""
+        """True if a function of this name is called anywhere."""
         return name in self._names_called
 
     @cached_property
@@ -107,7 +107,7 @@ class Candidates:
 
     @cached_property
     def _calls(self) -> list[tuple[int, str]]:
-        """Where functions are called, and their names, in order."""
+        """The position and the name of each called function, in order."""
         source, found = self._source, []
         for call in _CALL_BACKWARDS.finditer(source[::-1]):
             start = len(source) - call.end()
@@ -116,12 +116,12 @@ class Candidates:
         return found[::-1]
 
     def _operators(self) -> Iterator[Span]:
-        """Calls of the operators of `torch.library` that are defined here."""
+        """Yields the calls of the `torch.library` operators that are defined here."""
         names = set(_OPERATOR.findall(self._source))
         return ((place, place + len(name)) for place, name in self._calls if name in names)
 
     def handles_tensors(self, first: int, last: int) -> bool:
-        """Are there tensors between these lines of a constructor, which is given numbers and names?"""
+        """True if a constructor uses tensors between these lines. Most get only numbers and names."""
         return _TENSORS.search(self._source, self._offset(first), self._offset(last + 1)) is not None
 
     def _within(self, spans: list[Span], first: int, last: int) -> bool:
@@ -137,7 +137,7 @@ class Candidates:
         return self._source.find(word, self._offset(first), self._offset(last + 1)) >= 0
 
     def _offset(self, line: int) -> int:
-        """Where a line starts, counted from 1."""
+        """Returns the offset at which a line starts. Lines count from 1."""
         if self._lines is None:
             self._lines = [0, 0, *(found.end() for found in _NEWLINE.finditer(self._source))]
         return self._lines[line] if line < len(self._lines) else len(self._source)
@@ -148,7 +148,7 @@ def _spans(sign: re.Pattern[str], source: str) -> list[Span]:
 
 
 def _functions(source: str) -> Iterator[Span]:
-    """Calls of functions that may be operators of `torch.library` by their names, such as `scale_`."""
+    """Yields calls of functions that may be operators of `torch.library` by their names, such as `scale_`."""
     place = source.find("_(")
     while place >= 0:
         start = place

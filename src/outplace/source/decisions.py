@@ -1,4 +1,4 @@
-"""Which arm of a branch is taken. Two tests of the same unknown value have the same outcome."""
+"""Decides which arm of a branch is taken. Two tests of the same unknown value have the same outcome."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 def decision(interpreter: Interpreter, test: ast.expr) -> tuple[bool | None, int, bool]:
-    """Is it true? Where that is not known: the number of its branch, and whether arm 0 is that of the false."""
-    asked, question, turned = _asked(test)
-    if not isinstance(asked, (ast.Name, ast.Attribute)):
+    """Returns whether a test is true; if not known: None, its branch, and whether arm 0 is the false arm."""
+    subject, question, negated = _question(test)
+    if not isinstance(subject, (ast.Name, ast.Attribute)):
         return interpreter.truth(interpreter.eval(test)), next_branch(), False
-    value = interpreter.eval(asked)
+    value = interpreter.eval(subject)
     answer = _answer(interpreter, value, question)
     if answer is not None:
-        return answer is not turned, 0, False
+        return answer is not negated, 0, False
     number = interpreter.branch_number(value, question)
     if number is None:
-        number, against = _branch_between(interpreter, value, question)
-        turned = turned is not against
+        number, reversed_arms = _branch_between(interpreter, value, question)
+        negated = negated is not reversed_arms
     for branch, arm in interpreter.tape.path:
         if branch == number:
-            return (arm == 0) is not turned, 0, False
-    return None, number, turned
+            return (arm == 0) is not negated, 0, False
+    return None, number, negated
 
 
-def _asked(test: ast.expr) -> tuple[ast.expr, str, bool]:
-    """The expression that a test is about, what is asked of it, and whether the test is its opposite."""
-    turned = False
+def _question(test: ast.expr) -> tuple[ast.expr, str, bool]:
+    """Returns the tested expression, the question about it, and whether the test negates the question."""
+    negated = False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, turned = test.operand, not turned
+        test, negated = test.operand, not negated
     if (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], (ast.Is, ast.IsNot))
@@ -43,8 +43,8 @@ def _asked(test: ast.expr) -> tuple[ast.expr, str, bool]:
         and test.comparators[0].value is None
         and len(test.ops) == 1
     ):
-        return test.left, "is none", turned is not isinstance(test.ops[0], ast.IsNot)
-    return test, "is true", turned
+        return test.left, "is none", negated is not isinstance(test.ops[0], ast.IsNot)
+    return test, "is true", negated
 
 
 def _answer(interpreter: Interpreter, value: Value, question: str) -> bool | None:
@@ -59,7 +59,7 @@ def _answer(interpreter: Interpreter, value: Value, question: str) -> bool | Non
 
 
 def _branch_between(interpreter: Interpreter, value: Value, question: str) -> tuple[int, bool]:
-    """The branch that left the values of each answer behind, and whether its arm 0 left those of a no."""
+    """Returns a branch whose arms separate the answers, and whether its arm 0 belongs to the answer no."""
     if isinstance(value, Choice):
         answers = [_answer(interpreter, option, question) for option in value.options]
         for branch, _ in value.paths[0]:

@@ -67,11 +67,11 @@ def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:
     parts = [interpreter.eval(part) if part is not None else NONE for part in (node.lower, node.upper, node.step)]
     if all(isinstance(part, Const) for part in parts):
         return Const(slice(*(part.value for part in parts)))  # type: ignore[attr-defined]
-    return Bound("slice", _length(node))
+    return Bound("slice", _slice_length(node))
 
 
-def _length(node: ast.Slice) -> Value:
-    """How many elements `t : t + 1` and `t - 1 : t` take, whatever `t` may be."""
+def _slice_length(node: ast.Slice) -> Value:
+    """Returns the number of elements in `t : t + 1` or `t - 1 : t`, which is the same for each `t`."""
     lower, upper = node.lower, node.upper
     if lower is None or upper is None or node.step is not None:
         return PLAIN
@@ -107,7 +107,7 @@ def _bool_op(interpreter: Interpreter, node: ast.BoolOp) -> Value:
         known = interpreter.truth(value)
         decides = known is (not isinstance(node.op, ast.And))
         if decides and isinstance(value, Const) and isinstance(value.value, bool):
-            return value  # whatever stands before it
+            return value  # whatever the operands before it are
         if known is None or decides:
             values.append(value)
         if decides:
@@ -220,7 +220,7 @@ def _comprehension(
             return
         generator = node.generators[depth]
         iterable = interpreter.eval(generator.iter)
-        if _hands_on(node):
+        if _copies_items(node):
             copied.append(iterable)
         exact[0] &= python_model.is_exact(iterable)
         for item in python_model.iterate(interpreter, iterable, node, most=8):
@@ -245,8 +245,8 @@ def _comprehension(
     return collected
 
 
-def _hands_on(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
-    """Is it a copy: `[x for x in xs]`, `{key: x for key, x in xs.items()}`?"""
+def _copies_items(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
+    """True for a copy such as `[x for x in xs]` or `{key: x for key, x in xs.items()}`."""
     element, generator = node.value if isinstance(node, ast.DictComp) else node.elt, node.generators[0]
     bound = generator.target.elts if isinstance(generator.target, ast.Tuple) else [generator.target]
     last = bound[-1]
@@ -255,7 +255,7 @@ def _hands_on(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 def _joined_str(interpreter: Interpreter, node: ast.JoinedStr) -> Value:
-    """Known where all its parts are: modules are often set and found under such names."""
+    """Returns a constant if all parts are known. Modules are often set and looked up by such names."""
     text: str | None = ""
     for part in node.values:
         value = interpreter.eval(part.value if isinstance(part, ast.FormattedValue) else part)

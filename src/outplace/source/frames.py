@@ -14,22 +14,23 @@ _branches = itertools.count(1)
 
 
 def next_branch() -> int:
-    """A number for an undecided branch."""
+    """Returns a new number for an undecided branch."""
     return next(_branches)
 
 
 DEEPEST_CALL = 16
 ROUNDS = 3
-"""How often a loop of unknown length is gone through: what one round saves the next may overwrite, and state that a
-round makes part of the graph is saved in the next. Loops inside loops: once less."""
+"""How often a loop of unknown length is run. What one iteration saves, the next may overwrite; state that one iteration
+makes a part of the graph is saved in the next. A loop inside another loop runs once less.
+"""
 
 
 class OutOfSteps(Exception):
-    """The program is larger than what is worth following, or took too long."""
+    """The program is too large to follow, or took too long."""
 
 
 class Stop:
-    """How a block ended: it ran through, or left by return, break, continue or raise."""
+    """How a block ended: it ran to its end, or left by return, break, continue or raise."""
 
     RAN, RETURNED, BROKE, CONTINUED, RAISED = range(5)
 
@@ -38,7 +39,7 @@ LEAST_FINAL = (Stop.CONTINUED, Stop.BROKE, Stop.RETURNED, Stop.RAISED)
 
 
 class Frame:
-    """A running function: its scope, what it returned so far, and where it is."""
+    """A running function: its scope, what it has returned so far, and where it is."""
 
     __slots__ = (
         "args",
@@ -56,18 +57,18 @@ class Frame:
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
         self.args: list[Value] = []
-        """What it was called with, by place and then by name."""
+        """Its arguments, first the positional ones, then those by keyword."""
         self.returns: list[Value] = []
         self.return_paths: list[Path] = []
         self.yields: list[Value] = []
         self.calling: ast.AST | None = None
-        """The call that it is in, while another function runs."""
+        """The call that it waits for, while another function runs."""
         self.at_yield: Callable[[Value], None] | None = None
-        """What runs at a `yield`: the block of the `with` statement that a context manager was entered by."""
+        """What runs at a `yield`: the block of the `with` statement that entered the context manager."""
 
 
 def function_of(frame: Frame, running: list[Frame]) -> Frame:
-    """The function that a comprehension stands in; any other frame is its own."""
+    """Returns the frame of the function around a comprehension. Any other frame is returned itself."""
     outer = next((other for other in reversed(running) if other.scope is frame.scope.outer), None)
     if frame.function is not None or outer is None or outer.name != frame.name:
         return frame

@@ -1,4 +1,4 @@
-"""The autograd graph of the program that is read: storages, nodes, what each node saves, and every write.
+"""The autograd graph of the analysed program: storages, nodes, what each node saves, and every write.
 
 Time is a counter. Each write and each node has a path: which arm of every undecided branch it lies on.
 """
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from outplace.source.values import Tensor
 
 Path = tuple[tuple[int, int], ...]
-"""Which arm was taken at each undecided branch."""
+"""The arm that was taken at each undecided branch."""
 
 
 Group = tuple[tuple[int, int, int], ...]
-"""Which of several values a statement was run on: a number for the run, which one, and of how many."""
+"""For a statement that was run on each of several values: the number of the run, the value's index, how many values."""
 
 
 ARGUMENT = "argument"
-"""The operation of a node that stands for what the caller has computed (see `hypotheses`)."""
+"""The operation of a node for something that the caller has computed (see `hypotheses`)."""
 
 clock = itertools.count(1)
-"""One clock for all runs: a write in a module's `__init__` is earlier than all saves in its methods."""
+"""One clock for all runs, so that a write in `__init__` is earlier than all saves in other methods."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """An expression or statement of a file, and the function it stands in."""
+    """An expression or statement of a file, and the function that contains it."""
 
     module: Module
     node: ast.AST
@@ -50,12 +50,12 @@ _REPLACING = frozenset(("out=", ".data =", "item assignment", "numpy", "zero_gra
 
 
 def replaces(operation: str) -> bool:
-    """Is the result of such a write independent of the old contents?"""
+    """True if the result of such a write does not depend on the old contents."""
     return operation in _REPLACING or has(operation, "replaces")
 
 
 class Storage:
-    """A piece of memory: all views and aliases of a tensor share it, and one version counter."""
+    """A piece of memory. All views and aliases of a tensor share it, and it has one version counter."""
 
     __slots__ = (
         "averaged", "averaged_read", "copied", "is_index_copy", "made", "overwritten", "read", "recomputed", "refused",
@@ -66,52 +66,52 @@ class Storage:
         self.made = next(clock)
         self.writes: list[Write] = []
         self.copied: tuple[Storage, int] | None = None
-        """Of a clone: the storage it was copied from, and when."""
+        """For a clone: the storage it was copied from, and when."""
         self.is_index_copy = False
-        """Is it certainly the copy that `x[mask]`, `x[[0, 2]]` or `x[indices]` makes?"""
+        """True if it is certainly the copy that `x[mask]`, `x[[0, 2]]` or `x[indices]` makes."""
         self.recomputed: Path | None = None
-        """Of a weight that is computed at each reading: the path on which that holds."""
+        """For a weight that is computed at each read: the path on which that holds."""
         self.restored: list[Restored] = []
         self.averaged: list[Write] = []
-        """Of a model's parameter: writes that averaged its `state_dict()` in place, which another model has loaded."""
+        """For a parameter: in-place averagings of its `state_dict()` that another model has loaded."""
         self.averaged_read = False
-        """Was the state of its own model read since then?"""
+        """True if the state of its own model was read since then."""
         self.overwritten: list[tuple[Tensor, Write]] = []
-        """Tensors that were changed through a leaf made of them without a copy, and the writes that did it."""
+        """Tensors that were changed through a leaf built on their memory, each with the write."""
         self.read: int | None = None
-        """When an operation last read it; None if no rule asks for it."""
+        """The time at which an operation last read it; None if no rule asks for it."""
         self.refused = False
-        """Has PyTorch refused a write to it? The program stops there."""
+        """True if PyTorch has refused a write to it. The program stops there."""
 
     def writes_since(self, time: int) -> list[Write]:
-        """The writes after a moment, in order."""
+        """Returns the writes after a time, in order."""
         return self.writes[bisect_right(self.writes, time, key=attrgetter("time")) :]
 
     def replaced_since(self, time: int) -> bool:
-        """Was it overwritten since, at least in part?"""
+        """True if it was overwritten since, at least in part."""
         return any(replaces(write.operation) for write in self.writes_since(time))
 
 
 class Family:
-    """A tensor and its views: they share one history. A detached alias shares the memory, not the family."""
+    """A tensor and its views, which share one history. A detached alias shares the memory, but not the family."""
 
     __slots__ = ("grad", "leaf", "node", "since", "sure")
 
     def __init__(self) -> None:
         self.node: Node | None = None
-        """The node of the latest recorded write to any of them. All depend on it."""
+        """The node of the latest recorded write to one of them. All of them depend on it."""
         self.since = 0
         self.sure = True
-        """Is that write certain? It is not if the written tensor may be a copy."""
+        """True if that write is certain. It is not if the written tensor may be a copy."""
         self.grad: bool | None = False
-        """Does the base require grad?"""
+        """True if the base requires grad, None if not known."""
         self.leaf: Tensor | None = None
         """The base, if it is a leaf that requires grad."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """One write of a storage."""
+    """One write to a storage."""
 
     time: int
     path: Path
@@ -121,26 +121,26 @@ class Write:
     tracked: bool = True
     """False for writes that do not change the version counter: `.data`, numpy, fused optimizers."""
     step: bool = False
-    """Is it an update of parameters?"""
+    """True if it updates parameters."""
     target: str = ""
     group: Group = ()
     anchor: object | None = None
     """See `Tensor.anchor`."""
     region: Region | None = ()
-    """Which part of the storage's first tensor it writes; None if not known."""
+    """The part of the first tensor of the storage that it writes; None if not known."""
     moved: Tensor | None = None
-    """Of `x.data = y`: the tensor that lies in other memory from then on. The old memory is unchanged."""
+    """For `x.data = y`: the tensor that moves to other memory. The old memory is unchanged."""
     placed: bool = False
-    """Does it write a number at named places, `x[:, 0] = 1.0`? (Not at the places that a mask selects.)"""
+    """True if it writes a number to given indices, `x[:, 0] = 1.0` (not where a mask selects)."""
     detached: bool = False
-    """Is it made through a tensor that certainly has no graph? Autograd records nothing."""
+    """True if it goes through a tensor that certainly has no graph. Autograd records nothing."""
     no_grad: bool = False
-    """Is it made under `no_grad`, outside the forward of a Function?"""
+    """True if it is made under `no_grad`, outside the forward of a Function."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """`x.data = y`, where y has a graph: x gets the values, but the leaves behind y get no gradient."""
+    """`x.data = y`, where y has a graph. x gets the values, but the leaves behind y get no gradient."""
 
     target: Tensor
     leaves: tuple[Tensor, ...]
@@ -150,7 +150,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Restored:
-    """A moment at which a tensor got back the contents of an earlier moment."""
+    """The time at which a tensor got back the contents of an earlier time."""
 
     time: int
     path: Path
@@ -159,7 +159,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Save:
-    """A storage that a node saves."""
+    """A storage that a node has saved."""
 
     storage: Storage
     time: int
@@ -167,29 +167,29 @@ class Save:
     certain: bool
     parameter: bool = False
     anchor: object | None = None
-    """See `Tensor.anchor`; None also if it is not certain that the node saves it."""
+    """See `Tensor.anchor`. None also if the node does not certainly save it."""
     itself: Tensor | None = None
-    """The tensor, if the node certainly saves that very object: no view of it, and not its own result."""
+    """The tensor, if the node certainly saves this very object: no view of it, and not the node's own result."""
 
     @property
     def region(self) -> Region | None:
-        """Which part of the storage's first tensor it is; None if not known."""
+        """Returns the part of the first tensor of the storage that is saved; None if not known."""
         return self.itself.region if self.itself is not None else () if self.saved_as == "result" else None
 
 
 @dataclass(frozen=True)
 class Block:
-    """A run of a checkpointed function. Backward runs it again, and uses what it saves then."""
+    """One run of a checkpointed function. Backward runs it again, and uses what the second run saves."""
 
     begin: int
     end: int
     reentrant: bool | None
-    """Does backward check versions? None if not known."""
+    """True if backward checks versions; None if not known."""
     saves: dict[int, ast.AST]
-    """The time and place of each save."""
+    """For each save, its time and its place."""
 
     def is_spared(self, save: Save, write: Write) -> bool:
-        """Is this save unharmed, because backward runs the function again before it needs it?"""
+        """True if the write does not harm the save, because backward runs the function again before it needs it."""
         if write.time > self.end:
             return True
         # A non-reentrant checkpoint stops after its last save, and compares contents, not versions.
@@ -217,14 +217,14 @@ class Node:
         self.assumed = ""
         """The hypothesis that it depends on (see `hypotheses`)."""
         self.refused = False
-        """Is it a write that PyTorch refuses? The program stops there."""
+        """True if it is a write that PyTorch refuses. The program stops there."""
         self.partial = False
-        """Does it have an unknown argument, which may have a graph of its own?"""
+        """True if it has an unknown argument, which may have a graph of its own."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A write that breaks a backward. A rule turns it into a finding."""
+    """A write that breaks a backward. `findings` turns it into a finding."""
 
     kind: str
     write: Write | None
@@ -238,16 +238,16 @@ class Hit:
     order: StepFacts | None = None
     """The order of the training step, if parameters are updated before the backward."""
     hypothesis: str = ""
-    """What must hold for it to break, if that is not known."""
+    """The assumption under which it breaks, if that is not certain."""
 
     @classmethod
     def silent(cls, rule: SilentRule, write: Write | None, place: Place, certain: bool) -> Hit:
-        """A hit of a silent rule."""
+        """Makes a hit of a silent rule."""
         return cls(rule.family, write, place, certain, detail=rule.name)
 
 
 def exclude(one: Group, other: Group) -> bool:
-    """Is a statement run on one of several values: in the one case on this, in the other on that?"""
+    """True if both belong to a statement that was run on several values, and their values differ."""
     places = {number: place for number, place, _ in one}
     return any(places.get(number, place) != place for number, place, _ in other)
 
@@ -256,9 +256,9 @@ _MOST_ALIKE = 256
 
 
 class Hits(list[Hit]):
-    """The hits of a run. Of the hits of one statement so many are kept that the report about it is complete.
+    """The hits of a run. For each statement enough hits are kept for a complete report.
 
-    A statement in a loop hits each operation that has saved the tensor, in each round, at each backward.
+    A statement in a loop hits each operation that has saved the tensor, in each iteration, at each backward.
     """
 
     def __init__(self) -> None:
@@ -267,7 +267,7 @@ class Hits(list[Hit]):
         self._at: dict[int, int] = {}
 
     def append(self, hit: Hit) -> None:
-        """Adds a hit, if there are not many like it."""
+        """Adds a hit, unless there are many like it."""
         at = id(hit.place.node)
         self._at[at] = self._at.get(at, 0) + 1
         alike = self._alike[hit.kind, at, hit.certain] = self._alike.get((hit.kind, at, hit.certain), 0) + 1
@@ -275,16 +275,16 @@ class Hits(list[Hit]):
             super().append(hit)
 
     def stand_at(self, place: Place) -> bool:
-        """Is there one at this place?"""
+        """True if there is a hit at this place."""
         return id(place.node) in self._at
 
     def are_enough_at(self, place: Place) -> bool:
-        """Are there so many at this place that more would tell nothing new?"""
+        """True if there are so many hits at this place that another would add nothing."""
         return self._at.get(id(place.node), 0) > 4 * _MOST_ALIKE
 
 
 def compatible(first: Path, *others: Path) -> bool:
-    """Can all these lie on one path through the branches?"""
+    """True if all these can lie on one path through the branches."""
     paths = [path for path in others if path and path is not first]
     if not paths:
         return True

@@ -47,79 +47,79 @@ from outplace.source.values import (
 )
 
 MODULE_STEPS = 10_000
-"""For the top level of a file that is imported."""
+"""The most steps for the top level of an imported file."""
 
 _STEPS_BETWEEN_LOOKS = 128
-"""So often the clock is looked at."""
+"""The number of steps between two looks at the clock."""
 _EXPRESSION_STEPS = 100
-"""For a layer that a constructor builds."""
+"""The most steps for an expression of a constructor that builds a layer."""
 
 Numbers = dict[tuple[int, str], tuple[Value, int]]
-"""The branch that each question about a value decides, and the value, so that it stays alive."""
+"""The branch that each question about a value decides. The value is kept, so that its id stays unique."""
 
 
 class Interpreter:
-    """One run over a program, or over one function with unknown arguments."""
+    """One run of a program, or of one function with unknown arguments."""
 
     def __init__(
         self, project: Project, most_steps: int, numbers: Numbers | None = None, assumes: bool = False
     ) -> None:
-        """`numbers`: shared by runs over the same objects; `assumes`: go by the hypotheses about what is not known."""
+        """`numbers` is shared by runs over the same objects; `assumes`: use the hypotheses about what is not known."""
         self.project = project
         self.assumes = assumes
         self.recorded: list[Node] = []
-        """All nodes of a run with hypotheses: whatever is computed is taken to be trained through."""
+        """All nodes of a run with hypotheses. Everything that is computed is assumed to be trained through."""
         self.parts: dict[tuple[int, str], tuple[Value, Tensor]] = {}
-        """Of what is not known: the tensors that were found in it, by the holder and the name or key."""
+        """The tensors found in unknown values, by the holder and the name or key."""
         self._most_steps = most_steps
         self.tape = Tape(require_time=self.require_time)
         self.frames: list[Frame] = []
         self.steps = 0
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
-        """Told of each function that is run."""
+        """Is called with each function that is run."""
         self.lazy: ast.AST | None = None
-        """The call that a `for` statement goes through: if it is a generator's, the body runs at each `yield`."""
+        """The call that a `for` statement iterates over. If it is a generator's, the loop body runs at each `yield`."""
         self._numbers = {} if numbers is None else numbers
         self.global_hooks: list[Value] = []
-        """What `register_module_forward_hook` has been given."""
+        """The hooks that were passed to `register_module_forward_hook`."""
         self.training: set[int] = set()
-        """Modules whose children are told by `train`: one of them may hold a module that it lies in."""
+        """Modules in the middle of a call of `train`. This stops the recursion if a module contains itself."""
         self.updates: dict[ast.AST, holders.Update] = {}
-        """The statements that update what a name stands for."""
+        """The statements that update what a variable refers to."""
         self.taken: dict[int, dict[int, list[Taken]]] = {}
-        """Of each array: the tensors that each call has made over parts of it."""
+        """For each array, the tensors that each call has made on parts of it."""
         self.reordered = False
-        """Has another memory format been asked for? Then nothing is known to lie in order."""
+        """True if the program asks for another memory format. Then no tensor is known to be contiguous."""
         self.lost_in: set[ast.AST] = set()
-        """The functions in which a call that is not known took a tensor of the graph: its result cannot be followed."""
+        """The functions in which an unknown call received a tensor of the graph. Its result cannot be followed."""
         self.looking_at = False
-        """Is only the shape or the like of something asked for?"""
+        """True while only the shape or another property of an argument is read."""
         self._loops = 0
         self._changes: list[tuple[dict[str, Value], str, Value | None]] | None = None
 
     @property
     def frame(self) -> Frame:
-        """The running function."""
+        """The frame of the running function."""
         return self.frames[-1]
 
     def place(self, node: ast.AST) -> Place:
-        """A place in the running function."""
+        """Returns a place in the running function."""
         return Place(self.frame.module, node, self.frame.name)
 
     def record(self, operation: str, node: ast.AST) -> Node:
-        """A node that autograd makes here."""
+        """Makes a node that autograd records here."""
         graph_node = Node(operation, self.place(node), self.tape.tick(), self.tape.path, self.tape.group)
         if self.assumes:
             self.recorded.append(graph_node)
         return graph_node
 
     def lines(self, node: ast.AST) -> list[tuple[Frame, int]]:
-        """The running functions, the outermost first, and the line that each of them is at."""
+        """Returns the running functions, outermost first, with the current line of each."""
         at = [frame.calling for frame in self.frames[:-1]] + [node]
         return [(frame, getattr(place, "lineno", 0)) for frame, place in zip(self.frames, at, strict=True)]
 
     def note(self, kind: EventKind, parameters: Iterable[Tensor], node: ast.AST, whole: bool = True) -> None:
-        """An event of a training step; `whole` says that these are surely all parameters that it concerns."""
+        """Records an event of a training step. `whole`: these are certainly all parameters that it concerns."""
         tape = self.tape
         each = tuple({id(parameter): parameter for parameter in parameters}.values())
         tape.events.append(Event(kind, self.lines(node), each, tape.tick(), tape.path, whole))
@@ -127,7 +127,7 @@ class Interpreter:
     def go_backward(
         self, roots: list[Node], node: ast.AST, inputs: list[Tensor] | None, keeps_graph: bool = True
     ) -> None:
-        """`loss.backward()`. What an optimizer step has made stale is found together with where that step stands."""
+        """Runs `loss.backward()`. Hits caused by an optimizer step get the order of the training step."""
         tape, first = self.tape, len(self.tape.hits)
         reached = tape.reached(roots, inputs)
         leaves = inputs if inputs is not None else [leaf for item in reached for leaf in item.leaves]
@@ -141,13 +141,13 @@ class Interpreter:
             unseen.free(reached)
 
     def hit(self, kind: str, node: ast.AST, certain: bool, detail: str = "", **facts: Any) -> None:
-        """Reports something that is wrong where it stands."""
+        """Reports a bug at the statement itself."""
         facts.setdefault("group", self.tape.group)
         self.tape.hits.append(Hit(kind, None, self.place(node), certain, detail=detail, **facts))
 
     @property
     def grad(self) -> str:
-        """Does autograd record: "on", "off", "inference" or "unknown"?"""
+        """The grad mode: "on", "off", "inference" or "unknown"."""
         return self.tape.mode
 
     @grad.setter
@@ -155,11 +155,11 @@ class Interpreter:
         self.tape.mode = mode
 
     def hit_silent(self, rule: SilentRule, node: ast.AST, certain: bool) -> None:
-        """Reports a silent bug where it stands."""
+        """Reports a silent bug at the statement itself."""
         self.hit(rule.family, node, certain, rule.name)
 
     def run_module(self, module: Module) -> None:
-        """Interprets the top level of a file, once."""
+        """Runs the top level of a file, once."""
         if module.started:
             return
         module.started = True
@@ -167,7 +167,7 @@ class Interpreter:
         self.in_frame(Frame(module, module.scope, "<module>"), lambda: self.block(module.tree.body))
 
     def in_frame(self, frame: Frame, run: Callable[[], object]) -> None:
-        """Runs something as a part of another function, class or file."""
+        """Runs something in the frame of another function, class or file."""
         self.frames.append(frame)
         try:
             run()
@@ -175,7 +175,7 @@ class Interpreter:
             self.frames.pop()
 
     def import_module(self, name: str) -> Value:
-        """What `import name` gives."""
+        """Returns the value that `import name` binds."""
         top = name.split(".")[0]
         if top == "torch":
             return Torch(name)
@@ -183,24 +183,24 @@ class Interpreter:
         return python_model.outside(name) if path is None else Namespace(path, name)
 
     def names_of(self, namespace: Namespace) -> dict[str, Value]:
-        """The names that a module of the project defines."""
+        """Returns the names that a module of the project defines."""
         module = self.project.load(namespace.path)
         if module is None:
             return {}
         if not module.started:
             module.scope.names["__name__"] = Const(module.name)
             with contextlib.suppress(OutOfSteps):
-                self._beside(lambda: self.within(MODULE_STEPS, lambda: self.run_module(module)))
+                self._run_apart(lambda: self.within(MODULE_STEPS, lambda: self.run_module(module)))
         return module.scope.names
 
-    def _beside(self, run: Callable[[], object]) -> None:
-        """Runs something that is no part of the present branch, loop or mode."""
-        kept = self.grad, self.tape.path, self._changes, self._loops, self.frames
+    def _run_apart(self, run: Callable[[], object]) -> None:
+        """Runs something outside the current branch, loop and grad mode."""
+        saved = self.grad, self.tape.path, self._changes, self._loops, self.frames
         self.grad, self.tape.path, self._changes, self._loops, self.frames = "on", (), None, 0, self.frames[:1]
         try:
             run()
         finally:
-            self.grad, self.tape.path, self._changes, self._loops, self.frames = kept
+            self.grad, self.tape.path, self._changes, self._loops, self.frames = saved
 
     def _step(self) -> None:
         self.steps += 1
@@ -212,39 +212,39 @@ class Interpreter:
             raise OutOfSteps
 
     def require_time(self) -> None:
-        """For work within one step that may take long: ends it, and the rest of the file, if the time is over."""
+        """Ends the run if the time of the file is over. For work within one step that may take long."""
         if self.project.is_out_of_time():
             raise OutOfSteps
 
     def within(self, steps: int, run: Callable[[], object]) -> None:
-        """Runs something with a budget of its own, and leaves no trace of having been cut short."""
-        kept = self.steps, self._most_steps, list(self.frames), self.grad, self.tape.path, self._changes, self._loops
+        """Runs something with its own number of steps. If it is cut off, the state is as before."""
+        saved = self.steps, self._most_steps, list(self.frames), self.grad, self.tape.path, self._changes, self._loops
         group = self.tape.group
         self.steps, self._most_steps = 0, steps
         try:
             run()
         finally:
-            self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = kept
+            self.steps, self._most_steps, self.frames, self.grad, self.tape.path, self._changes, self._loops = saved
             self.tape.group = group
 
     def with_part_of_steps(self, run: Callable[[], object]) -> None:
-        """Runs something with a third of the steps that are left; what takes longer is given up, and this goes on."""
-        most = self._most_steps
-        kept = list(self.frames), self.grad, self.tape.path, self._changes, self._loops, self.tape.group
-        self._most_steps = self.steps + max((most - self.steps) // 3, 0)
+        """Runs something with a third of the remaining steps. If these are used up, it ends, and the caller goes on."""
+        limit = self._most_steps
+        saved = list(self.frames), self.grad, self.tape.path, self._changes, self._loops, self.tape.group
+        self._most_steps = self.steps + max((limit - self.steps) // 3, 0)
         try:
             run()
         except OutOfSteps:
-            self.frames, self.grad, self.tape.path, self._changes, self._loops, self.tape.group = kept
-            if self.steps > most:
+            self.frames, self.grad, self.tape.path, self._changes, self._loops, self.tape.group = saved
+            if self.steps > limit:
                 raise
         finally:
-            self._most_steps = most
+            self._most_steps = limit
 
     def block(self, statements: list[ast.stmt]) -> int:
         """Runs statements in order until one leaves the block."""
         for statement in statements:
-            self.steps += 1  # as `_step` does
+            self.steps += 1  # the same as `_step`
             if self.steps > self._most_steps or not self.steps % _STEPS_BETWEEN_LOOKS:
                 self._check_budget()
             run: Callable[[Interpreter, Any], int] | None = STATEMENTS.get(type(statement))
@@ -255,7 +255,7 @@ class Interpreter:
         return Stop.RAN
 
     def eval_within(self, function: Function, receiver: Value, node: ast.expr) -> Value:
-        """The value of one expression of a method, its arguments and names as far as they are known by default."""
+        """Returns the value of one expression of a method. Arguments get defaults, or values by the hypotheses."""
         frame = Frame(function.module, Scope(function.scope), function.name, function)
         arguments = hypotheses.constructor_arguments(self, function)
         calls.bind_arguments(function, frame.scope, [receiver, *arguments], {})
@@ -265,18 +265,18 @@ class Interpreter:
         return found[0] if found else UNKNOWN
 
     def set_name(self, holder: dict[str, Value], name: str, value: Value) -> None:
-        """Sets an attribute so that an undecided branch can take it back."""
+        """Sets an attribute, so that an undecided branch can undo it."""
         if self._changes is not None:
             self._changes.append((holder, name, holder.get(name)))
         holder[name] = value
 
     def eval(self, node: ast.expr) -> Value:
-        """The value of an expression."""
+        """Returns the value of an expression."""
         run = EXPRESSIONS.get(type(node))
         return UNKNOWN if run is None else run(self, node)
 
     def each(self, value: Value, run: Callable[[Value], Value]) -> Value:
-        """Runs something on each value that this may be here, on the path that leads to it."""
+        """Runs something on each value that this may be on the current path, each on the path that leads to it."""
         chosen = narrowed(value, self.tape.path) if isinstance(value, Choice) else value
         if not isinstance(chosen, Choice):
             return run(chosen)
@@ -291,7 +291,7 @@ class Interpreter:
         return join_arms(results, list(chosen.paths))
 
     def branch_number(self, value: Value, question: str) -> int | None:
-        """The branch that a test of this value decides, the same for each test; None if the value has no identity."""
+        """Returns the branch that a test of this value decides, always the same; None if the value has no identity."""
         asked = isinstance(value, (Unknown, Plain)) or (isinstance(value, Tensor) and not value.known)
         if value is UNKNOWN or value is PLAIN or not asked:
             return None
@@ -310,6 +310,6 @@ class Interpreter:
 
 
 def _number_of(options: Sequence[Value]) -> int:
-    """How many values a statement may be run on; `loss = 0` before the loop has no backward."""
+    """Returns on how many values a statement may be run. `loss = 0` does not count: it has no backward."""
     losses = [option for option in options if isinstance(option, Bound) and option.function == "backward"]
     return sum(isinstance(loss.receiver, Tensor) for loss in losses) or sum(not is_none(option) for option in options)

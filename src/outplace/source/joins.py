@@ -1,4 +1,4 @@
-"""The value of a name after branches have joined: one of several."""
+"""The value of a name after branches were joined: one of several values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def is_same_constant(one: Value, other: Value) -> bool:
-    """Are both the same known constant?"""
+    """True if both are the same known constant."""
     return isinstance(one, Const) and isinstance(other, Const) and _same(one, other)
 
 
 def options(value: Value) -> tuple[Value, ...]:
-    """The values it may be."""
+    """Returns the values that it may be."""
     return value.options if isinstance(value, Choice) else (value,)
 
 
 def narrowed(choice: Choice, path: Path) -> Value:
-    """What it can be on a path."""
+    """Returns what the choice can be on a path."""
     if not path:
         return choice
     taken = dict(path)
@@ -44,91 +44,95 @@ _MOST_OPTIONS = 4
 
 
 def join(values: list[Value]) -> Value:
-    """One of these values. Equal constants count once; too many different values become unknown."""
+    """Returns one of these values. Equal constants count once; too many different values become unknown."""
     found: list[Value] = []
     for value in values:
         for option in options(value):
-            place = _place(option, found) if len(found) <= _MOST_OPTIONS else None  # of too many it does not matter
+            place = _index_of(option, found) if len(found) <= _MOST_OPTIONS else None  # too many become unknown anyway
             if place is None:
                 found.append(option)
             elif option is not found[place]:
-                if isinstance(option, _NOBODY):
-                    found[place] = _nobody(found[place], option)
+                if isinstance(option, _UNKNOWN_KINDS):
+                    found[place] = _joined_unknowns(found[place], option)
                 elif isinstance(option, StateDict) and isinstance(other := found[place], StateDict):
                     found[place] = min(option, other, key=lambda kept: kept.since)
     if not found:
         return UNKNOWN
     if len(found) == 1:
         return found[0]
-    return Choice(tuple(found)) if len(found) <= _MOST_OPTIONS else _any_of(found)
+    return Choice(tuple(found)) if len(found) <= _MOST_OPTIONS else _unknown_for(found)
 
 
-_NOBODY = (Unknown, Plain)
+_UNKNOWN_KINDS = (Unknown, Plain)
 
 
-def _nobody(one: Value, other: Value) -> Value:
-    """One of two unknown values. The memory that they may share is kept."""
+def _joined_unknowns(one: Value, other: Value) -> Value:
+    """Joins two unknown values, and keeps the storages that they may share."""
     if isinstance(one, Plain):
         return next((value for value in (one, other) if isinstance(value, Plain) and value.storage is not None), PLAIN)
     of = one.of | other.of if isinstance(one, Unknown) and isinstance(other, Unknown) else frozenset()
     return Unknown(of) if of else UNKNOWN
 
 
-def _any_of(found: list[Value]) -> Value:
+def _unknown_for(found: list[Value]) -> Value:
     if all(isinstance(value, (Plain, Const)) for value in found):
         return PLAIN
     of = frozenset(value.storage for value in found if isinstance(value, Tensor))
     return Unknown(of.union(*(value.of for value in found if isinstance(value, Unknown))))
 
 
-def _some_of(found: list[Value], leading: list[Path], vague: set[int]) -> Value:
-    """Of too many values a few tensors, each with its path, and something unknown for all the others.
+def _shortened_choice(found: list[Value], leading: list[Path], ambiguous: set[int]) -> Value:
+    """Returns a choice of a few tensors, each with its path, and an unknown value for all the others.
 
-    They are the first ones, and a view that may not be written, if there is one. Those in `vague` lie on two
-    ways that exclude each other: no path tells which.
+    Takes the first tensors, and a view that may not be written, if there is one. Those in `ambiguous` are reached on
+    two paths that exclude each other, so no single path leads to them.
     """
-    clear = [(value, leading[place]) for place, value in enumerate(found) if place not in vague]
+    clear = [(value, leading[place]) for place, value in enumerate(found) if place not in ambiguous]
     tensors = [(value, path) for value, path in clear if isinstance(value, Tensor)]
     refused = [pair for pair in tensors if pair[0].view in ("multi", "nograd", "custom")]
     kept = tensors[: _MOST_OPTIONS - 1]
     if refused and not any(pair in kept for pair in refused):
         kept[-1] = refused[0]
     if len(kept) < 2:
-        return _any_of(found)
-    return Choice((*(value for value, _ in kept), _any_of(found)), (*(path for _, path in kept), ()))
+        return _unknown_for(found)
+    return Choice((*(value for value, _ in kept), _unknown_for(found)), (*(path for _, path in kept), ()))
 
 
 def any_item(holder: Items) -> Value:
-    """An item that stands for all of them."""
+    """Returns a value that stands for any of the items."""
     return join([*holder.items, *([holder.rest] if holder.rest is not None else [])])
 
 
 def with_paths(value: Value) -> list[tuple[Value, Path]]:
-    """What it may be, and the path that leads to each."""
+    """Returns the values that it may be, each with the path that leads to it."""
     return list(zip(value.options, value.paths, strict=True)) if isinstance(value, Choice) else [(value, ())]
 
 
 def join_arms(values: list[Value], paths: list[Path]) -> Value:
-    """One of these, each with the path that leads to it."""
+    """Returns one of these values, each with the path that leads to it."""
     if len(values) == 1:
         return values[0]
-    if len(values) == 2 and not _MANY.intersection(map(type, values)):  # as below, for most of what is joined
+    if len(values) == 2 and not _COMPOSITE.intersection(map(type, values)):  # a fast path
         one, other = values
         if one is other:
             return one
         if type(one) is not type(other) or not _same(one, other):
             return Choice((one, other), (paths[0], paths[1]))
-    found, leading, vague = _collected(values, paths)
+    found, leading, ambiguous = _distinct_values(values, paths)
     if len(found) == 1 or StateDict in map(type, found):
         return join(values)
-    return Choice(tuple(found), tuple(leading)) if len(found) <= _MOST_OPTIONS else _some_of(found, leading, vague)
+    return (
+        Choice(tuple(found), tuple(leading))
+        if len(found) <= _MOST_OPTIONS
+        else _shortened_choice(found, leading, ambiguous)
+    )
 
 
-def _collected(values: list[Value], paths: list[Path]) -> tuple[list[Value], list[Path], set[int]]:
-    """The different values, the path to each, and which of them lie on two paths that exclude each other."""
+def _distinct_values(values: list[Value], paths: list[Path]) -> tuple[list[Value], list[Path], set[int]]:
+    """Returns the different values, the path to each, and the indices of those reached on excluding paths."""
     found: list[Value] = []
     leading: list[Path] = []
-    vague = set[int]()
+    ambiguous = set[int]()
     for value, outer in zip(values, paths, strict=True):
         for option, inner in with_paths(value):
             path = outer
@@ -136,23 +140,23 @@ def _collected(values: list[Value], paths: list[Path]) -> tuple[list[Value], lis
                 if not compatible(outer, inner):
                     continue
                 path = (*outer, *[arm for arm in inner if arm not in outer])
-            place = _place(option, found)
+            place = _index_of(option, found)
             if place is None:
                 found.append(option)
                 leading.append(path)
                 continue
-            vague |= set() if compatible(leading[place], path) else {place}
+            ambiguous |= set() if compatible(leading[place], path) else {place}
             leading[place] = tuple([arm for arm in leading[place] if arm in path])
-            if option is not found[place] and isinstance(option, _NOBODY):
-                found[place] = _nobody(found[place], option)
-    return found, leading, vague
+            if option is not found[place] and isinstance(option, _UNKNOWN_KINDS):
+                found[place] = _joined_unknowns(found[place], option)
+    return found, leading, ambiguous
 
 
-_MANY = {Choice, StateDict}
+_COMPOSITE = {Choice, StateDict}
 
 
-def _place(value: Value, found: list[Value]) -> int | None:
-    """Which of these is the same."""
+def _index_of(value: Value, found: list[Value]) -> int | None:
+    """Returns the index of an equal value, or None."""
     for place, other in enumerate(found):
         if value is other or (type(value) is type(other) and _same(value, other)):
             return place
@@ -160,9 +164,9 @@ def _place(value: Value, found: list[Value]) -> int | None:
 
 
 def _same(one: Value, other: Value) -> bool:
-    """Do two values of one class mean the same?"""
+    """True if two values of one class mean the same."""
     if isinstance(one, Const):
         return isinstance(other, Const) and type(one.value) is type(other.value) and bool(one.value == other.value)
     if isinstance(one, StateDict):
         return isinstance(other, StateDict) and one.of == other.of
-    return isinstance(one, _NOBODY)
+    return isinstance(one, _UNKNOWN_KINDS)

@@ -1,4 +1,4 @@
-"""Plain records of other libraries: named tuples, namespaces, and the arguments of a command line by their defaults."""
+"""Plain records of the standard library: named tuples, namespaces, and command-line arguments by their defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STACK, _PENDING = "ExitStack", "callbacks"
 
 
 def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """A class of named tuples, a namespace, or a parser of arguments."""
+    """Returns a class of named tuples, a namespace, or an argument parser."""
     short = name.rpartition(".")[2]
     if short == "namedtuple":
         fields = list(_words(args[1] if len(args) > 1 else keywords.get("field_names", UNKNOWN)))
@@ -44,7 +44,7 @@ def _words(value: Value) -> list[str]:
 
 
 def callbacks(manager: Value) -> list[Items]:
-    """What an ExitStack calls when it is left, the last first; each is a function and its arguments."""
+    """Returns what an ExitStack calls when it is left, in that order; each is a function and its arguments."""
     if not isinstance(manager, Instance) or manager.cls.name != _STACK:
         return []
     pending = manager.names.get(_PENDING)
@@ -52,7 +52,7 @@ def callbacks(manager: Value) -> list[Items]:
 
 
 def record_method(record: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
-    """A method of one of these; None where it has none."""
+    """Runs a method of a record; returns None if the record has no such method."""
     if record.cls.name == _STACK and name == "callback":
         pending = record.names.setdefault(_PENDING, Items([]))
         if isinstance(pending, Items) and args:
@@ -66,7 +66,7 @@ def record_method(record: Instance, name: str, args: list[Value], keywords: dict
 
 
 def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
-    """`record._replace(h=new)`, `dataclasses.replace(record, h=new)`: another one, with the same values but these."""
+    """Runs `record._replace(h=new)` or `dataclasses.replace(record, h=new)`: a new record with some other values."""
     instance = Instance(record.cls)
     instance.names.update({**record.names, **changes})
     holders.link(instance, record)
@@ -74,7 +74,7 @@ def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
 
 
 def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
-    """`add_argument` and `parse_args`: what a program runs with if nothing else is asked for."""
+    """Runs `add_argument` and `parse_args`: each option gets its default."""
     if parser.cls.name != _PARSER:
         return None
     if name == "add_argument":

@@ -1,6 +1,6 @@
-"""The tape of one run of the analysis: it notes every write, and finds what breaks when a backward comes.
+"""The tape of one run of the analysis: it records every write, and finds what breaks when a backward comes.
 
-A write hurts a node if it comes after the node saved the storage, on a path of branches that both can lie on. Nothing
+A write harms a node if it comes after the node saved the storage, and both can lie on one path of branches. Nothing
 is reported until a backward (or a return to unknown callers) needs the node.
 """
 
@@ -45,35 +45,35 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tape:
-    """The books of one run of the interpreter."""
+    """The record of one run of the interpreter."""
 
     path: Path = ()
     group: Group = ()
     require_time: Callable[[], None] = lambda: None
-    """Ends the run if the time is over. It is called in loops over nodes."""
+    """Ends the run if its time is over. It is called in loops over nodes."""
     hits: Hits = field(default_factory=Hits)
     went_backward: bool = False
-    """Has a backward been followed?"""
+    """True if a backward was followed."""
     losses: list[Node] = field(default_factory=list)
-    """Where backwards have begun."""
+    """The nodes from which backwards have started."""
     opaque: bool = False
-    """Was there one that could not be followed?"""
+    """True if there was a backward that could not be followed."""
     events: Events = field(default_factory=Events)
-    """What was done to parameters and their gradients, in order."""
+    """The events of the training step: what was done to parameters and their gradients, in order."""
     cuts: list[Cut] = field(default_factory=list)
     undeclared: dict[int, Node] = field(default_factory=dict)
-    """Writes of a Function's forward to its arguments without `ctx.mark_dirty`: by their time, the node."""
+    """Writes of a Function's forward to its arguments without `ctx.mark_dirty`: the time of the write, and the node."""
     mode: str = "on"
-    """Does autograd record: "on", "off", "inference" or "unknown"?"""
+    """The grad mode: "on", "off", "inference" or "unknown"."""
     rounds: list[int] = field(default_factory=lambda: [0])
-    """When the backwards began."""
+    """The times at which the backwards started."""
     in_function: bool = False
-    """Does the forward of a Function run?"""
+    """True while the forward of a custom Function runs."""
     noticed_writes: list[tuple[Storage, Write]] | None = None
-    """All writes, while a rule wants to know them."""
+    """All writes, while a rule collects them."""
 
     def tick(self) -> int:
-        """The next moment."""
+        """Advances the clock and returns the new time."""
         return next(clock)
 
     def write(
@@ -90,7 +90,7 @@ class Tape:
         moved: bool = False,
         placed: bool = False,
     ) -> Write:
-        """Notes a write to a tensor's storage; `region` if it is only a part of the tensor."""
+        """Records a write to the storage of a tensor. `region` is given if it writes only a part of the tensor."""
         sure = certain and tensor.certain
         tracked = tracked and not tensor.untracked
         anchor = tensor.anchor if certain else None
@@ -106,7 +106,7 @@ class Tape:
         return write
 
     def restore(self, tensor: Tensor, value: Tensor) -> None:
-        """After `x.data = value`, or a copy of it into `x.data`: did x get its old contents back?"""
+        """Records that x got back earlier contents, if `x.data = value`, or a copy into `x.data`, puts them back."""
         storage, copied = tensor.storage, value.storage.copied
         alias = value.storage is storage and not any(w.time > value.since and w.moved is None for w in storage.writes)
         clone = copied is not None and copied[0] is storage and not value.storage.writes
@@ -115,7 +115,7 @@ class Tape:
             storage.restored.append(Restored(self.tick(), self.path, earlier))
 
     def _is_undone(self, save: Save, write: Write) -> bool:
-        """Did the tensor get back the saved contents after an untracked write?"""
+        """True if the tensor got back the saved contents after an untracked write."""
         return not write.tracked and any(
             restored.time > write.time
             and all(arm in write.path or arm in self.path for arm in restored.path)
@@ -124,7 +124,7 @@ class Tape:
         )
 
     def _is_repeated(self, save: Save, write: Write) -> bool:
-        """`self.weight.data *= self.mask` in every call of a layer: after the first, it changes nothing."""
+        """True if the write has happened before and changes nothing again, such as `self.weight.data *= self.mask`."""
         if write.tracked or not _changes_once(write):
             return False
         since = save.storage.writes_since(save.time)
@@ -134,7 +134,7 @@ class Tape:
         return all(other.place == write.place for other in since if other.time <= write.time)
 
     def accumulate(self, roots: list[Node], place: Place, inputs: list[Tensor] | None = None) -> None:
-        """`loss.backward()`: a backward that leaves gradients with the leaves."""
+        """Runs `loss.backward()`, which leaves gradients in the leaves."""
         self.went_backward |= bool(roots)
         self.losses += roots
         self.opaque |= not roots
@@ -148,18 +148,18 @@ class Tape:
                 assigned = leaf.grad.assigned or (other.grad.assigned if other.grad is not None else None)
                 if other is not leaf and assigned is not None:
                     self.hits.append(Hit.silent(SHARED_GRADIENT, None, assigned, True))
-                self.write(leaf.grad, place, "backward")  # it adds to the gradient that is there
+                self.write(leaf.grad, place, "backward")  # it adds to the existing gradient
             leaf.has_grad = True
             for write in leaf.storage.averaged:
                 if compatible(write.path, self.path):
                     self.hits.append(Hit.silent(STATE_DICT_WRITTEN, write, write.place, False))
 
     def backward(self, roots: Iterable[Node], inputs: list[Tensor] | None = None, certain: bool = True) -> None:
-        """A backward from these nodes: every node on the way must find what it saved unchanged."""
+        """Runs a backward from these nodes. Each node that it reaches must find unchanged what it has saved."""
         reached = self.reached(list(roots), inputs)
         really = set(map(id, self.reached(list(roots), inputs, past_refused=False)))
-        uses = _last_uses(reached)
-        unrecorded = _unrecorded(reached, uses)
+        uses = _last_use_times(reached)
+        unrecorded = _unrecorded_statements(reached, uses)
         for node in reached:
             self.require_time()
             self._check_saves(node, unrecorded, certain and id(node) in really)
@@ -175,7 +175,7 @@ class Tape:
                 node.backward()
 
     def _check_saves(self, node: Node, unrecorded: set[int], certain: bool) -> None:
-        """Is all that the node has saved unchanged?"""
+        """Checks that everything the node has saved is unchanged."""
         for save in node.saves:
             swaps: set[tuple[str, bool]] = set()
             for write in save.storage.writes_since(save.time):
@@ -185,10 +185,10 @@ class Tape:
                     continue
                 if not self._is_undone(save, write) and not self._is_repeated(save, write):
                     detail = DATA_WRITE_USED.name if id(write.place.node) in unrecorded else ""
-                    hit = self._hurt(node, save, write, certain, detail)
+                    hit = self._add_hit(node, save, write, certain, detail)
                     if hit is not None and hit.kind == "silent-data":
                         swaps.add((write.place.function, hit.certain))
-            # A value that is swapped and put back: the other half of the swap is part of the bug.
+            # A value is swapped and put back: the other half of the swap is a part of the bug.
             for write in save.storage.writes if swaps else ():
                 for function, sure in swaps if not self.hits.are_enough_at(write.place) else ():
                     if not write.tracked and write.place.function == function:
@@ -197,7 +197,7 @@ class Tape:
     def _check_output(
         self, node: Node, write: Write, unrecorded: set[int], uses: dict[int, int], certain: bool
     ) -> None:
-        """Does a write to the node's result change values that autograd does not know of?"""
+        """Checks whether a write to the result of the node changes values without autograd's knowledge."""
         if write.operation == "numpy" and write.time > node.time and compatible(write.path, self.path):
             self.hits.append(Hit("silent-alias", write, write.place, certain and write.certain, node))
         elif not write.tracked and id(write.place.node) in unrecorded and compatible(write.path, node.path, self.path):
@@ -208,23 +208,23 @@ class Tape:
                 self.hits.append(Hit.silent(MISSING_MARK_DIRTY, write, write.place, False))
 
     def _check_unsaved_writes(self, reached: list[Node], uses: dict[int, int]) -> None:
-        """Writes through a detached alias, and such that rescale a node's result under `no_grad`.
+        """Checks writes through a detached alias, and writes under `no_grad` that rescale the result of a node.
 
-        PyTorch refuses none of them. Where it refuses the backward for another reason, that is told.
+        PyTorch refuses none of them. If it refuses the backward for another reason, that reason is reported.
         """
         unsaved = [pair for pair in _unsaved_writes(reached, uses) if not self.hits.stand_at(pair[1].place)]
         for _, write in unsaved:
             if write.detached and compatible(write.path, self.path):
                 self.hits.append(Hit.silent(DETACHED_ALIAS_WRITTEN, write, write.place, False))
         for node, write in [pair for pair in unsaved if not self.hits.stand_at(pair[1].place)]:
-            differs = write.no_grad and write.tracked and not write.detached and _has_a_derivative(write)
+            differs = write.no_grad and write.tracked and not write.detached and _needs_a_derivative(write)
             if differs and compatible(write.path, node.path, self.path):
                 self.hits.append(Hit.silent(NO_GRAD_WRITE_USED, write, write.place, False))
 
-    def _hurt(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> Hit | None:
-        """A hit: the node needs what it saved, and the write has changed it. Some writes spare what was saved."""
+    def _add_hit(self, node: Node, save: Save, write: Write, certain: bool, detail: str) -> Hit | None:
+        """Adds a hit if the write has changed what the node saved. Some writes leave it unchanged."""
         block = node.block if node.block is not None and save.storage.made > node.block.begin else None
-        if _is_spared(save, write) or (block is not None and block.is_spared(save, write)):
+        if _leaves_unchanged(save, write) or (block is not None and block.is_spared(save, write)):
             return None
         kind = _kind(save, write)
         if save.saved_as == "ctx" and kind in ("saved", "stepped"):
@@ -232,13 +232,13 @@ class Tape:
         if block is not None and kind == "saved" and block.reentrant is False:
             kind, detail = CHECKPOINT_SAVED_WRITTEN.family, CHECKPOINT_SAVED_WRITTEN.name
             certain = certain and touches(write.region, save.region) and None not in (write.region or ())
-        sure = certain and _meet(node, save, write)
+        sure = certain and _certainly_meet(node, save, write)
         hit = Hit(kind, write, write.place, sure, node, save, detail, self.group)
         self.hits.append(hit)
         return hit
 
     def reached(self, roots: list[Node], inputs: list[Tensor] | None = None, past_refused: bool = True) -> list[Node]:
-        """The nodes that a backward from these passes; `past_refused`: also those behind a refused write."""
+        """Returns the nodes that a backward reaches. `past_refused`: also those behind a refused write."""
         seen: dict[int, Node] = {}
         stack = list(roots)
         while stack:
@@ -250,15 +250,15 @@ class Tape:
         return nodes if inputs is None else _leading_to(nodes, inputs)
 
 
-def _is_spared(save: Save, write: Write) -> bool:
-    """Does the write leave alone what was saved? `x.data = y` moves x only, and a node's own result may be detached."""
+def _leaves_unchanged(save: Save, write: Write) -> bool:
+    """True if the write does not change what was saved. `x.data = y` only moves x; a saved result may be detached."""
     if write.operation == "detach_":
         return save.saved_as == "result"
     return write.moved is not None and write.moved is not save.itself
 
 
 def _kind(save: Save, write: Write) -> str:
-    """The kind of bug that a write to a saved storage is."""
+    """Returns the kind of bug that a write to a saved storage is."""
     if write.operation == "detach_":
         return "detached"
     if write.operation == "numpy":
@@ -268,14 +268,14 @@ def _kind(save: Save, write: Write) -> str:
     return "stepped" if write.step or save.parameter else "saved"
 
 
-def _meet(node: Node, save: Save, write: Write) -> bool:
-    """Is it sure that both lie in one memory, and that the write comes only where the node has run?"""
+def _certainly_meet(node: Node, save: Save, write: Write) -> bool:
+    """True if both certainly lie in one memory, and the write happens only if the node has run."""
     together = (save.certain and write.certain) or (save.anchor is not None and save.anchor is write.anchor)
     return together and (not node.path or set(node.path) <= set(write.path))
 
 
 def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
-    """The nodes from which one of the inputs can be reached."""
+    """Returns the nodes from which one of the inputs can be reached."""
     wanted_leaves = {id(tensor) for tensor in inputs}
     wanted_nodes = {id(tensor.node) for tensor in inputs if tensor.node is not None}
     needed = {id(n) for n in nodes if id(n) in wanted_nodes or any(id(leaf) in wanted_leaves for leaf in n.leaves)}
@@ -292,8 +292,8 @@ def _leading_to(nodes: list[Node], inputs: list[Tensor]) -> list[Node]:
     return [node for node in nodes if id(node) in needed]
 
 
-def _last_uses(reached: list[Node]) -> dict[int, int]:
-    """When the result of each node was last computed with."""
+def _last_use_times(reached: list[Node]) -> dict[int, int]:
+    """Returns, for each node, the time at which its result was last used."""
     uses: dict[int, int] = {}
     for user in reached:
         for node in user.inputs:
@@ -301,20 +301,20 @@ def _last_uses(reached: list[Node]) -> dict[int, int]:
     return uses
 
 
-def _unrecorded(reached: list[Node], uses: dict[int, int]) -> set[int]:
-    """The statements that have changed the result of a node through `.data` before it was used."""
+def _unrecorded_statements(reached: list[Node], uses: dict[int, int]) -> set[int]:
+    """Returns the statements that have changed the result of a node through `.data` before it was used."""
     return {
         id(write.place.node)
         for node in reached
         for storage in node.outputs
         if not any(passed_by(write.operation) for write in storage.writes if not write.tracked)
         for write in storage.writes_since(node.time)
-        if not write.tracked and _has_a_derivative(write) and write.certain and uses.get(id(node), 0) > write.time
+        if not write.tracked and _needs_a_derivative(write) and write.certain and uses.get(id(node), 0) > write.time
     }
 
 
 def _unsaved_writes(reached: list[Node], uses: dict[int, int]) -> Iterator[tuple[Node, Write]]:
-    """Writes of a node's result before it was computed with, and after nobody had saved it."""
+    """Yields the writes to the result of a node that come before a use of it, and before any node saves it."""
     saved: dict[int, int] = {}
     for save in (save for user in reached for save in user.saves):
         saved[id(save.storage)] = min(saved.get(id(save.storage), save.time), save.time)
@@ -328,8 +328,8 @@ def _unsaved_writes(reached: list[Node], uses: dict[int, int]) -> Iterator[tuple
                     yield node, write
 
 
-def _has_a_derivative(write: Write) -> bool:
-    """Is its derivative another one than that of a copy? `x.data[mask] *= 2`, `x.data[mask] = 0` as well."""
+def _needs_a_derivative(write: Write) -> bool:
+    """True if its derivative is not that of a copy, such as `x.data[mask] *= 2`; also for `x.data[mask] = 0`."""
     statement = write.place.node
     if write.operation != "item assignment":
         return rescales(write.operation)
@@ -342,9 +342,9 @@ def _has_a_derivative(write: Write) -> bool:
 
 
 def _changes_once(write: Write) -> bool:
-    """Does a second write of this kind change nothing?"""
+    """True if a second write of this kind changes nothing."""
     node = write.place.node
-    if isinstance(node, ast.AugAssign):  # of `x.data`, whose second half is that it is assigned
+    if isinstance(node, ast.AugAssign):  # of `x.data`: it is also an assignment to `x.data`
         factor = node.value if isinstance(node.op, ast.Mult) else None
     else:
         call = node.value if isinstance(node, ast.Expr) else node

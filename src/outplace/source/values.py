@@ -1,4 +1,4 @@
-"""Abstract values: what a name can stand for. Tensors, and as much of Python as leads to them."""
+"""Abstract values: what a name can refer to. They model tensors, and the Python objects that can hold tensors."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """Anything a name can stand for."""
+    """The base class of all abstract values."""
 
     __slots__ = ()
 
 
 class Unknown(Value):
-    """Could be anything; nothing is ever concluded from it."""
+    """A value of which nothing is known. Nothing is ever concluded from it."""
 
     __slots__ = ("activates", "of")
 
     def __init__(self, of: frozenset[Storage] = frozenset(), activates: bool = False) -> None:
         self.of = of
-        """Memory that it may lie in. Only `rebinding` asks for it."""
+        """The storages that it may share. Only `rebinding` reads this."""
         self.activates = activates
-        """Was it built with an activation: `ConvModule(3, 8, act_cfg=...)`?"""
+        """True if it was built with an activation, such as `ConvModule(3, 8, act_cfg=...)`."""
 
 
 class Plain(Value):
-    """Surely no tensor: numpy arrays, numbers, strings, files."""
+    """A value that is certainly no tensor: a numpy array, a number, a string, a file."""
 
     __slots__ = ("storage", "sure", "whole")
 
     def __init__(self, storage: Storage | None = None, whole: bool = True, sure: bool = True) -> None:
         self.whole = whole
-        """Is it the array itself, not a part of it?"""
+        """True if it is the array itself, False if it is a part of it."""
         self.storage = storage
-        """The memory that a numpy array shares with a tensor, if any."""
+        """The storage that a numpy array shares with a tensor, or None."""
         self.sure = sure
-        """Is that certain? `x.cpu()` may be a copy."""
+        """True if it certainly shares that storage. `x.cpu()` may be a copy."""
 
 
 class ArrayPart(Plain):
@@ -71,11 +71,11 @@ UNKNOWN = Unknown()
 PLAIN = Plain()
 NONE = Const(None)
 SEVERAL = Unknown()
-"""Stands for the rest of `f(*items)`, where the number of items is not known."""
+"""The remaining arguments of `f(*items)`, if the number of items is not known."""
 
 
 class Tensor(Value):
-    """A tensor. Three-valued facts are True, False or None (not known)."""
+    """A tensor. A three-valued attribute is True, False or None (not known)."""
 
     __slots__ = (
         "aliased", "anchor", "assigned", "certain", "dtype", "expanded", "family", "fills_list", "grad", "gradient",
@@ -94,7 +94,7 @@ class Tensor(Value):
         dtype: str | None = None,
         of: Tensor | None = None,
     ) -> None:
-        """`of`: the tensor that it is a view of, or stands for."""
+        """`of` is the tensor that it is a view of, or whose place it takes."""
         self.storage = storage
         self.family: Family = Family() if of is None else of.family
         self.requires_grad = requires_grad
@@ -102,64 +102,64 @@ class Tensor(Value):
         self.since = 0
         self.leaf = leaf
         self.known = known
-        """Is it certainly a tensor? (A function's parameter may be a number.)"""
+        """True if it is certainly a tensor. (The parameter of a function may be a number.)"""
         self.dtype = dtype
-        """Its kind (see `dtypes`)."""
+        """The kind of its dtype (see `dtypes`)."""
         self.certain = True
-        """Does it certainly lie in this storage? (`reshape` may or may not copy.)"""
+        """True if it certainly lies in this storage. (`reshape` may copy.)"""
         self.anchor: object | None = None
-        """If not certain: stands for its memory. All tensors that certainly share it have the same anchor."""
+        """If not certain: an object for its memory. Tensors that certainly share memory have the same anchor."""
         self.view: str | None = None
-        """How it came to be a view: "view", "multi", "nograd", "custom", None for a tensor of its own."""
+        """How the view was made: "view", "multi", "nograd", "custom"; None if it is no view."""
         self.view_sure = True
-        """Is it certainly such a view, of this storage or of a copy?"""
+        """True if it is certainly such a view, of this storage or of a copy of it."""
         self.region: tuple[int | slice | str | None, ...] | None = ()
-        """Which part of its family's first tensor it is (see `regions`); None if not known."""
+        """The part of the first tensor of its family that it covers (see `regions`); None if not known."""
         self.parts: tuple[tuple[object, Value], ...] = ()
-        """The parts that it lies in: of which tensor, or of which call of `chunk`, and at which key (see `regions`)."""
+        """The parts that it lies in. Each is a tensor, or a call of `chunk`, with a key (see `regions`)."""
         self.parameter = False
         self.untracked = False
-        """Was it made by `.data`? Autograd does not see writes through it."""
+        """True if `.data` made it. Autograd does not see writes through it."""
         self.expanded = False
         self.repeated: frozenset[int] = frozenset()
-        """Dimensions that `expand` has made of one element, or of none."""
+        """The dimensions that `expand` has enlarged from one element, or has added."""
         self.inference = False
         self.shape: tuple[int | None, ...] | None = None
-        """Its sizes (see `shapes`); None if not even their number is known."""
+        """Its sizes (see `shapes`); None if the number of dimensions is not known."""
         self.sequence = False
-        """Is it a PackedSequence? Its `data` is an ordinary tensor."""
+        """True if it is a PackedSequence, whose `data` is an ordinary tensor."""
         self.packed: bool | None = None
-        """Is it contiguous (see `layouts`)? Then `reshape` does not copy."""
+        """True if it is contiguous, so that `reshape` does not copy; None if not known (see `layouts`)."""
         self.gradient: tuple[SilentRule, bool] | None = None
-        """Of a gradient that a hook was given: the rule against writing it, and whether others certainly share it."""
+        """For a gradient that a hook received: the rule against writing it, and whether it is certainly shared."""
         self.fills_list = False
-        """Does it fill a whole list (`[x] * n`)?"""
+        """True if it is every item of a list (`[x] * n`)."""
         self.repeats: bool | None = False
-        """As an index: does it name a place twice? None if it may."""
+        """For an index: True if it contains an index twice, None if it may."""
         self.has_grad: bool | None = False
-        """Of a leaf: has a backward given it a gradient?"""
+        """For a leaf: True if a backward has given it a gradient."""
         self.grad: Tensor | None = None
-        """Its gradient, once the program has read it."""
+        """Its gradient, if the program has read it."""
         self.is_none: bool | None = False
-        """Of a gradient or an argument: is it None? None if not known."""
+        """For a gradient or an argument: True if it is None, None if not known."""
         self.held = False
-        """Does an optimizer step it?"""
+        """True if an optimizer steps it."""
         self.replaced: Replaced | None = None
-        """The tensor that has replaced it in its name or attribute."""
+        """The tensor that has replaced it in its variable or attribute."""
         self.read: int | None = None
-        """Of a gradient: when it was read from its leaf."""
+        """For a gradient: the time at which the program read it from its leaf."""
         self.shallow = False
-        """Does it belong to two modules, because one was made by `copy.copy`?"""
+        """True if two modules share it because `copy.copy` made one of them."""
         self.shared_default = False
-        """Is it the default of an argument, which all calls get?"""
+        """True if it is the default of a parameter. All calls share a default."""
         self.assigned: Place | None = None
-        """Where it was assigned to `grad` of another tensor."""
+        """The place where it was assigned to `grad` of another tensor."""
         self.aliased: Tensor | None = None
-        """The tensor that it is an alias of, by `detach()`, `.data` or `nn.Parameter`."""
+        """The tensor that it is an alias of, made by `detach()`, `.data` or `nn.Parameter`."""
 
 
 class Replaced(NamedTuple):
-    """A tensor that took another one's place, where, and on which path of branches."""
+    """A tensor that has replaced another, the place, and the path of branches on which it did."""
 
     by: Tensor
     place: Place
@@ -167,17 +167,17 @@ class Replaced(NamedTuple):
 
 
 Stale = tuple["Tensor", "Write", "Update | None"]
-"""A tensor that a holder has, and that was changed through another name (see `holders`)."""
+"""A tensor that a holder keeps and that was written through another name; the write; the update (see `holders`)."""
 
 
 MOST_ITEMS = 1_000
-"""So many items of a container are kept."""
+"""The largest number of items that a container keeps."""
 MOST_INSIDE = 20_000
-"""So many items of a container, and of the containers in it, are kept. One that is held twice counts twice."""
+"""The largest number of items kept in a container and the containers inside it. Shared items count each time."""
 
 
 class Items(Value):
-    """A list, tuple or set. `rest` stands for further items whose number is not known, or too large to keep them."""
+    """A list, tuple or set. `rest` stands for the items that are not kept: their number is unknown or too large."""
 
     __slots__ = ("appended", "copies", "items", "kind", "latest", "rest", "stale")
 
@@ -186,11 +186,11 @@ class Items(Value):
         if len(items) > MOST_ITEMS:  # a list that is added to itself in a loop doubles each time
             self.items, self.rest = items[:MOST_ITEMS], UNKNOWN
         self.latest: tuple[Value, Value] | None = None
-        """The unknown index that was assigned to last, and what."""
+        """The unknown index that was assigned to last, and the assigned value."""
         self.appended: dict[int, tuple[int, Path]] = {}
-        """When and on which path each tensor, by its identity, was first appended."""
+        """For each tensor, by its id: when it was first appended, and on which path."""
         self.copies: list[Items | Dictionary | Instance] | None = None
-        """This container and its shallow copies: all hold the same items."""
+        """This container and its shallow copies. All hold the same items."""
         self.stale: tuple[Stale, ...] = ()
 
 
@@ -203,13 +203,13 @@ class Dictionary(Value):
         self.items: dict[Any, Value] = items or {}
         self.rest = rest
         self.latest: tuple[Value, Value] | None = None
-        """The unknown key that was assigned to last, and what."""
+        """The unknown key that was assigned to last, and the assigned value."""
         self.copies: list[Items | Dictionary | Instance] | None = None
         self.stale: tuple[Stale, ...] = ()
 
 
 class StateDict(Dictionary):
-    """`module.state_dict()`: the parameters themselves, not copies."""
+    """`module.state_dict()`. It holds the parameters themselves, not copies."""
 
     __slots__ = ("of", "since")
 
@@ -219,7 +219,7 @@ class StateDict(Dictionary):
 
 
 class Torch(Value):
-    """Something of torch, by its full name: a module, a function, a class, or an operator that the project defines."""
+    """Something of torch, by its full name: a module, function or class; or an operator that the project defines."""
 
     __slots__ = ("name", "operator")
 
@@ -237,7 +237,7 @@ class Outside(Value):
 
 
 class Namespace(Value):
-    """A module of the project, by its file; read when something of it is first used."""
+    """A module of the project, by its file. The file is read when a name of the module is first used."""
 
     __slots__ = ("name", "path")
 
@@ -246,7 +246,7 @@ class Namespace(Value):
 
 
 class Imported(Value):
-    """A name imported from a module of the project; looked up when it is first used."""
+    """A name imported from a module of the project. It is looked up when it is first used."""
 
     __slots__ = ("module", "name")
 
@@ -258,7 +258,7 @@ _NOTHING: dict[str, tuple[Stale, ...]] = {}
 
 
 class Scope:
-    """Names of a running function or module, with the scope around it."""
+    """The names of a running function or module, and the enclosing scope."""
 
     __slots__ = ("names", "outer", "shared", "stale")
 
@@ -266,11 +266,11 @@ class Scope:
         self.names: dict[str, Value] = {} if names is None else names
         self.outer = outer
         self.shared: dict[str, Scope] = {}
-        """Names declared `global` or `nonlocal`, with the scope they belong to."""
+        """The names declared `global` or `nonlocal`, each with the scope that it belongs to."""
         self.stale: dict[str, tuple[Stale, ...]] = _NOTHING
 
     def get(self, name: str) -> Value | None:
-        """The value of a name, None where it is not bound."""
+        """Returns the value of a name, or None if it is not bound."""
         scope: Scope | None = self
         while scope is not None:
             value = scope.names.get(name)
@@ -301,15 +301,15 @@ class Function(Value):
         self.kind = "function"
         self.owner: Class | None = None
         self.results: dict[Any, Value] | None = None
-        """The results that `functools.cache` keeps, by constant arguments; None for a function that is not cached."""
+        """The results that `functools.cache` keeps, by constant arguments; None if the function is not cached."""
         self.parameters: tuple[list[str], dict[str, Value]] | None = None
-        """The positional parameters, and all parameters with unknown values. Computed at first use."""
+        """The names of the positional parameters, and all parameters with unknown values. Computed at first use."""
         self.by_level: set[str] | None = None
-        """Parameters that are lists with one tensor for each level. Computed at first use."""
+        """The parameters that are lists with one tensor for each level. Computed at first use."""
         self.assigned: dict[str, ast.expr] | None = None
-        """Of a constructor: what it assigns to each attribute. Computed at first use."""
+        """For a constructor: the expression that it assigns to each attribute. Computed at first use."""
         self.brief: Function | None = None
-        """Of a decorator: the part of it that is worth running. Computed at first use."""
+        """For a decorator: the part of it that has to be run. Computed at first use."""
 
 
 class Class(Value):
@@ -321,13 +321,13 @@ class Class(Value):
         self.node, self.module, self.bases, self.name = node, module, bases, name
         self.names: dict[str, Value] = {}
         self.fields: list[str] | None = None
-        """Fields of a dataclass, in order."""
+        """The fields of a dataclass, in order."""
         self.frozen = False
-        """Can the attributes of its objects not be set: a named tuple, a frozen dataclass?"""
+        """True if attributes of its objects cannot be set: a named tuple or a frozen dataclass."""
         self._lineage: list[Value] | None = None
 
     def lineage(self) -> list[Value]:
-        """The class, then its bases, depth first (project classes and torch's)."""
+        """Returns the class and its bases, depth first (classes of the project and of torch)."""
         if self._lineage is None:
             found: dict[Value, None] = {self: None}
             for base in self.bases:
@@ -336,14 +336,14 @@ class Class(Value):
         return self._lineage
 
     def find(self, name: str) -> Value | None:
-        """An attribute of the class or its bases."""
+        """Returns an attribute of the class or of its bases."""
         for base in self.lineage():
             if isinstance(base, Class) and name in base.names:
                 return base.names[name]
         return None
 
     def torch_base(self) -> str | None:
-        """The torch class it is built on, such as "torch.nn.Module"; a framework may stand between them."""
+        """Returns the torch class that it inherits from, such as "torch.nn.Module", directly or through a framework."""
         for base in self.lineage():
             if isinstance(base, Torch):
                 return base.name
@@ -363,13 +363,13 @@ class Instance(Value):
         self.forward_hooks: list[Value] = []
         self.pre_hooks: list[Value] = []
         self.hooked = False
-        """Has a full backward hook: its output passes through a custom Function."""
+        """True if it has a full backward hook. Then its output passes through a custom Function."""
         self.copies: list[Items | Dictionary | Instance] | None = None
         self.stale: tuple[Stale, ...] = ()
 
 
 class Context(Value):
-    """A call of a generator function that is a context manager: its body runs around the `with` block."""
+    """A call of a generator function used as a context manager. Its body runs around the `with` block."""
 
     __slots__ = ("args", "function", "keywords")
 
@@ -378,7 +378,7 @@ class Context(Value):
 
 
 class Done(Value):
-    """A future, or whatever else holds a result that has been computed."""
+    """A future, or another object that holds a computed result."""
 
     __slots__ = ("result",)
 
@@ -387,7 +387,7 @@ class Done(Value):
 
 
 class Bound(Value):
-    """A method with its receiver, or any callable known by name with what it is called on."""
+    """A method and its receiver, or another callable that is known by name and the object that it is called on."""
 
     __slots__ = ("function", "receiver")
 
@@ -396,7 +396,7 @@ class Bound(Value):
 
 
 class Partial(Value):
-    """`functools.partial`: a function with some of its arguments."""
+    """A `functools.partial` object: a function and some of its arguments."""
 
     __slots__ = ("args", "function", "keywords")
 
@@ -405,7 +405,7 @@ class Partial(Value):
 
 
 DEFAULT_FACTORY = "default_factory"
-"""As a bound function: what makes the default of a dataclass's field."""
+"""The function of a `Bound` whose receiver makes the default of a dataclass field."""
 
 
 class Super(Value):
@@ -418,7 +418,7 @@ class Super(Value):
 
 
 class Layer(Value):
-    """A module of torch.nn: its class, its options, its parameters, and for containers its children."""
+    """A module of torch.nn: its class, options and parameters, and the children of a container."""
 
     __slots__ = (
         "children", "computed", "forward_hooks", "hooked", "kind", "options", "parametrized", "pre_hooks", "recomputed",
@@ -430,34 +430,34 @@ class Layer(Value):
         self.state: dict[str, Tensor] = {}
         self.children: dict[str, Value] = {}
         self.sizes: tuple[int | None, int | None] = (None, None)
-        """The first two numbers it was made with: features or channels, in and out."""
+        """The first two numbers it was built with: features or channels, in and out."""
         self.training: bool | None = True
         self.forward_hooks: list[Value] = []
         self.pre_hooks: list[Value] = []
         self.hooked = False
         self.parametrized = False
-        """Is its weight computed from its parameters in each forward, as weight norm does?"""
+        """True if each forward computes the weight from the parameters, as weight norm does."""
         self.computed: dict[str, list[Value]] = {}
-        """What computes each of its parameters at each reading (`register_parametrization`)."""
+        """For each parametrized parameter: what computes it at each read (`register_parametrization`)."""
         self.recomputed: dict[str, Path] = {}
-        """The parameters of which each reading, or each forward, makes a new tensor; the path on which that holds."""
+        """The parameters that each read, or each forward, computes anew, with the path on which that holds."""
 
 
 class Optimizer(Value):
-    """An optimizer with the parameters it steps."""
+    """An optimizer and the parameters that it steps."""
 
     __slots__ = ("has_momenta", "kind", "momenta", "parameters", "whole")
 
     def __init__(self, kind: str, parameters: list[Tensor], whole: bool, has_momenta: bool = False) -> None:
         self.kind, self.parameters, self.whole = kind, parameters, whole
-        """`whole`: are these surely all of its parameters?"""
+        """`whole` is True if these are certainly all of its parameters."""
         self.has_momenta = has_momenta
         self.momenta: Tensor | None = None
-        """Its state from step to step, once it has made a step."""
+        """The state that it keeps between steps, from the first step on."""
 
 
 class Scaler(Value):
-    """A GradScaler."""
+    """A GradScaler, which scales the loss for mixed precision."""
 
     __slots__ = ()
 
@@ -472,7 +472,7 @@ class Distribution(Value):
 
 
 class GradMode(Value):
-    """`torch.no_grad()` and its kin, as context manager or decorator: mode is "on", "off", "inference" or "unknown"."""
+    """`torch.no_grad()` and the like, as context manager or decorator. Modes: "on", "off", "inference", "unknown"."""
 
     __slots__ = ("mode",)
 
@@ -481,16 +481,16 @@ class GradMode(Value):
 
 
 class Choice(Value):
-    """One of several values: what is left after branches joined."""
+    """One of several values, after branches were joined."""
 
     __slots__ = ("options", "paths")
 
     def __init__(self, options: tuple[Value, ...], paths: tuple[Path, ...] | None = None) -> None:
         self.options = options
         self.paths: tuple[Path, ...] = ((),) * len(options) if paths is None else paths
-        """For each of them, the arms of branches that lead to it."""
+        """For each value, the arms of the branches that lead to it."""
 
 
 def is_none(value: Value) -> bool:
-    """Is it surely None?"""
+    """True if it is certainly None."""
     return isinstance(value, Const) and value.value is None
