@@ -6,7 +6,6 @@ import textwrap
 
 from outplace.repair.facts.bug import Moment
 from outplace.repair.forms.step_order import reorderings
-from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import apply
 from outplace.repair.syntax.files import Files
 
@@ -16,6 +15,7 @@ def ways(source: str, **known: object) -> dict[str, str]:
     source = textwrap.dedent(source).lstrip("\n")
     lines = source.splitlines()
     step, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# step", "# backward"))
-    code = Code("a.py", source)
     files, moment = Files({"a.py": source}, may_read=False), Moment("a.py", step, backward, **known)
+    code = files.code("a.py")
+    assert code is not None
     return {way.title: apply(source, way.edits) for way in reorderings(code, moment, files)}

@@ -50,6 +50,29 @@ class Span(NamedTuple):
     end_column: int
 
 
+Container = Literal["list", "tuple", "set", "dict"]
+
+
+class Definition(NamedTuple):
+    """A function of the project, as `ast` counts lines and columns."""
+
+    file: str
+    line: int
+    column: int
+    bound: bool
+    """Is its first argument the object that it is called on?"""
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """What a call runs, in all runs of the analysis that come to it."""
+
+    functions: tuple[Definition, ...] = ()
+    """The functions of the project; for a module, its forward."""
+    layers: tuple[Span, ...] = ()
+    """The calls that have made the torch modules, or the `functools.partial` objects, that run in it."""
+
+
 @dataclass(frozen=True)
 class LaterRead:
     """The old tensor is read after the write, otherwise than through the holder."""

@@ -16,12 +16,13 @@ from typing import Any
 
 from outplace.source import torch_model
 from outplace.source.analysis import PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
-from outplace.source.facts import Question, Span, WriteFacts
+from outplace.source.facts import CallFacts, Container, Question, Span, WriteFacts
 from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.interpreter import Numbers
 from outplace.source.joins import options
 from outplace.source.project import Module, Project
 from outplace.source.rebinding import Hypothesis
+from outplace.source.survey import Survey
 from outplace.source.values import Class, Function, Instance, Tensor, Value
 
 _FUNCTION_STEPS = 3_000
@@ -45,6 +46,7 @@ class Inquiry:
         self._words_of: dict[ast.AST, frozenset[str]] = {}
         self._reads: dict[ast.Module, list[tuple[ast.AST, frozenset[str]]]] = {}
         """The words of each function, and the names that it reads: every question asks for all of them."""
+        self._survey = Survey(self._texts, roots, self._trees)
 
     def ask(self, question: Question) -> WriteFacts:
         """The facts of a write; nothing is known of one that no run comes to."""
@@ -54,6 +56,16 @@ class Inquiry:
             except (SyntaxError, ValueError, RecursionError, MemoryError, KeyError):
                 self._answers[question] = WriteFacts()
         return self._answers[question]
+
+    def call(self, span: Span) -> CallFacts:
+        """What the call at this place runs. Files are named as the asker names them."""
+        facts = self._survey.call(span)
+        functions = tuple(item._replace(file=self._called.get(item.file, item.file)) for item in facts.functions)
+        return CallFacts(functions, tuple(map(self._as_asked, facts.layers)))
+
+    def containers(self, span: Span) -> frozenset[Container]:
+        """Which containers the expression at this place may be; empty if it may be something else, or is not known."""
+        return self._survey.containers(span)
 
     def _ask(self, question: Question) -> WriteFacts:
         home = os.path.abspath(question.file)

@@ -7,6 +7,7 @@ compared with numerical differentiation of its original forward.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -268,6 +269,63 @@ def test_flags_of_modules(fixed, made):
     text = fixed(source)
     assert "True" not in text
     assert verdict(source, text) == "mended"
+
+
+BUILT = {
+    "a factory": """
+        def activation(name):
+            if name == "silu":
+                return nn.SiLU(inplace=True)
+            return nn.Tanh()
+        act = activation("silu")
+    """,
+    "a dict": """
+        KINDS = {"silu": nn.SiLU(inplace=True), "tanh": nn.Tanh()}
+        act = KINDS["silu"]
+    """,
+    "a partial": """
+        from functools import partial
+        class Block(nn.Module):
+            def __init__(self, layer=nn.SiLU):
+                super().__init__()
+                self.inner = layer()
+            def forward(self, value):
+                return self.inner(value)
+        act = nn.Sequential(Block(partial(nn.SiLU, inplace=True)))
+    """,
+    "computed names": """
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                for i in range(2):
+                    setattr(self, f"act{i}", nn.SiLU(True))
+            def forward(self, value):
+                return getattr(self, "act1")(value)
+        act = Block()
+    """,
+    "a class attribute": """
+        class Base(nn.Module):
+            kind = nn.SiLU
+            def __init__(self):
+                super().__init__()
+                self.inner = self.kind(inplace=True)
+        class Block(Base):
+            def forward(self, value):
+                return self.inner(value)
+        act = Block()
+    """,
+    "copies": """
+        import copy
+        act = nn.ModuleList([copy.deepcopy(nn.Sequential(nn.Identity(), nn.SiLU(True))) for _ in range(2)])[1]
+    """,
+}
+
+
+@pytest.mark.parametrize("built", BUILT.values(), ids=BUILT)
+def test_flags_of_modules_wherever_they_are_built(fixed, built):
+    built = textwrap.dedent(built)
+    source = MODULE.format(body=f"{built}\nh = torch.tanh(x) * w\nz = h.sin()\ny = act(h) + z")
+    assert verdict(source, fixed(source)) == "mended"
 
 
 CALLS = ["F.relu(h, inplace=True)", "F.elu(h, 1.0, True)", "F.dropout(h, 0.5, True, True)", "F.silu(h, inplace=True)"]

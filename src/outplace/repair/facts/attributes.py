@@ -1,4 +1,4 @@
-"""What an attribute holds: a value that is computed once, or a container."""
+"""Whether an attribute is set only while objects are made."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import ast
 
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import flat
-
-_ITEMS = ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list")
 
 
 def is_built_once(files: Files, name: str) -> bool:
@@ -48,37 +45,3 @@ def _runs_once(files: Files, code: Code, node: ast.AST, depth: int) -> bool:
         if isinstance(call.func, ast.Name | ast.Attribute) and ast.unparse(call.func).split(".")[-1] == name
     ]
     return name == "__init__" or (bool(calls) and all(_runs_once(files, home, call, depth - 1) for home, call in calls))
-
-
-def holds_items(files: Files, code: Code, held: ast.Attribute) -> bool:
-    """Is `self.totals` a list or a dict, in every binding of its class? For other objects: in any file."""
-    name = held.attr
-    owner = code.class_of(held) if ast.unparse(held.value) == "self" else None
-    trees = [owner] if owner is not None else [home.tree for home in files.codes(name)]
-    values = [
-        _value_for_attribute(node, target)
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in flat(node.targets)
-        if isinstance(target, ast.Attribute) and target.attr == name
-    ]
-    known = [value for value in values if not (isinstance(value, ast.Constant) and value.value is None)]
-    return bool(known) and all(makes_items(value) for value in known)
-
-
-def makes_items(value: ast.expr | None) -> bool:
-    """`[]`, `{}`, `defaultdict(list)`: a container, not a tensor."""
-    if isinstance(value, ast.Call):
-        return ast.unparse(value.func).split(".")[-1] in _ITEMS
-    return isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp)
-
-
-def _value_for_attribute(node: ast.Assign, target: ast.Attribute) -> ast.expr | None:
-    for whole in node.targets:
-        if whole is target:
-            return node.value
-        both = isinstance(whole, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List)
-        if both and len(whole.elts) == len(node.value.elts) and target in whole.elts:  # type: ignore[attr-defined]
-            return node.value.elts[whole.elts.index(target)]  # type: ignore[attr-defined, no-any-return]
-    return node.value

@@ -6,8 +6,7 @@ import ast
 from typing import Literal
 
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import has_flag
-from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.calls import called_name, has_flag
 from outplace.repair.syntax.flow import (
     bindings,
     binds,

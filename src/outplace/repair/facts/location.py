@@ -9,16 +9,14 @@ from typing import Literal
 
 from outplace.knowledge.traits import having, method_has
 from outplace.model import Safety, Site
-from outplace.repair.facts.aliases import facts_of, facts_of_value, facts_of_write, gives_several_views, may_rebind
-from outplace.repair.facts.attributes import holds_items, makes_items
+from outplace.repair.facts.aliases import facts_of, facts_of_value, facts_of_write, may_rebind, span_of
 from outplace.repair.facts.bug import Bug, Candidate
-from outplace.repair.facts.origins import assigned, has_flag, is_inplace_call, is_writing_name, may_share
-from outplace.repair.syntax.calls import method_call
+from outplace.repair.syntax.calls import has_flag, is_inplace_call, is_writing_name, method_call
 from outplace.repair.syntax.code import Code, is_custom_operator, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import bindings, binds, flat, read_later
-from outplace.source.facts import Answer, Span, WriteFacts
+from outplace.source.facts import Answer, Container, Span, WriteFacts
 
 Style = Literal["auto", "blend", "at"]
 STYLES: tuple[Style, ...] = ("auto", "blend", "at")
@@ -71,13 +69,11 @@ class Place:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return True
         if isinstance(node.slice, ast.Slice | ast.Tuple) or not isinstance(node.value, ast.Name | ast.Attribute):
-            return False
-        if self._is_key(node):
-            return True
-        if isinstance(node.value, ast.Attribute):
-            return holds_items(self.files, self.code, node.value)
-        kinds = self._kinds(node.value.id)
-        return bool(kinds) and None not in kinds
+            return False  # `x.chunk(2)[0]` is a part of `x`
+        return self._is_key(node) or bool(self._containers(node.value))
+
+    def _containers(self, node: ast.expr) -> frozenset[Container]:
+        return self.files.inquiry.containers(span_of(self.code, node))
 
     def _is_key(self, node: ast.Subscript) -> bool:
         """Is it `d[key]` in `for key in d` or `for key, value in d.items()`: a key of a dict?"""
@@ -89,10 +85,6 @@ class Place:
                 items = pairs and ast.unparse(loop.iter) == f"{ast.unparse(node.value)}.items()"
                 return items or (isinstance(loop.target, ast.Name) and ast.unparse(loop.iter) in keys)
         return False
-
-    def _kinds(self, name: str) -> set[str | None]:
-        """The containers that a name may be: `list` (also a dict), `tuple`, `rest` of an unpacking; None if none."""
-        return {_kind(binding, name) for binding in bindings(self.code, self.statement, name)}
 
     @cached_property
     def path(self) -> str | None:
@@ -125,7 +117,7 @@ class Place:
         """An element of a list or dict. The container gets the new tensor; other names of the element would not."""
         text = ast.unparse(self.holder) if self.holder is not None else ""
         container = self.holder.value if isinstance(self.holder, ast.Subscript) else None
-        if isinstance(container, ast.Name) and self._kinds(container.id) & {"tuple", "rest"}:
+        if isinstance(container, ast.Name) and "tuple" in self._containers(container):
             used = not isinstance(self.statement, ast.Expr | ast.AugAssign)  # only its value
             return "yes" if used and not read_later(self.code, self.statement, container.id) else "no"
         return "yes" if facts_of(self.files, self.code, self.statement, text).may_rebind == "yes" else "no"
@@ -156,24 +148,7 @@ def _is_view(call: ast.Call) -> bool:
     function = call.func
     if not isinstance(function, ast.Attribute) or is_library(function.value):
         return False
-    return may_share(function.attr) or is_inplace_call(call)
-
-
-def _kind(binding: ast.AST | None, name: str) -> str | None:
-    if not isinstance(binding, ast.Assign):
-        return None
-    for target, value in assigned(binding):
-        if isinstance(target, ast.Name) and target.id == name and makes_items(value):
-            return "list"
-    for target in binding.targets:
-        if isinstance(target, ast.Tuple | ast.List):
-            rest = [
-                element
-                for element in target.elts
-                if isinstance(element, ast.Starred) and ast.unparse(element.value) == name
-            ]
-            return None if not rest else "list" if gives_several_views(binding.value) else "rest"
-    return "tuple" if isinstance(binding.value, ast.Tuple) or gives_several_views(binding.value) else None
+    return method_has(function.attr, "may_share") or is_inplace_call(call)
 
 
 def place_at(files: Files, bug: Bug, site: Site, style: Style = "auto") -> Place | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from outplace.knowledge.traits import inplace_position
-from outplace.repair.facts.origins import callee_of, class_named, module_made_at
+from outplace.repair.facts.callees import constructors_behind
 from outplace.repair.forms.out_argument import without_keyword
 from outplace.repair.syntax.calls import called_name
-from outplace.repair.syntax.code import Code, is_library
+from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 
@@ -38,20 +38,4 @@ def dropped(code: Code, call: ast.Call) -> list[Edit]:
 
 def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:
     """The constructor calls with a flag behind a call of a module: `self.act(x)`, also inside `nn.Sequential`."""
-    if isinstance(call.func, ast.Attribute) and is_library(call.func.value):
-        return []
-    if isinstance(call.func, ast.Call):
-        return [(code, call.func)] if dropped(code, call.func) else []
-    module = module_made_at(files, code, call.func)
-    if module is None:
-        return []
-    home, constructor = module
-    inside = [node for node in ast.walk(constructor) if isinstance(node, ast.Call) and dropped(home, node)]
-    if inside:
-        return [(home, node) for node in inside]
-    factory = callee_of(files, home, constructor)
-    owner = factory[:2] if factory is not None else class_named(files, called_name(constructor))
-    if owner is None:
-        return []
-    home, body = owner
-    return [(home, node) for node in ast.walk(body) if isinstance(node, ast.Call) and dropped(home, node)]
+    return [(home, made) for home, made in constructors_behind(files, code, call) if dropped(home, made)]

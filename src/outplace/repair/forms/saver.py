@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from outplace.repair.facts.aliases import facts_of_value, span_of
+from outplace.repair.facts.callees import runs
 from outplace.repair.facts.location import target_of
-from outplace.repair.facts.origins import callee_of, is_inplace_call, module_made_at
-from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.calls import is_inplace_call
 from outplace.repair.syntax.code import Code, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -145,22 +145,12 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
     sure = True
     for item in (*earlier_statements(code, statement), statement):
         for call in (part for part in ast.walk(item) if isinstance(part, ast.Call) and code.statement(part) is item):
-            if not _runs(files, code, call, home, function):
+            if not runs(files, code, call, home, function):
                 continue
             arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
             edits += [_cloned(code, argument) for argument in arguments if _is_part(argument, path)]
             sure = sure and path not in facts_of_value(files, code, call).names and _only_computes(function)
     return Given(function.name, tuple(edits), sure) if edits else None
-
-
-def _runs(files: Files, code: Code, call: ast.Call, home: Code, function: ast.FunctionDef) -> bool:
-    """Does the call run this function, by its name or as the forward of a module?"""
-    callee = callee_of(files, code, call)
-    if callee is not None:
-        return callee[1] is function
-    module = module_made_at(files, code, call.func) if function.name == "forward" else None
-    owner = home.class_of(function)
-    return module is not None and owner is not None and called_name(module[1]) == owner.name
 
 
 def _is_part(node: ast.expr, path: str) -> bool:

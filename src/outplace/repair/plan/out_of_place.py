@@ -10,8 +10,8 @@ from outplace.model import Safety
 from outplace.repair.facts.aliases import facts_of_value, may_rebind
 from outplace.repair.facts.bug import Candidate
 from outplace.repair.facts.location import Place
-from outplace.repair.facts.origins import has_flag
 from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
+from outplace.repair.syntax.calls import has_flag
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import read_later, used_later
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from outplace.knowledge.traits import inplace_position
+
 
 class MethodCall(NamedTuple):
     """`optimizer.step(closure)`: the call, `optimizer`, and `step`."""
@@ -51,3 +53,23 @@ def method_call(node: ast.AST | None, *names: str) -> MethodCall | None:
     if call is None or not isinstance(call.func, ast.Attribute) or (names and call.func.attr not in names):
         return None
     return MethodCall(call, call.func.value, call.func.attr)
+
+
+def is_inplace_call(call: ast.Call) -> bool:
+    """`x.add_(1)`, `torch.relu_(x)`, `F.relu(x, inplace=True)`: the result is the argument itself."""
+    return (isinstance(call.func, ast.Attribute) and is_writing_name(call.func.attr)) or has_flag(call)
+
+
+def is_writing_name(method: str) -> bool:
+    """PyTorch's convention: `add_` writes its tensor. `__add__` does not."""
+    return method.endswith("_") and not method.endswith("__")
+
+
+def has_flag(call: ast.Call) -> bool:
+    """Does it pass `inplace=` anything but False, by name or by position?"""
+    for keyword in call.keywords:
+        if keyword.arg == "inplace":
+            return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+    position = inplace_position(called_name(call))
+    flag = call.args[position] if position is not None and position < len(call.args) else None
+    return isinstance(flag, ast.Constant) and flag.value is True

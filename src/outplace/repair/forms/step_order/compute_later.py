@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from outplace.repair.facts.origins import callee_of
+from outplace.repair.facts.callees import callee_of
 from outplace.repair.forms.step_order.forward import draws, remade
 from outplace.repair.forms.step_order.lines import (
     binds_within,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from outplace.knowledge.traits import joins
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.facts.origins import callee_of
+from outplace.repair.facts.callees import callee_of
 from outplace.repair.forms.step_order.forward import uses
 from outplace.repair.forms.step_order.lines import (
     binds_within,

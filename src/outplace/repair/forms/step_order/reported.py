@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from outplace.knowledge.traits import reads_nothing, without_graph
-from outplace.repair.facts.origins import callee_of
+from outplace.repair.facts.callees import callee_of
 from outplace.repair.forms.step_order.order import Order
 from outplace.repair.syntax.calls import called_names
 from outplace.repair.syntax.code import Code, Function

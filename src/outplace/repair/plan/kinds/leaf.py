@@ -9,12 +9,13 @@ from dataclasses import replace
 from outplace.model import Safety
 from outplace.repair.facts.aliases import calls_of, facts_of, only_name
 from outplace.repair.facts.bug import Bug, Candidate
+from outplace.repair.facts.callees import argument_of
 from outplace.repair.facts.intent import intent_of
 from outplace.repair.facts.location import Place, place_at, target_of
-from outplace.repair.facts.origins import argument_of, has_flag
 from outplace.repair.forms import no_grad
 from outplace.repair.plan.out_of_place import is_whole, out_of_place, plain, rebinding
 from outplace.repair.plan.own_memory import own_memory
+from outplace.repair.syntax.calls import has_flag
 from outplace.repair.syntax.flow import binds, read_later, used_later
 
 

@@ -1,0 +1,75 @@
+"""Which function a call runs, and which constructor made the module that it runs. The analysis answers."""
+
+from __future__ import annotations
+
+import ast
+
+from outplace.knowledge.traits import method_has
+from outplace.repair.facts.aliases import span_of
+from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.code import Code, Function, is_library
+from outplace.repair.syntax.files import Files
+from outplace.source.facts import Definition
+
+
+def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
+    """The project's function or method that a call runs, if it is one; True if its first argument is the receiver."""
+    known = files.inquiry.call(span_of(code, call)).functions
+    found = [item for item in (_function(files, definition) for definition in known) if item is not None]
+    found = [item for item in found if not item[2] or item[1].name == called_name(call)]  # not a module's forward
+    return found[0] if len(found) == 1 else None if known else _only_method(files, call)
+
+
+def runs(files: Files, code: Code, call: ast.Call, home: Code, function: Function) -> bool:
+    """Does the call run this function, by any name, or as the forward of a module?"""
+    place = (home.path, function.lineno, function.col_offset)
+    return any(definition[:3] == place for definition in files.inquiry.call(span_of(code, call)).functions)
+
+
+def constructors_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:
+    """The calls that made the layers which run in this call: `nn.ReLU(True)` of `self.block(x)`."""
+    found: list[tuple[Code, ast.Call]] = []
+    for span in files.inquiry.call(span_of(code, call)).layers:
+        home = files.code(span.file)
+        node = home.expression(*span[1:]) if home is not None else None
+        if home is not None and isinstance(node, ast.Call):
+            found.append((home, node))
+    return found
+
+
+def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> ast.expr | None:
+    """The argument of a call for a parameter of the function."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    positions = [arg.arg for arg in [*function.args.posonlyargs, *function.args.args]][1 if bound else 0 :]
+    if name not in positions or any(isinstance(arg, ast.Starred) for arg in call.args):
+        return None
+    index = positions.index(name)
+    return call.args[index] if index < len(call.args) else None
+
+
+def _function(files: Files, definition: Definition) -> tuple[Code, Function, bool] | None:
+    code = files.code(definition.file)
+    for function in code.functions if code is not None else ():
+        if (function.lineno, function.col_offset) == definition[1:3]:
+            return code, function, definition.bound  # type: ignore[return-value]
+    return None
+
+
+def _only_method(files: Files, call: ast.Call) -> tuple[Code, Function, bool] | None:
+    """The method of an object that the analysis does not know, if only one class has a method of this name."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name | ast.Attribute):
+        return None
+    if is_library(function.value) or method_has(function.attr, "may_share"):
+        return None
+    found = [
+        (code, method)
+        for code in files.codes(function.attr)
+        for owner in code.every(ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name == function.attr
+    ]
+    static = any(ast.unparse(decorator) == "staticmethod" for _, method in found for decorator in method.decorator_list)
+    return (*found[0], not static) if len(found) == 1 else None
