@@ -53,6 +53,16 @@ class Graph:
         self.adj /= self.adj.sum(1, keepdim=True)
         return self.adj
 
+    def smoothed(self):
+        self.adj.mul_(0.8).add_(0.1)
+        return self.adj
+
+    def by_two_views(self):
+        part = self.adj[0:1]
+        part[:, 0] += 2
+        part /= part.max()
+        return part
+
     def clone(self):
         work = self.adj.clone()
         work.sub_(self.mean).div_(self.std)
@@ -114,6 +124,8 @@ def trained(step):
         ("symmetric", "OUT336"),
         ("standardised", "OUT336"),
         ("by_parts", "OUT336"),
+        ("smoothed", "OUT336"),
+        ("by_two_views", "OUT336"),
         ("over_array", "OUT313"),
     ],
 )
@@ -186,6 +198,26 @@ def test_a_batch_that_is_a_part_of_the_data(work):
     torch.manual_seed(0)
     left, codes = epochs(work)
     assert left != torch.arange(1.0, 9.0).tolist() and codes == ["OUT336"]
+
+
+def attended(mask_of) -> tuple[bool, list[str]]:
+    """Batches of two lengths, two epochs. Is the table of masks as it was, and what was told?"""
+    blocked, w = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1), torch.randn(4, 4, requires_grad=True)
+    before = blocked.clone()
+    padded = [torch.tensor([False] * 4), torch.tensor([True, False, False]), torch.tensor([True, True, False, False])]
+    with outplace.watch() as watched:
+        for _ in range(2):
+            for row in padded:
+                length = len(row)
+                mask = mask_of(blocked, length)
+                mask |= row
+                w[:length, :length].masked_fill(mask, -9.0).softmax(1).square().sum().backward()
+    return before.equal(blocked), [one.code for one in watched.diagnoses]
+
+
+def test_a_mask_that_is_a_part_of_a_table_only_grows():
+    assert attended(lambda blocked, n: blocked[:n, :n]) == (False, ["OUT336"])
+    assert attended(lambda blocked, n: blocked[:n, :n].clone()) == (True, [])
 
 
 def test_a_batch_of_its_own():

@@ -78,7 +78,12 @@ WRITE_TO_INDEX_COPY = SilentRule(
     message="an index by a mask, a list or a tensor makes a copy: this writes the copy, and the tensor does not "
     "change; assign to `x[index]`",
     check="error",
-    no_run="The copy is gone with the statement, and nothing that a run can compare has changed.",
+    headline="{tensor} does not change: {op} writes a copy of a part of it",
+    why="An index by a mask, a list or a tensor makes a copy. This statement writes the copy, and the copy is freed "
+    "when the statement ends.",
+    remedy="Assign to the part: `x[index] = v`, `x[index, 2] -= v`.",
+    holder="nobody",
+    detector="write_to_index_copy",
     no_fix="Programs that run well may depend on the write being lost.",
 )
 

@@ -271,7 +271,7 @@ def target_node(located: Located, operation: str) -> ast.expr | None:
         if out is not None:
             return out
         if isinstance(node.func, ast.Attribute) and node.func.attr == operation and not _is_module(node.func.value):
-            return _start_of_chain(node.func.value)
+            return start_of_chain(node.func.value)
         if node.args and not isinstance(node.args[0], ast.Starred) and not _hands_on(node.func):
             return node.args[0]
     return None
@@ -282,7 +282,7 @@ def _is_written(target: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
     return isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr in ("real", "imag"))
 
 
-def _start_of_chain(node: ast.expr) -> ast.expr:
+def start_of_chain(node: ast.expr) -> ast.expr:
     """`y` in `y.mul_(2).add_(1)`: writing methods return the tensor they wrote."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if not node.func.attr.endswith("_") or node.func.attr.endswith("__") or _is_module(node.func.value):

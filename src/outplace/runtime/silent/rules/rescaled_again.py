@@ -4,8 +4,9 @@
 normalises what is normalised already. `adj += eye`, `adj /= deg` in a forward does the same to a graph.
 
 A round is the time between two backwards. It is a bug if the same lines do the same to the same memory in a later
-round, and the memory still has what the earlier round left there. Contents tell this, because an address is used again.
-A running average is fine: it decays, or adds something new. A write that changes nothing the second time is fine, too.
+round, and the memory still has what the earlier round left there. Its contents tell this, or its version: nothing but
+the writes of these lines has moved it. A running average is fine: it decays, or adds something new. A write that
+changes nothing the second time is fine, too.
 
 A batch that is a part of the data (`for ids in data.split(8)`, `ids[mask] = 0`) and has a name of its own is no state:
 whatever takes from it or cuts holes into it in a later round as well, is a bug.
@@ -33,7 +34,7 @@ from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, unobserved
 from outplace.runtime.record.storages import storage_of
-from outplace.runtime.record.untracked_aliases import is_older
+from outplace.runtime.record.untracked_aliases import Weak, is_older
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.operands import frame_of, only_of_itself, only_of_numbers
 
@@ -52,14 +53,15 @@ Key = tuple[int, torch.Size]
 class _Done:
     """One write of a round, with a sample of the contents before it."""
 
-    __slots__ = ("before", "fetched", "of_caller", "own", "part", "uneven", "write")
+    __slots__ = ("before", "fetched", "of_caller", "of_numbers", "own", "part", "uneven", "write")
 
     def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool, part: bool) -> None:
         self.write, self.before, self.own, self.fetched, self.part = write, before, own, fetched, part
         """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it. `part`: of other memory."""
-        self.of_caller, self.uneven = False, False
-        """`of_caller`: it is an argument of the function, which an earlier call of this round has written by numbers
-        alone. `uneven`: it multiplies, not everywhere by the same factor."""
+        self.of_numbers, self.of_caller, self.uneven = False, False, False
+        """`of_numbers`: the statement computes with numbers alone. `of_caller`: it is an argument of the function, and
+        an earlier call of this round has written it by numbers alone. `uneven`: it multiplies, not everywhere by the
+        same factor."""
 
 
 class _Memory:
@@ -102,14 +104,19 @@ class Detector(detector.Detector):
         """How often each line has written a memory rightly again."""
         self.waiting: dict[Key, _Memory] = {}
         """The memories that were written since the last backward."""
+        self._versions: dict[int, tuple[Weak, int]] = {}
+        """For each storage: the first tensor over it, and the version after the last write that was seen here."""
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
+        if write.operation == "__setitem__" and self._follows(write, tensor) and _is_augmented(write):
+            return  # the second half of `x[:, 0] += 1`
         if not (step_of(write.operation) or _cuts(write)) or not write.frames or type(tensor) not in PLAIN:
             return
         line = write.frames[-1]
         if self._right.get(line, 0) >= _ENOUGH:
             return
+        follows = self._follows(write, tensor)
         try:
             key = tensor.data_ptr(), tensor.shape
         except RuntimeError:  # inside a transform of `torch.func`
@@ -124,14 +131,28 @@ class Detector(detector.Detector):
                     return
             self._of_line[line] = seen + 1
             memory = self._memories[key] = _Memory()
-        scan.guarded(partial(self._note, key, memory, write, tensor))
+        scan.guarded(partial(self._note, key, memory, write, tensor, follows))
 
-    def _note(self, key: Key, memory: _Memory, write: Write, tensor: torch.Tensor) -> None:
+    def _follows(self, write: Write, tensor: torch.Tensor) -> bool:
+        """Has nothing moved the version of this storage since the last write that was seen here?"""
+        if write.before is None:
+            return False
+        base = tensor._base if tensor._is_view() else tensor
+        first, version = self._versions.get(write.storage, (None, 0))
+        follows = first is not None and first() is base and version == write.before
+        if first is None or not follows:
+            if write.operation == "__setitem__":
+                return False
+            first = Weak(base, lambda _: self._versions.pop(write.storage, None))
+        self._versions[write.storage] = first, write.before + 1
+        return follows
+
+    def _note(self, key: Key, memory: _Memory, write: Write, tensor: torch.Tensor, follows: bool) -> None:
         with unobserved():
             before = _sample(tensor)
             if memory.round != log.state.backwards:
-                # Whatever was written without this detector knowing of it is seen here, by the contents.
-                stands = memory.after is not None and memory.after.equal(before)
+                # A write that moves no version is seen by the contents.
+                stands = memory.after is not None and (follows or memory.after.equal(before))
                 memory.earlier = (memory.chain, memory.after) if stands and memory.after is not None else None
                 memory.round, memory.chain, memory.after = log.state.backwards, [], None
                 memory.alias = tensor.detach()
@@ -139,6 +160,7 @@ class Detector(detector.Detector):
             frame = frame_of(write) if memory.earlier is not None else None
             own = frame is not None and only_of_itself(write, tensor, frame)
             done = _Done(write, before, own, _in_fetch(frame), _is_part(tensor))
+            done.of_numbers = own and frame is not None and only_of_numbers(write, frame)
             times = sum(earlier.write.frames == write.frames for earlier in memory.chain)
             if times:
                 frame = frame or frame_of(write)
@@ -181,11 +203,13 @@ class Detector(detector.Detector):
         afters = [*(done.before for done in memory.chain[1:]), memory.after]
         left_by = [*(done.before for done in first[1:]), left]
         found = []
+        adds = any(step_of(done.write.operation) == "add" for done in memory.chain)
+        moves = adds and all(done.of_numbers for done in memory.chain)
         for done, after, then, left_then in zip(memory.chain, afters, first, left_by, strict=True):
             around = (after.double(), then.before.double(), left_then.double())
-            if not (_is_same_again(done, *around) if array else _explains(done, *around)):
+            if not (_is_same_again(done, *around) if array else _explains(done, *around, moves)):
                 return []
-            if not _same(done.before, after):
+            if not (_same(done.before, after) and _same(then.before, left_then)):
                 known = done.before != 0
                 scales = step_of(done.write.operation) == "scale"
                 done.uneven = scales and not _is_uniform(after[known] / done.before[known].double())
@@ -264,13 +288,20 @@ def _is_argument(write: Write, frame: FrameType) -> bool:
 
 def _cuts(write: Write) -> bool:
     """Does it put something where a mask or a list of indices says?"""
+    if write.operation in ("__ior__", "__iand__"):
+        return True
     return (write.operation == "__setitem__" and write.region is None) or write.operation == "masked_fill_"
+
+
+def _is_augmented(write: Write) -> bool:
+    """Is it `x[i] += v`, whose first half has written the part already?"""
+    return isinstance(sites.at_instruction(write.frames[-1], write.operation).statement, ast.AugAssign)
 
 
 def _is_part(tensor: torch.Tensor) -> bool:
     """Is it a number of elements out of many?"""
     own = tensor.numel() * tensor.element_size()
-    return tensor.dtype is not torch.bool and own < tensor.untyped_storage().nbytes()
+    return bool(own < tensor.untyped_storage().nbytes())
 
 
 def _takes_from_batch(done: _Done) -> bool:
@@ -278,6 +309,10 @@ def _takes_from_batch(done: _Done) -> bool:
     located = sites.at_instruction(done.write.frames[-1], done.write.operation)
     target = sites.target_node(located, done.write.operation)
     if not done.part or not isinstance(target, ast.Name):
+        return False
+    if isinstance(located.node, ast.AugAssign) and _cuts(done.write):
+        return True  # `mask |= padded`
+    if done.before.dtype is torch.bool:
         return False
     if _cuts(done.write):
         node = located.node
@@ -301,8 +336,11 @@ def _is_same_again(done: _Done, after: torch.Tensor, then: torch.Tensor, left: t
     return done.own or _same(after[known] / before[known], left[known] / then[known])
 
 
-def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor) -> bool:
-    """Is this write one that should not happen twice? `then` and `left` are the contents around it the first time."""
+def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor, moves: bool) -> bool:
+    """Is this write one that should not happen twice? `then` and `left` are the contents around it the first time.
+
+    `moves`: it is one of several that multiply and add numbers, as `labels.mul_(0.9).add_(0.05)`. That is no decay.
+    """
     before, step = done.before.double(), step_of(done.write.operation)
     if step in ("", "thin"):
         return step == "thin"
@@ -312,8 +350,10 @@ def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.
         return done.own or _same(after - before, left - then)
     known = (before != 0) & (then != 0)
     ratio, earlier = after[known] / before[known], left[known] / then[known]
-    if not len(ratio) or (_is_uniform(ratio) and spellings(done.write.operation)[0] in ("mul_", "multiply_")):
-        return False  # a decay
+    if not len(ratio):
+        return False
+    if _is_uniform(ratio) and spellings(done.write.operation)[0] in ("mul_", "multiply_"):
+        return moves
     return done.own or _same(ratio, earlier)
 
 
