@@ -111,3 +111,18 @@ ARRAY_PART_WRITTEN = SilentRule(
     fix="Give the tensor memory of its own",
     form="own_parts",
 )
+
+HOOKED_OUTPUT_WRITTEN = SilentRule(
+    "OUT343",
+    "hooked-output-written",
+    "a forward hook keeps the output of a module, and a later module overwrites it",
+    of="silent-other",
+    no_check="check does not follow what a hook keeps.",
+    headline="{tensor}, which a forward hook has kept, was overwritten by {op}",
+    why="The hook {hook} keeps the output itself, not a copy. A later operation writes to it in place, so the kept "
+    "values are not those of the module.",
+    remedy="Keep a copy in the hook: `output.clone()`. Or build the later module with `inplace=False`.",
+    holder="a hook",
+    detector="hooked_output_written",
+    no_fix="Some programs want the values after the operation: the hook does not show which.",
+)
