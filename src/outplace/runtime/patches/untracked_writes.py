@@ -136,6 +136,8 @@ def _make_taker(takers: dict[int, Callable[..., Any]], original: Any) -> Any:
         if args and type(tensor) is torch.Tensor and tensor is not args[0] and not tensor_writes.is_traced():
             with unobserved():
                 _remember(args[0], tensor)
+            for listener in events.array_taken if own_files[_get_frame(1).f_code.co_filename] else ():
+                listener(tensor, _get_frame(1))
         return tensor
 
     takers[id(original)] = taker

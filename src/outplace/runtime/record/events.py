@@ -45,6 +45,8 @@ class Events:
         self.array_written: Listeners = []
         """(array, place): a numpy array that may share memory with a tensor is about to be written."""
         # Events from patches of torch.
+        self.array_taken: Listeners = []
+        """(tensor, frame): a tensor was made over existing memory, such as `torch.from_numpy(array)`."""
         self.untracked_write: Listeners = []
         """(write, alias): a write through an untracked alias."""
         self.special_write: Listeners = []

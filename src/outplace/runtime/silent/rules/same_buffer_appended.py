@@ -1,11 +1,14 @@
 """One memory that is stored several times, each time by a new object, and changed in between.
 
 `frames.append(x.numpy())` stores arrays over the memory of `x`. `replay.append(torch.from_numpy(env.state))` stores
-tensors over the array of `env`. At the end all entries show the last values.
+tensors over the array of `env`. At the end all entries show the last values. `batches = list(reader)`, where the reader
+yields `torch.from_numpy(self.buffer)`, stores without such a call: then the tensors of one line that are alive count.
 """
 
 from __future__ import annotations
 
+import gc
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from types import FrameType
@@ -26,6 +29,10 @@ from outplace.runtime.silent import detector, reporting, scan
 _next_number = torch._C._autograd._get_sequence_nr
 _FROM_NUMPY: Any = torch.from_numpy
 _LARGEST, _MOST_ARRAYS = 1 << 16, 64
+_CONTAINERS = (list, tuple, dict, deque)
+"""A graph keeps tensors alive, too, but not in these."""
+_SEVERAL = 3
+"""So many tensors of one line over one memory are alive at once. A loop has two of them: the next one and its own."""
 
 
 class _Found(NamedTuple):
@@ -68,6 +75,8 @@ class Detector(detector.Detector):
     def __init__(self) -> None:
         self._kept: dict[Instruction, tuple[Weak, torch.Tensor, int]] = {}
         """For each storing line: the object it stored, a copy of its contents at that time, and when that was."""
+        self._taken: dict[Instruction, list[tuple[Weak, torch.Tensor, int]]] = {}
+        """For each line that makes tensors over arrays: the same for its latest tensors."""
         self.waiting: dict[Instruction, _Found] = {}
         """Reported when the next backward starts, with all writers."""
         self._told: set[Instruction] = set()
@@ -90,6 +99,26 @@ class Detector(detector.Detector):
             scan.guarded(lambda: self._note(value, line))
         elif found is not None and (not found.holds_both or hidden_writes.worth_a_look(line)):
             scan.guarded(lambda: self._see_again(found, line))
+
+    def on_array_taken(self, tensor: torch.Tensor, frame: FrameType) -> None:
+        """A line has made a tensor over an array."""
+        line = (frame.f_code, frame.f_lasti)
+        if line not in self._told and line not in self.waiting and hidden_writes.worth_a_look(line):
+            scan.guarded(lambda: self._compare_with_living(tensor, line))
+
+    def _compare_with_living(self, tensor: torch.Tensor, line: Instruction) -> None:
+        with unobserved():
+            if not copyable(tensor) or tensor.device.type != "cpu" or tensor.numel() > _LARGEST:
+                return
+            taken = self._taken.setdefault(line, [])
+            taken[:] = [item for item in taken[-_MOST_ARRAYS:] if item[0]() is not None]
+            same = [item for item in taken if same_piece(item[0](), tensor)]
+            changed = len(same) + 1 >= _SEVERAL and not torch.equal(bits(same[0][1]), bits(tensor))
+            if changed and any(type(holder) in _CONTAINERS for holder in gc.get_referrers(same[0][0]())):
+                first, _, since = same[0]
+                written = self._writes_of(first(), since)
+                self.waiting[line] = _Found(first, names.described(tensor, None), since, written)
+            taken.append((Weak(tensor), tensor.clone(), _next_number()))
 
     def on_array_written(self, array: Any, place: Instruction) -> None:
         """An array that may share memory with a tensor is about to be written."""
