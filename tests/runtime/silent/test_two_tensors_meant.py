@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -390,45 +389,3 @@ def test_batches_that_are_collated_into_one_buffer(kept):
         assert sums == ([51.0, 51.0] if kept else [15.0, 51.0])
 
     assert codes(run) == (["OUT309"] if kept else [])
-
-
-# -- arrays that are filled again -------------------------------------------------------------------------------------
-
-
-def windows(take):
-    """Tensors of the windows over one array, which is filled again for each."""
-    array = np.zeros(3, dtype=np.float32)
-    for start in range(4):
-        array[:] = np.arange(start, start + 3)
-        yield take(array)
-
-
-def trained_on(batches):
-    w = torch.ones(3, requires_grad=True)
-    sums = []
-    for batch in batches:
-        (w * batch).sum().backward()
-        sums.append(batch.sum().item())
-    return sums
-
-
-KEPT = {
-    "list": list,
-    "comprehension": lambda batches: [(batch, 1) for batch in batches],
-    "dict": lambda batches: dict(enumerate(batches)),
-}
-
-
-@pytest.mark.parametrize("keep", KEPT.values(), ids=KEPT)
-def test_tensors_that_all_show_the_last_window(keep):
-    def run(take="from_numpy"):
-        kept = keep(windows(getattr(torch, take)))
-        values = kept.values() if isinstance(kept, dict) else kept
-        return trained_on([value[0] if isinstance(value, tuple) else value for value in values])
-
-    assert run() == [12.0] * 4 and run("tensor") == [3.0, 6.0, 9.0, 12.0]
-    assert codes(run) == ["OUT311"] and codes(lambda: run("tensor")) == []
-
-
-def test_each_window_is_used_before_the_next():
-    assert codes(lambda: trained_on(windows(torch.from_numpy))) == []
