@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.syntax_trees import text_of
+
 _FUNCTIONS = ("torch.", "nn.", "init.", "F.")
 _PARTS = ("data", "T", "mT")
 
@@ -13,7 +15,7 @@ def written_by(call: ast.Call) -> ast.expr | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if not name.endswith("_") or name.endswith("__"):
         return None
-    if isinstance(call.func, ast.Attribute) and not ast.unparse(call.func).startswith(_FUNCTIONS):
+    if isinstance(call.func, ast.Attribute) and not text_of(call.func).startswith(_FUNCTIONS):
         return call.func.value
     return call.args[0] if call.args else None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
@@ -17,11 +17,13 @@ from outplace.source.annotations import says_tensor
 from outplace.source.candidates import Candidates
 from outplace.source.findings import finding_for
 from outplace.source.frames import Frame, OutOfSteps
-from outplace.source.graph import Group, Hit, Storage
+from outplace.source.graph import Group, Hit, Storage, clock
 from outplace.source.heuristics import says_inference_only
 from outplace.source.holders import settled
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.project import Module, OutOfTime, Project
+from outplace.source.room import with_room_for_calls
+from outplace.source.tape import Tape
 from outplace.source.trained_functions import Functions, Trained, each_once
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
@@ -84,6 +86,7 @@ def check_file(path: str, source: str, project: Project) -> Checked:
             gc.enable()
 
 
+@with_room_for_calls
 def _check(path: str, source: str, project: Project, candidates: Candidates) -> Checked:
     first_read = len(project.read)
     try:
@@ -150,7 +153,8 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     sure, assumed = _FunctionRuns(module, project, candidates, False), _FunctionRuns(module, project, candidates, True)
     functions = functions_of(module)
     trained = Trained(functions)
-    for function, owner in _functions_to_run(candidates, functions, trained):
+    to_run = _FunctionsToRun(candidates, functions, trained)
+    for function, owner in to_run:
         if project.is_out_of_time():
             break
         assumed_trained = trained.holds(function, owner) and not _is_for_inference(function)
@@ -167,6 +171,8 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
         elif guesses := assumed.run(function, owner):  # with no assumptions there is less to find
             found = sure.run(function, owner)
             hits.extend([*found, *hypotheses.only_assumed(guesses, found)])
+        if function not in assumed.write_only_their_own:
+            to_run.add_callers(function)
     return hits
 
 
@@ -177,6 +183,8 @@ class _FunctionRuns:
         self._module, self._project, self._candidates, self._assumes = module, project, candidates, assumes
         self._receivers: Receivers = {}
         self._numbers: Numbers = {}
+        self.write_only_their_own: set[Function] = set()
+        """The functions that were run, and have written only what they had made themselves."""
 
     def run(self, function: Function, owner: Class | None, trains: bool = False) -> list[Hit]:
         """Runs one function and returns its hits. `trains` is True if the function runs the backwards itself."""
@@ -185,12 +193,22 @@ class _FunctionRuns:
         called = _name(function) != "forward" and self._candidates.is_called(_name(function))
         args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
+        alone.tape.began, alone.tape.given_writes = next(clock), set()
         _run_within_limits(lambda: _run_alone(alone, function, args, trains), self._project, _name_and_line(function))
+        if self._writes_only_its_own(function, alone.tape):
+            self.write_only_their_own.add(function)
         found = [*alone.tape.hits, *settled(alone)]
         if owner in self._receivers and function.node in self._receivers[owner].called:
             # `__init__` may call it before it registers what computes the weight; here the object is complete
             found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
         return _with_doubts(found, function, args, self._numbers)
+
+    def _writes_only_its_own(self, function: Function, tape: Tape) -> bool:
+        """True if the run has shown all that the text writes, and it was all made in the function."""
+        if tape.given_writes or tape.events or _name_and_line(function) in self._project.cut:
+            return False
+        seen = {line for node in tape.own_writes for line in range(node.lineno, (node.end_lineno or 0) + 1)}  # type: ignore[attr-defined]
+        return seen.issuperset(self._candidates.lines_of_writes(*_lines(function.node)))
 
 
 def _run_within_limits(run: Callable[[], object], project: Project, place: tuple[str, int]) -> None:
@@ -205,27 +223,44 @@ def _name_and_line(function: Function) -> tuple[str, int]:
     return f"`{function.name}`", _lines(function.node)[0]
 
 
-def _functions_to_run(candidates: Candidates, functions: Functions, trained: Trained) -> Functions:
-    """Returns the functions that write or train, or that run modules which may have been built to write.
+class _FunctionsToRun:
+    """The functions that write or train, or that run modules which may have been built to write.
 
-    Also returns those that call one of these and are trained through: they may save what the callee overwrites.
+    While they are run, `add_callers` adds those that call one of them and are trained through: they may save what the
+    callee overwrites.
     """
-    chosen, waiting = set[tuple[ast.AST, Class | None]](), set[str]()
-    callers: dict[str, Functions] = {}
-    for function, owner in each_once(functions):
-        if _may_write(candidates, function, owner) or trained.trains(function):
-            chosen.add((function.node, owner))
-            if trained.holds(function, function.owner):
-                waiting.add(_name(function))
-        elif trained.holds(function, owner):
-            for name in candidates.called(*_lines(function.node)):
-                callers.setdefault(name, []).append((function, owner))
-    while waiting:
-        name = waiting.pop()
-        for function, owner in callers.pop(name, ()) if not name.startswith("__") else ():
-            chosen.add((function.node, owner))
-            waiting.add(_name(function))
-    return [(function, owner) for function, owner in functions if (function.node, owner) in chosen]
+
+    def __init__(self, candidates: Candidates, functions: Functions, trained: Trained) -> None:
+        self._candidates, self._trained = candidates, trained
+        chosen, self._others = set[tuple[ast.AST, Class | None]](), list[tuple[Function, Class | None]]()
+        for function, owner in each_once(functions):
+            if _may_write(candidates, function, owner) or trained.trains(function):
+                chosen.add((function.node, owner))
+            else:
+                self._others.append((function, owner))
+        self._waiting = [pair for pair in functions if (pair[0].node, pair[1]) in chosen]
+        self._functions, self._added = functions, set[tuple[ast.AST, Class | None]]()
+
+    def __iter__(self) -> Iterator[tuple[Function, Class | None]]:
+        yield from self._waiting  # it grows
+
+    def add_callers(self, function: Function) -> None:
+        """Adds the functions that call this one, once."""
+        name = _name(function)
+        if name.startswith("__") or not self._trained.holds(function, function.owner):
+            return
+        callers = {(f.node, owner) for f, owner in self._callers.pop(name, ()) if self._trained.holds(f, owner)}
+        callers -= self._added
+        self._added |= callers
+        self._waiting += [pair for pair in self._functions if (pair[0].node, pair[1]) in callers] if callers else []
+
+    @cached_property
+    def _callers(self) -> dict[str, Functions]:
+        found: dict[str, Functions] = {}
+        for function, owner in self._others:
+            for name in self._candidates.called(*_lines(function.node)):
+                found.setdefault(name, []).append((function, owner))
+        return found
 
 
 def _may_write(candidates: Candidates, function: Function, owner: Class | None) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.syntax_trees import text_of
+
 _NO_TENSOR = {
     "int", "float", "complex", "bool", "str", "bytes", "None", "ndarray", "list", "List", "dict", "Dict", "tuple",
     "Tuple", "set", "Set", "Sequence", "Iterable", "Iterator", "Generator", "Mapping", "MutableMapping",
@@ -25,7 +27,7 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
     if (outer := says_tensor(annotation.value)) is not None:
         return outer
     inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-    if isinstance(annotation.value, (ast.Name, ast.Attribute)) and ast.unparse(annotation.value).endswith("Union"):
+    if isinstance(annotation.value, (ast.Name, ast.Attribute)) and text_of(annotation.value).endswith("Union"):
         return _one_of(inner)
     return says_tensor(inner[0]) if inner else None  # Optional[Tensor], Annotated[Tensor, ...], Float[Tensor, "b n"]
 
@@ -34,7 +36,7 @@ def named_class(annotation: ast.expr | None) -> tuple[ast.expr, bool] | None:
     """The first class that `Type[A]`, `type[A | B]` or `list[Type[Union[A, B]]]` names; is it a list of them?"""
     if not isinstance(annotation, ast.Subscript):
         return None
-    outer, inner = ast.unparse(annotation.value).rpartition(".")[2], annotation.slice
+    outer, inner = text_of(annotation.value).rpartition(".")[2], annotation.slice
     if outer in ("type", "Type"):
         return _first(inner), False
     found = named_class(inner) if outer in ("Optional", "list", "List", "Sequence") else None

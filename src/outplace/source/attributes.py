@@ -125,14 +125,16 @@ def _resolved(interpreter: Interpreter, value: Value, seen: set[tuple[str, str]]
 
 def _name(interpreter: Interpreter, node: ast.Name) -> Value:
     scope: Scope | None = interpreter.frames[-1].scope
-    value = None
-    while value is None and scope is not None:  # as `Scope.get` does
-        value = scope.names.get(node.id)
-        if value is not None and scope.stale:
-            holders.check_name(interpreter, scope, node.id, value)
+    name, value = node.id, None
+    while scope is not None:  # as `Scope.get` does
+        value = scope.names.get(name)
+        if value is not None:
+            if scope.stale:
+                holders.check_name(interpreter, scope, name, value)
+            break
         scope = scope.outer
     if value is None:
-        return python_model.builtin(node.id)
+        return python_model.builtin(name)
     kind = value.__class__
     if kind is Choice:
         return narrowed(value, interpreter.tape.path)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.syntax_trees import walk
 from outplace.knowledge.traits import is_factory, shape_only
 from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
 from outplace.source.frames import DEEPEST_CALL, Frame, Stop
@@ -51,9 +52,12 @@ def asks_for_shape(function: Value) -> bool:
     return isinstance(function, Torch) and function.name.endswith("_like") and is_factory(function.name.split(".")[-1])
 
 
-def _argument(interpreter: Interpreter, node: ast.expr, only_shape: bool) -> Value:
+_READ_IN_PLACE = (ast.Name, ast.Attribute, ast.Subscript)
+
+
+def _argument_of_shape(interpreter: Interpreter, node: ast.expr) -> Value:
     before = interpreter.looking_at
-    interpreter.looking_at = before or (only_shape and isinstance(node, ast.Name | ast.Attribute | ast.Subscript))
+    interpreter.looking_at = before or isinstance(node, _READ_IN_PLACE)
     value = interpreter.eval(node)
     interpreter.looking_at = before
     return value
@@ -71,7 +75,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
             if not python_model.is_exact(spread) and torch_model.takes_sizes(node.func):
                 args.append(SEVERAL)
         else:
-            args.append(_argument(interpreter, argument, only_shape))
+            args.append(_argument_of_shape(interpreter, argument) if only_shape else interpreter.eval(argument))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = interpreter.eval(keyword.value)
@@ -246,7 +250,7 @@ def _cached(interpreter: Interpreter, function: Function, args: list[Value], key
 
 
 def _is_generator(node: ast.AST) -> bool:
-    return any(isinstance(inner, ast.Yield) for inner in ast.walk(node))
+    return any(isinstance(inner, ast.Yield) for inner in walk(node))
 
 
 def run_around(

@@ -6,7 +6,7 @@ Each pattern begins with a literal or a set of characters: `re` finds those many
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -86,6 +86,12 @@ class Candidates:
     def writes(self, first: int, last: int) -> bool:
         """True if there is a write or a backward between these lines."""
         return self._within(self._writes, first, last) or self._holds("backward(", first, last)
+
+    def lines_of_writes(self, first: int, last: int) -> list[int]:
+        """Returns the lines between these two on which a write begins."""
+        start, end = (bisect_left(self._writes, (self._offset(line),)) for line in (first, last + 1))
+        assert self._lines is not None
+        return [bisect_right(self._lines, place) - 1 for place, _ in self._writes[start:end]]
 
     def builds_writers(self, first: int, last: int) -> bool:
         """True if modules that may be built to write are mentioned between these lines."""

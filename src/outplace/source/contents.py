@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from outplace.source import holders
@@ -131,7 +132,7 @@ def bounded(value: Value) -> Value:
 
     `l = [l, l]`, forty times, is small in memory. Whoever looks at each item does not come to an end.
     """
-    if not isinstance(value, _CONTAINERS):
+    if not isinstance(value, _CONTAINERS) or not any(isinstance(item, _CONTAINERS) for item in _held(value)):
         return value
     count, around = 0, set[int]()
     stack: list[Any] = [value]
@@ -142,16 +143,20 @@ def bounded(value: Value) -> Value:
             continue
         if id(one) in around:  # it holds itself
             continue
-        held = one.options if isinstance(one, Choice) else one.items
-        rest = () if isinstance(one, Choice) else (one.rest,)
+        held = _held(one)
         count += 1 + len(held)
         if count > MOST_INSIDE:
             return UNKNOWN
-        inner = held.values() if isinstance(held, dict) else held
         around.add(id(one))
         stack.append(id(one))
-        stack += [item for item in (*inner, *rest) if isinstance(item, _CONTAINERS)]
+        stack += [item for item in held if isinstance(item, _CONTAINERS)]
     return value
+
+
+def _held(one: Items | Dictionary | Choice) -> Sequence[Value]:
+    if isinstance(one, Choice):
+        return one.options
+    return [*(one.items.values() if isinstance(one, Dictionary) else one.items), *([one.rest] if one.rest else [])]
 
 
 _CONTAINERS = (Items, Dictionary, Choice)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from outplace.source.graph import Path
-from outplace.source.project import Module
+from outplace.source.project import Module, Project
 from outplace.source.values import Function, Scope, Value
 
 _branches = itertools.count(1)
@@ -27,6 +27,12 @@ makes a part of the graph is saved in the next. A loop inside another loop runs 
 
 class OutOfSteps(Exception):
     """The program is too large to follow, or took too long."""
+
+
+def require_time(project: Project) -> None:
+    """Ends the run if the time of the file is over. For work within one step that may take long."""
+    if project.is_out_of_time():
+        raise OutOfSteps
 
 
 class Stop:

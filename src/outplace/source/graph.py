@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.traits import has
@@ -37,8 +37,7 @@ clock = itertools.count(1)
 """One clock for all runs, so that a write in `__init__` is earlier than all saves in other methods."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """An expression or statement of a file, and the function that contains it."""
 
     module: Module

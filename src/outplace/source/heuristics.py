@@ -6,7 +6,10 @@ Each function says what it believes and what happens if it is wrong. docs/check.
 from __future__ import annotations
 
 import ast
+import functools
 import re
+
+from outplace.knowledge import syntax_trees
 
 _INFERENCE_ONLY = re.compile(
     r"\bonly (?:(?:be )?used )?(?:for|in|at|during) (?:inference|evaluation|generation)"
@@ -69,7 +72,7 @@ def is_mask(factor: ast.expr) -> bool:
 
     If wrong: `self.weight.data *= self.mask` in every forward is a silent bug that `check` misses.
     """
-    return "mask" in ast.unparse(factor).lower()
+    return "mask" in syntax_trees.text_of(factor).lower()
 
 
 def says_inference_only(text: str) -> bool:
@@ -94,7 +97,7 @@ def makes_optimizer(call: ast.Call) -> bool:
 
     If wrong: `fix` takes the arguments for trained parameters, and offers no rewrite that makes them again.
     """
-    return "optim" in ast.unparse(call.func).lower()
+    return "optim" in syntax_trees.text_of(call.func).lower()
 
 
 def hands_on_optimizers(body: str) -> bool:
@@ -110,7 +113,7 @@ def clips_gradients(call: ast.Call) -> bool:
 
     If wrong: `fix` moves the call together with the optimizer step after it.
     """
-    return "clip_grad" in ast.unparse(call.func).lower()
+    return "clip_grad" in syntax_trees.text_of(call.func).lower()
 
 
 def steps_by_name(call: ast.Call) -> bool:
@@ -118,7 +121,7 @@ def steps_by_name(call: ast.Call) -> bool:
 
     If wrong: `fix` does not move a backward before the call.
     """
-    return ast.unparse(call.func).endswith("step")
+    return syntax_trees.text_of(call.func).endswith("step")
 
 
 def is_gradient_name(name: str) -> bool:
@@ -145,6 +148,7 @@ def is_update_name(function: str) -> bool:
     return function.lstrip("_").startswith(_UPDATES)
 
 
+@functools.cache
 def takes_no_gradient(parameter: str) -> bool:
     """Belief: nobody differentiates by a parameter called `mask`, `labels`, `index`, `lengths` and the like.
 
@@ -153,6 +157,7 @@ def takes_no_gradient(parameter: str) -> bool:
     return _NO_GRADIENT.search(parameter.lower()) is not None
 
 
+@functools.cache
 def is_raw_data(parameter: str) -> bool:
     """Belief: no backward keeps an argument called `image`, `pixel_values`, `boxes` or `logits`.
 
@@ -173,14 +178,15 @@ def takes_images(init: ast.AST) -> bool:
     ]
     if any(_CHANNELS.search(argument.arg) and _is_three(default) for argument, default in by_name):
         return True
-    calls = (node for node in ast.walk(init) if isinstance(node, ast.Call) and node.args)
-    return any("conv" in ast.unparse(call.func).lower() and _is_three(call.args[0]) for call in calls)
+    calls = (node for node in syntax_trees.walk(init) if isinstance(node, ast.Call) and node.args)
+    return any("conv" in syntax_trees.text_of(call.func).lower() and _is_three(call.args[0]) for call in calls)
 
 
 def _is_three(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 3
 
 
+@functools.cache
 def asks_for_writes(parameter: str) -> bool:
     """Belief: a parameter called `inplace`, `out` or `buffer` asks for writes, and who trains does not give it.
 
@@ -197,6 +203,7 @@ def is_batch(axis: str) -> bool:
     return axis.lower() in ("b", "bs", "batch")
 
 
+@functools.cache
 def is_layer_name(name: str) -> bool:
     """Belief: `layer(x)`, `block(x)`, `self_attn(x)` run a module, if nothing is known of the name.
 
@@ -205,6 +212,7 @@ def is_layer_name(name: str) -> bool:
     return _LAYER.search(name) is not None
 
 
+@functools.cache
 def is_activation_name(layer: str) -> bool:
     """Belief: an unknown layer called `act`, `relu` or `activation` saves its result, as ReLU does.
 
@@ -213,6 +221,7 @@ def is_activation_name(layer: str) -> bool:
     return _ACTIVATION.search(layer.lower()) is not None
 
 
+@functools.cache
 def builds_activation(option: str) -> bool:
     """Belief: an unknown layer that is built with `act=...`, `activation=...`, `act_cfg=...` ends in an activation.
 
@@ -221,6 +230,7 @@ def builds_activation(option: str) -> bool:
     return _ACTIVATION_OPTION.search(option) is not None
 
 
+@functools.cache
 def saves_nothing_by_name(layer: str) -> bool:
     """Belief: an unknown layer with "drop", "pool", "pad" or the like in its name does not save its input.
 
@@ -229,6 +239,7 @@ def saves_nothing_by_name(layer: str) -> bool:
     return _SAVES_NOTHING.search(layer.lower()) is not None
 
 
+@functools.cache
 def is_loss_name(name: str) -> bool:
     """Belief: a function or class with "loss", "criterion", "penalty" or the like in its name is trained through.
 
@@ -237,6 +248,7 @@ def is_loss_name(name: str) -> bool:
     return _LOSS.search(name) is not None
 
 
+@functools.cache
 def is_outside_training(method: str) -> bool:
     """Belief: a method called `predict`, `reset_...`, `load_...`, `evaluate` and the like is not trained through.
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.knowledge.traits import is_of_tensors, only_reshapes
 from outplace.source import torch_model, unseen
 from outplace.source.annotations import named_class, says_tensor
@@ -108,7 +109,7 @@ def _may_be_kept(function: Function) -> bool:
         is_first = node.name == "forward" and isinstance(init, Function) and takes_images(init.node)
         if is_first or gathers_for(owner, node.name):
             return False
-    ends = (part for part in ast.walk(node) if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom)))
+    ends = (part for part in walk(node) if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom)))
     return any(not isinstance(end, ast.Return) or end.value is not None for end in ends)
 
 
@@ -123,7 +124,7 @@ def _argument(
     if asks_for_writes(name):
         return Const(False) if default is None or not _is_none(default) else NONE
     if says is False and argument.annotation is not None:
-        return _not_a_tensor(interpreter, argument, ast.unparse(argument.annotation), uses)
+        return _not_a_tensor(interpreter, argument, text_of(argument.annotation), uses)
     numbers = default is not None and not _is_none(default)
     if says is None and (numbers or _is_other(argument.annotation)):
         return Unseen()
@@ -138,7 +139,7 @@ def _may_be_none(default: ast.expr | None, annotation: ast.expr | None) -> bool:
     """Is None its default, or is it annotated as `Optional[Tensor]` or `Tensor | None`?"""
     if default is not None and _is_none(default):
         return True
-    return annotation is not None and _NONE.search(ast.unparse(annotation)) is not None
+    return annotation is not None and _NONE.search(text_of(annotation)) is not None
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -166,12 +167,13 @@ _NUMBERS = re.compile(r"(?:int|float|bool|str|[Tt]uple|[Ll]ist|Optional|None|[\[
 
 def _is_other(annotation: ast.expr | None) -> bool:
     """Is it annotated as something of the program's own? (A string or a name that is no tensor.)"""
-    return isinstance(annotation, (ast.Name, ast.Attribute)) and not ast.unparse(annotation).endswith(("Any", "T"))
+    return isinstance(annotation, (ast.Name, ast.Attribute)) and not text_of(annotation).endswith(("Any", "T"))
 
 
 def _tensor(interpreter: Interpreter, argument: ast.arg, known: bool) -> Tensor:
     tensor = Tensor(Storage(), None, known=known)
     tensor.since = interpreter.tape.tick()
+    interpreter.tape.given.add(tensor.storage)
     if not takes_no_gradient(argument.arg):
         tensor.requires_grad, tensor.family.grad = True, True
         tensor.node = Node(ARGUMENT, interpreter.place(argument), tensor.since, ())
@@ -189,7 +191,7 @@ class _Uses:
         self.networks: set[str] = set()
         self.optional: set[str] = set()
         self.keys: dict[str, list[str]] = {}
-        for node in ast.walk(function):
+        for node in walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if is_of_tensors(node.attr):
                     self.tensors.add(node.value.id)
@@ -279,13 +281,13 @@ def call_unknown(
     new_tensor.since = interpreter.tape.tick()
     activates = getattr(function, "activates", False)
     layer = _layer_name(node.func) if isinstance(function, Unknown) else None
-    layer = ast.unparse(node.func)[:40] if activates else layer
+    layer = text_of(node.func)[:40] if activates else layer
     grads = [tensor.requires_grad for tensor in tensors]
     if interpreter.grad != "on" or not (layer or True in grads or unseen.weights_of(function)):
         new_tensor.requires_grad = False if interpreter.grad in ("off", "inference") else None
         return new_tensor
     new_tensor.requires_grad = new_tensor.family.grad = True
-    new_tensor.node = interpreter.record(layer or ast.unparse(node.func)[:40], node)
+    new_tensor.node = interpreter.record(layer or text_of(node.func)[:40], node)
     _connect(new_tensor.node, tensors, new_tensor)
     if layer is not None:
         _assume_saves(interpreter, new_tensor.node, layer, new_tensor, args, activates)
@@ -336,7 +338,7 @@ def _layer_name(function: ast.expr) -> str | None:
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
         own = isinstance(root, ast.Name) and root.id == "self"
-        return ast.unparse(function) if own and not function.attr.startswith("_") else None
+        return text_of(function) if own and not function.attr.startswith("_") else None
     if isinstance(function, ast.Name) and is_layer_name(function.id):
         return function.id
     return None
@@ -370,6 +372,7 @@ def part_of(interpreter: Interpreter, whole: Tensor) -> Tensor:
     """One of several tensors that something unknown has returned together."""
     tensor = Tensor(Storage(), whole.requires_grad, whole.node, known=False, dtype=whole.dtype)
     tensor.since, tensor.family.grad = interpreter.tape.tick(), whole.requires_grad
+    interpreter.tape.given.add(tensor.storage)
     if whole.node is not None and whole.node.operation == ARGUMENT:
         tensor.node = Node(ARGUMENT, whole.node.place, tensor.since, ())
         tensor.node.assumed = whole.node.assumed

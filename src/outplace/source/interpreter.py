@@ -6,6 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from outplace.knowledge.kind import SilentRule
@@ -21,7 +22,7 @@ from outplace.source import (
     unseen,
 )
 from outplace.source.expressions import EXPRESSIONS
-from outplace.source.frames import Frame, OutOfSteps, Stop, next_branch
+from outplace.source.frames import Frame, OutOfSteps, Stop, next_branch, require_time
 from outplace.source.graph import Hit, Node, Place
 from outplace.source.joins import join_arms, narrowed
 from outplace.source.project import Module, Project
@@ -72,7 +73,9 @@ class Interpreter:
         self.parts: dict[tuple[int, str], tuple[Value, Tensor]] = {}
         """The tensors found in unknown values, by the holder and the name or key."""
         self._most_steps = most_steps
-        self.tape = Tape(require_time=self.require_time)
+        self.require_time = partial(require_time, project)
+        """Ends the run if the time of the file is over."""
+        self.tape = Tape(require_time=self.require_time)  # a method would make a cycle, which nothing collects
         self.frames: list[Frame] = []
         self.steps = 0
         self.on_call: Callable[[ast.AST], None] = lambda _node: None
@@ -209,11 +212,6 @@ class Interpreter:
 
     def _check_budget(self) -> None:
         if self.steps > self._most_steps or self.project.is_out_of_time():
-            raise OutOfSteps
-
-    def require_time(self) -> None:
-        """Ends the run if the time of the file is over. For work within one step that may take long."""
-        if self.project.is_out_of_time():
             raise OutOfSteps
 
     def within(self, steps: int, run: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
+from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.knowledge.traits import has
 from outplace.source.values import Function
 
@@ -28,12 +29,12 @@ def given_by_level(function: Function) -> set[str]:
 def _used_by_level(function: ast.AST, owner: ast.ClassDef | None) -> set[str]:
     names: set[str] = set()
     sized: set[str] | None = None
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Assign) and _is_reshaped(node.value, node.targets[0]):
             names |= _of_items(node.targets)
         elif owner is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             sized = _lists_of_sizes(owner) if sized is None else sized
-            if ast.unparse(node.func.value) in sized:
+            if text_of(node.func.value) in sized:
                 names |= _of_items(node.args)
     return names
 
@@ -57,7 +58,7 @@ def _is_reshaped(value: ast.expr, item: ast.expr) -> bool:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         methods.add(value.func.attr)
         value = value.func.value
-    return any(map(_gives_another_shape, methods)) and ast.unparse(value) == ast.unparse(item)
+    return any(map(_gives_another_shape, methods)) and text_of(value) == text_of(item)
 
 
 def _gives_another_shape(method: str) -> bool:
@@ -67,8 +68,8 @@ def _gives_another_shape(method: str) -> bool:
 def _lists_of_sizes(owner: ast.ClassDef) -> set[str]:
     """`self.convs = nn.ModuleList(nn.Conv2d(size, 8, 1) for size in sizes)`: rows of one tensor have one size."""
     return {
-        ast.unparse(target)
-        for node in ast.walk(owner)
+        text_of(target)
+        for node in walk(owner)
         if isinstance(node, ast.Assign) and _makes_sizes(node.value)
         for target in node.targets
     }
@@ -81,7 +82,7 @@ def _makes_sizes(value: ast.expr) -> bool:
     if not isinstance(modules, (ast.GeneratorExp, ast.ListComp)) or len(modules.generators) != 1:
         return False
     size, among = modules.generators[0].target, modules.generators[0].iter
-    counts = isinstance(among, ast.Call) and ast.unparse(among.func) in ("range", "enumerate")
+    counts = isinstance(among, ast.Call) and text_of(among.func) in ("range", "enumerate")
     return isinstance(size, ast.Name) and not counts and _is_given(size.id, modules.elt)
 
 
@@ -90,5 +91,5 @@ def _last_name(function: ast.expr) -> str:
 
 
 def _is_given(size: str, module: ast.expr) -> bool:
-    calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
+    calls = (node for node in walk(module) if isinstance(node, ast.Call))
     return any(isinstance(arg, ast.Name) and arg.id == size for call in calls for arg in call.args)

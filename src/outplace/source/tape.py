@@ -71,6 +71,14 @@ class Tape:
     """True while the forward of a custom Function runs."""
     noticed_writes: list[tuple[Storage, Write]] | None = None
     """All writes, while a rule collects them."""
+    began: int = 0
+    """The time at which the function that is checked was called."""
+    given: set[Storage] = field(default_factory=set)
+    """The memory of what the function was given, as far as it is only looked at later."""
+    own_writes: set[ast.AST] = field(default_factory=set)
+    """The statements that wrote only what the function has made itself."""
+    given_writes: set[ast.AST] = field(default_factory=set)
+    """The statements that wrote what it was given, or what it holds for longer."""
 
     def tick(self) -> int:
         """Advances the clock and returns the new time."""
@@ -100,9 +108,12 @@ class Tape:
             tensor if moved else None, placed, tracked and tensor.requires_grad is False,
             self.mode == "off" and not self.in_function,
         )  # fmt: skip
-        tensor.storage.writes.append(write)
+        storage = tensor.storage
+        storage.writes.append(write)
+        is_given = step or tensor.parameter or storage.made <= self.began or storage in self.given
+        (self.given_writes if is_given else self.own_writes).add(place.node)
         if self.noticed_writes is not None:
-            self.noticed_writes.append((tensor.storage, write))
+            self.noticed_writes.append((storage, write))
         return write
 
     def restore(self, tensor: Tensor, value: Tensor) -> None:

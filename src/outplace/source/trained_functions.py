@@ -6,6 +6,7 @@ import ast
 import re
 from functools import cached_property
 
+from outplace.knowledge.syntax_trees import walk
 from outplace.knowledge.traits import method_has
 from outplace.source.annotations import says_tensor
 from outplace.source.frameworks import framework_behind
@@ -64,6 +65,8 @@ class Trained:
     @cached_property
     def _training(self) -> set[str]:
         found, callers = set[str](), dict[str, set[str]]()
+        if not any(_trains(source) for source in {function.module.source for function, _ in self._functions}):
+            return found
         for name, text in {_name(function): _body(function) for function, _ in self._functions}.items():
             if _trains(text):
                 found.add(name)
@@ -134,7 +137,7 @@ _ASKS = re.compile(r"is_grad_enabled\(|\.requires_grad\b(?!\s*=)")
 
 def _answers(function: Function) -> bool:
     """Does it return whether grad is on, perhaps with other conditions?"""
-    ends = (node.value for node in ast.walk(function.node) if isinstance(node, ast.Return) and node.value is not None)
+    ends = (node.value for node in walk(function.node) if isinstance(node, ast.Return) and node.value is not None)
     return any(not isinstance(value, ast.IfExp) and _ASKS.search(ast.unparse(value)) for value in ends)
 
 
@@ -152,9 +155,7 @@ def _is_for_others(function: Function) -> bool:
 def _is_given_tensors(function: ast.AST, given: list[ast.arg]) -> bool:
     """Does it ask one of its arguments for what only tensors have?"""
     names = {argument.arg for argument in given if argument.annotation is None}
-    asked = (
-        part for part in ast.walk(function) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name)
-    )
+    asked = (part for part in walk(function) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name))
     return any(part.value.id in names and method_has(part.attr, "only_of_tensors") for part in asked)  # type: ignore[attr-defined]
 
 

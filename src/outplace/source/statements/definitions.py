@@ -7,6 +7,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.syntax_trees import walk
 from outplace.source import torch_model
 from outplace.source.frames import Frame, Stop
 from outplace.source.values import Bound, Class, Function, GradMode, Outside, Scope, Tensor, Torch, Value
@@ -95,7 +96,7 @@ def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
     names = [argument.arg for argument in node.args.args]
     if isinstance(node, ast.Lambda) or len(names) != 1:
         return None
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, (ast.FunctionDef, ast.Lambda)) and part is not node:
             return None
         if isinstance(part, ast.Return) and not (isinstance(part.value, ast.Name) and part.value.id == names[0]):
@@ -107,8 +108,8 @@ def _handed_back(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
 
 def _uses(node: ast.AST, name: str) -> bool:
     """Does it do more with a function than read `__name__` and the like?"""
-    about = {id(part.value) for part in ast.walk(node) if isinstance(part, ast.Attribute) and _is_about(part)}
-    return any(isinstance(part, ast.Name) and part.id == name and id(part) not in about for part in ast.walk(node))
+    about = {id(part.value) for part in walk(node) if isinstance(part, ast.Attribute) and _is_about(part)}
+    return any(isinstance(part, ast.Name) and part.id == name and id(part) not in about for part in walk(node))
 
 
 def _is_about(node: ast.Attribute) -> bool:

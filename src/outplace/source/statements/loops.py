@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from outplace.knowledge.syntax_trees import walk
 from outplace.source import python_model
 from outplace.source.calls import run_around
 from outplace.source.frames import ROUNDS, Stop
@@ -46,7 +47,7 @@ def _may_be_long(iterable: Value) -> bool:
 
 def _is_short(node: ast.For) -> bool:
     """`for m in net.modules(): if isinstance(m, Quantiser): m.enabled = True`."""
-    inside = [part for statement in node.body for part in ast.walk(statement)]
+    inside = [part for statement in node.body for part in walk(statement)]
     calls = [part.func for part in inside if isinstance(part, ast.Call)]
     quick = all(isinstance(function, ast.Name) and function.id in _QUICK for function in calls)
     return quick and not any(isinstance(part, ast.For | ast.While) for part in inside)

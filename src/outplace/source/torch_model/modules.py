@@ -9,6 +9,7 @@ from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.knowledge.derivatives import averages
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
 from outplace.knowledge.silent_rules.two_names import STATE_DICT_BY_REFERENCE
+from outplace.knowledge.syntax_trees import walk
 from outplace.source import contents
 from outplace.source.graph import Hit
 from outplace.source.joins import options
@@ -168,7 +169,7 @@ def _assigned(init: Function, name: str) -> ast.expr | None:
     """What a constructor assigns to `self.name` first."""
     if init.assigned is None:
         init.assigned = {}
-        for node in ast.walk(init.node):
+        for node in walk(init.node):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):

@@ -85,5 +85,8 @@ def _effect(
     return found
 
 
+_NAMED = (str, bool, type(None))
+
+
 def _asked(arg: Arg) -> Any:
-    return arg.tensor, arg.grad, arg.value if isinstance(arg.value, str | bool | type(None)) else type(arg.value)
+    return arg.tensor, arg.grad, arg.value if isinstance(arg.value, _NAMED) else type(arg.value)

@@ -186,7 +186,10 @@ def _check_lost(interpreter: Interpreter, replaced: Replaced) -> None:
 
 def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node: ast.AST) -> None:
     """A name or an attribute gets another value: is that a parameter, or a module, which an optimizer knows?"""
-    stack, seen = [(old, new)], set[tuple[int, int]]()
+    if not isinstance(old, (Tensor, Layer)) or (isinstance(old, Tensor) and not old.held):
+        return
+    stack: list[tuple[Value, Value]] = [(old, new)]
+    seen = set[tuple[int, int]]()
     while stack:
         before, after = stack.pop()
         if before is after or (id(before), id(after)) in seen:  # a module may be held twice

@@ -16,6 +16,7 @@ from outplace.knowledge.silent_rules.lists import (
 )
 from outplace.knowledge.silent_rules.lost import REPEATED_INDEX
 from outplace.knowledge.silent_rules.two_names import DEFAULT_ARGUMENT_WRITTEN
+from outplace.knowledge.syntax_trees import text_of
 from outplace.knowledge.traits import has, only_reshapes
 from outplace.source.graph import Hit, Node, Storage, Write, compatible
 from outplace.source.overlaps import Region, overlap, touches
@@ -61,14 +62,14 @@ def _was_refused(interpreter: Interpreter, target: Tensor) -> bool:
 def target_text(node: ast.AST) -> str:
     """What the source calls the tensor that is written."""
     if isinstance(node, ast.AugAssign):
-        return ast.unparse(node.target)
+        return text_of(node.target)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-        of_torch = ast.unparse(node.func.value).split(".")[0] in ("torch", "F", "nn")
-        return ast.unparse(node.args[0] if of_torch and node.args else node.func.value)
+        of_torch = text_of(node.func.value).split(".")[0] in ("torch", "F", "nn")
+        return text_of(node.args[0] if of_torch and node.args else node.func.value)
     if isinstance(node, ast.Call) and node.args and not isinstance(node.func, ast.Name):
-        return ast.unparse(node.args[0])
+        return text_of(node.args[0])
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        return ast.unparse(node.targets[0].value)
+        return text_of(node.targets[0].value)
     return ""
 
 
