@@ -1,4 +1,5 @@
 import compileall
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,12 @@ pytest.register_assert_rewrite("side_by_side")
 # random runs, which draw new ones, are in benchmarks/.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+# What Inductor would do once for each folder that a test compiles in: start helpers, try the processor, and compile
+# headers in advance. Each of them takes longer than what these tests compile.
+os.environ.update(
+    TORCHINDUCTOR_COMPILE_THREADS="1", TORCHINDUCTOR_VEC_ISA_OK="1", TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS="0"
+)
 
 # A command that a shell starts in the background ignores Ctrl-C, and so do all its children; some tests send it one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -47,14 +47,17 @@ class Zygote:
         output = done.stdout.replace(f"outplace: wrote {report}\n", "")
         return Run(json.loads(report.read_text()), output, done.returncode, seconds)
 
-    def python(self, folder: Path, *words: str, stderr: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-        """`python WORDS`, where the words are those of a program or of outplace."""
+    def python(
+        self, folder: Path, *words: str, stderr: int = subprocess.PIPE, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`python WORDS`, where the words are those of a program or of outplace, with these variables added."""
         assert self._process.stdin is not None and self._process.stdout is not None
         out, error = self._scratch / "stdout", self._scratch / "stderr"
         for path in (out, error):
             path.write_bytes(b"")
         streams = {"stdout": str(out), "stderr": str(out if stderr == subprocess.STDOUT else error)}
-        self._process.stdin.write(json.dumps({"words": words, "folder": str(folder), **streams}) + "\n")
+        request = {"words": words, "folder": str(folder), "environment": environment, **streams}
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
         return subprocess.CompletedProcess([sys.executable, *words], status, out.read_text(), error.read_text())
@@ -75,6 +78,6 @@ def shared() -> Zygote:
     return started
 
 
-def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def python(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python WORDS`, where the words are those of a program or of outplace. Standard input is empty."""
-    return shared().python(folder, *words)
+    return shared().python(folder, *words, **environment)

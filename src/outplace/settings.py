@@ -158,6 +158,7 @@ STARTED_IN = PathName("OUTPLACE_STARTED_IN", "the folder that reports show paths
 # What `outplace run --fix` and `outplace reclaim` ask of the runs that they start
 PROOF = PathName("OUTPLACE_PROOF", "the folder of the run that this process belongs to, and is ended with")
 EVIDENCE = PathName("OUTPLACE_EVIDENCE", "the file where a run leaves what a proof needs")
+SEED = Count("OUTPLACE_SEED", 1, "the seed of every generator that the program does not seed itself")
 OVERLAY = PathName("OUTPLACE_OVERLAY", "a file of texts that are compiled in place of the program's files")
 REFERENCE = Flag("OUTPLACE_REFERENCE", "keep a copy of everything that is saved for backward")
 RECLAIM = PathName("OUTPLACE_RECLAIM", "the folder where a run leaves its account of memory")

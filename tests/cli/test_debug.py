@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+
+import forks
 
 pytest.importorskip("torch")
 
@@ -15,8 +16,7 @@ HOW = {"replaced", "descriptor", "code injected", "hook registered", "callback s
 
 
 def outplace(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "outplace", *words]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+    return forks.python(Path(), "-m", "outplace", *words, COLUMNS="100")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from side_by_side import OUTPLACE, PYTHON, both, finish, outplace, plain, same, start, write
+from side_by_side import PYTHON, both, both_forked, finish, outplace, outplace_forked, plain, same, start, write
 
 STEP = """
     import torch
@@ -90,10 +90,9 @@ def test_a_program_that_catches_the_error_itself(tmp_path):
     """
     )
     write(tmp_path, "prog.py", source)
-    endings = [
-        start([OUTPLACE, "run", "--json", f"{w}.json", "prog.py", w], tmp_path) for w in ("torch-gone", "killed")
+    whole, killed = [
+        outplace_forked(tmp_path, "run", "--json", f"{way}.json", "prog.py", way) for way in ("torch-gone", "killed")
     ]
-    whole, killed = [finish(process) for process in endings]
     for name in ("torch-gone", "killed"):
         assert found(tmp_path / f"{name}.json") == [("saved", 6, [5], 4), ("leaf", 19, [19], None)]
     assert (whole.code, killed.code) == (0, -9)
@@ -153,7 +152,7 @@ def test_failures_in_threads_and_child_processes(tmp_path):
             torch.multiprocessing.spawn(rank, nprocs=1)
         """,
     )
-    ending = outplace(tmp_path, "run", "--json", "o.json", "prog.py", OMP_NUM_THREADS="1")
+    ending = outplace_forked(tmp_path, "run", "--json", "o.json", "prog.py", OMP_NUM_THREADS="1")
     assert ending.stdout.decode().splitlines() == [
         *["1", "1", "tensor([0])"],
         "Caught RuntimeError in DataLoader worker process 0.",
@@ -197,7 +196,7 @@ def test_what_torch_warns_of_names_the_line_of_the_program(tmp_path):
             print(error)
         """,
     )
-    expected, actual = both(tmp_path, "prog.py")
+    expected, actual = both_forked(tmp_path, "prog.py")
     assert expected.stderr.count("UserWarning") == 2
     same(expected, actual)
 
@@ -258,7 +257,9 @@ def test_a_runner_of_other_peoples_code(tmp_path):
         "test_it.py",
         STEP + "    def test_step():\n        for _ in range(2): x = torch.ones(1) * 2\n        step()\n",
     )
-    ending = outplace(tmp_path, "run", "--json", "o.json", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    ending = outplace_forked(
+        tmp_path, "run", "--json", "o.json", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"
+    )
     assert ending.code == 1
     assert found(tmp_path / "o.json") == [("saved", 6, [5], 4)]
     assert "OUT201 saved: h" in ending.stdout.decode()

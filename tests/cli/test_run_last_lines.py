@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from side_by_side import outplace, write
+from side_by_side import outplace, outplace_forked, write
 
 BUG = """
 import torch
@@ -23,7 +23,7 @@ def last_line(ending):
 
 def test_a_failed_run_that_can_be_repaired_says_how(tmp_path):
     write(tmp_path, "my train.py", BUG)
-    ending = outplace(tmp_path, "run", "my train.py", "--lr", "1")
+    ending = outplace_forked(tmp_path, "run", "my train.py", "--lr", "1")
     assert last_line(ending) == "Repair it and prove the repair: outplace run --fix 'my train.py' --lr 1"
 
 
@@ -38,11 +38,11 @@ def test_a_failed_run_that_can_be_repaired_says_how(tmp_path):
 )
 def test_other_runs_do_not(tmp_path, source):
     write(tmp_path, "train.py", source)
-    assert "run --fix" not in outplace(tmp_path, "run", "train.py").stderr
+    assert "run --fix" not in outplace_forked(tmp_path, "run", "train.py").stderr
 
 
 def test_code_that_is_in_no_file_cannot_be_repaired(tmp_path):
-    ending = outplace(tmp_path, "run", "-c", BUG)
+    ending = outplace_forked(tmp_path, "run", "-c", BUG)
     assert last_line(ending) == "More: outplace explain OUT201"
 
 
@@ -81,7 +81,7 @@ def test_a_program_that_ignores_its_arguments(tmp_path):
 
 def test_the_way_to_repair_is_said_once(tmp_path):
     write(tmp_path, "train.py", BUG)
-    ending = outplace(tmp_path, "run", "train.py", "--fix")
+    ending = outplace_forked(tmp_path, "run", "train.py", "--fix")
     assert [line for line in ending.stderr.splitlines() if "run --fix" in line] == [last_line(ending)]
     assert last_line(ending).endswith("To give it to outplace: outplace run --fix train.py")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from side_by_side import both, write
+from side_by_side import both_forked, write
 
 PROGRAM = """
     import copy
@@ -76,7 +76,7 @@ PROGRAM = """
 
 def test_modes_and_subclasses_see_what_the_program_does(tmp_path):
     write(tmp_path, "prog.py", PROGRAM)
-    expected, actual = both(tmp_path, "prog.py")
+    expected, actual = both_forked(tmp_path, "prog.py")
     assert actual.stdout.decode().splitlines() == expected.stdout.decode().splitlines()
     assert (actual.code, expected.code) == (0, 0)
     assert b"own add_" in expected.stdout

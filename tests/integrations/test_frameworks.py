@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from side_by_side import OUTPLACE, finish, start, write
+from side_by_side import outplace_forked, write
 
 pytest.importorskip("torch")
 
@@ -98,7 +98,7 @@ TRAINER = """
 
 def run(folder, program):
     write(folder, "train.py", program)
-    ending = finish(start([OUTPLACE, "run", "--json", "report.json", "train.py"], folder), timeout=300)
+    ending = outplace_forked(folder, "run", "--json", "report.json", "train.py")
     return ending, json.loads((folder / "report.json").read_text())["diagnoses"]
 
 

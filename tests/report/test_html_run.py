@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from side_by_side import outplace, write
+from side_by_side import outplace, outplace_forked, write
 
 pytest.importorskip("torch")
 
@@ -33,7 +33,7 @@ def text_of(path) -> str:
 
 def test_the_bug_of_a_run_is_drawn(tmp_path):
     write(tmp_path, "prog.py", SAVED + "fail(2)")
-    ending = outplace(tmp_path, "run", "--html", "r.html", "--json", "r.json", "prog.py")
+    ending = outplace_forked(tmp_path, "run", "--html", "r.html", "--json", "r.json", "prog.py")
     assert ending.code == 1
     page = (tmp_path / "r.html").read_text()
     rows = re.findall(r'<li class="row (\w+)".*?<b>(.*?)</b>', page, re.DOTALL)
@@ -70,7 +70,7 @@ def test_it_is_there_after_a_program_was_killed_and_tells_of_all_its_processes(t
     os.kill(os.getpid(), signal.SIGKILL)
     """,
     )
-    outplace(tmp_path, "run", "--html", "r.html", "prog.py")
+    outplace_forked(tmp_path, "run", "--html", "r.html", "prog.py")
     told = text_of(tmp_path / "r.html")
     assert "2 in-place bugs" in told
     assert "OUT201" in told and "OUT101" in told
@@ -79,7 +79,7 @@ def test_it_is_there_after_a_program_was_killed_and_tells_of_all_its_processes(t
 
 def test_code_that_is_in_no_file_is_shown(tmp_path):
     code = "import torch; w = torch.ones(3, requires_grad=True); h = w.exp()\nh += 1\nh.sum().backward()"
-    outplace(tmp_path, "run", "--html", "r.html", "-c", code)
+    outplace_forked(tmp_path, "run", "--html", "r.html", "-c", code)
     assert "overwritten here: += (v0 → v1)" in text_of(tmp_path / "r.html")
     assert re.search(r"import torch; w = torch\.ones", text_of(tmp_path / "r.html"))
 
@@ -109,7 +109,7 @@ def test_two_reports_need_two_files(tmp_path):
 
 def test_a_repair_draws_what_it_has_repaired(tmp_path):
     write(tmp_path, "prog.py", SAVED + "fail(2)")
-    ending = outplace(tmp_path, "run", "--fix", "--html", "r.html", "prog.py")
+    ending = outplace_forked(tmp_path, "run", "--fix", "--html", "r.html", "prog.py")
     assert ending.code == 0
     assert "h += 1" in text_of(tmp_path / "r.html")
     assert "h = h + 1" in (tmp_path / "prog.py").read_text()

@@ -9,7 +9,7 @@ import pytest
 from outplace.report import words
 from outplace.report.json import read_diagnosis
 from outplace.report.terminal import as_text
-from side_by_side import OUTPLACE, finish, start, write
+from side_by_side import outplace_forked, write
 
 pytest.importorskip("torch")
 
@@ -77,7 +77,7 @@ def told(tmp_path_factory):
     """The diagnosis of each function, by its name."""
     folder = tmp_path_factory.mktemp("wording")
     write(folder, "program.py", PROGRAM)
-    ending = finish(start([OUTPLACE, "run", "--json", "report.json", "program.py"], folder))
+    ending = outplace_forked(folder, "run", "--json", "report.json", "program.py")
     assert ending.code == 0, ending.stderr
     entries = json.loads((folder / "report.json").read_text())["diagnoses"]
     return {entry["raised_at"]["function"]: read_diagnosis(entry) for entry in entries}

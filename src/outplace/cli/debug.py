@@ -48,11 +48,12 @@ def _sections() -> Iterator[Section]:
     except ImportError as error:
         raise OutplaceError(f"the table of patches needs torch: {error}", 2) from None
     from outplace.reclaim.observe import probe
-    from outplace.runtime.program import evidence, launch, session
+    from outplace.runtime.program import evidence, launch, seeds, session
     from outplace.runtime.program.attachment import Attachment
 
     yield from Attachment("marks").sections()
-    yield from (launch.RUNNING, launch.SHOWN, session.forks(reporter), evidence.example(), probe.example())
+    yield from (launch.RUNNING, launch.SHOWN, session.forks(reporter))
+    yield from (*seeds.sections(1), evidence.example(), probe.example())
 
 
 def _plain(section: Section, row: Patch) -> dict[str, str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.reclaim.recorded import advised, record
 
+import forks
 from outplace.cli.main import main
 from outplace.errors import OutplaceError
 from outplace.reclaim.drive.command import Command
@@ -40,10 +39,7 @@ for step in range(1_000_000):
 
 
 def reclaim(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "outplace", "reclaim", *words]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    return forks.python(folder, "-m", "outplace", "reclaim", *words)
 
 
 @pytest.mark.parametrize(

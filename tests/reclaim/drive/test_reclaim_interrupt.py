@@ -6,14 +6,12 @@ first by itself, then with the changes laid over its files, then as written.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.reclaim.recorded import advised, record
 
+import forks
 from outplace.cli.main import main
 from outplace.reclaim.drive import command, proving
 from outplace.reclaim.drive.proving import Reclaim
@@ -53,13 +51,8 @@ def test_a_run_of_the_program_is_interrupted(tmp_path, run, words):
     path = tmp_path / "train.py"
     path.write_text(PROGRAM)
     reports = ["--json", "o.json", "--html", "o.html"]
-    stopped = subprocess.run(
-        [sys.executable, "-m", "outplace", "reclaim", "--steps", "1", *words, *reports, "train.py", str(run)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
+    stopped = forks.python(
+        tmp_path, "-m", "outplace", "reclaim", "--steps", "1", *words, *reports, "train.py", str(run)
     )
     assert stopped.returncode == 130, stopped.stderr
     assert stopped.stderr.endswith("outplace: stopped; nothing was changed\n")

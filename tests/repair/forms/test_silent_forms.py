@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+import forks
 from outplace.repair.facts.bug import Moment
 from outplace.repair.forms import silent
 from outplace.repair.forms.backward_first import backward_first
@@ -222,37 +220,17 @@ def test_a_run_repairs_it(tmp_path, name, wrong, right):
     case, by_hand = tmp_path / "case.py", tmp_path / "by_hand.py"
     case.write_text(source)
     by_hand.write_text(source.replace(wrong, right))
-    shown = results(["-m", "outplace", "run", "--fix", "case.py"], tmp_path)
+    shown = results(tmp_path, "-m", "outplace", "run", "--fix", "case.py")
     assert case.read_text() != source
-    repaired, meant = results(["-c", EACH_BY_ITSELF, "case.py", "by_hand.py"], tmp_path)
+    (repaired,), (meant,) = results(tmp_path, "case.py"), results(tmp_path, "by_hand.py")
     assert repaired == pytest.approx(meant, rel=1e-5)
     assert shown[-1] == repaired, "the output ends with that of the repaired program"
 
 
-EACH_BY_ITSELF = """
-import os, runpy, sys
-import torch  # once for all programs, of which each is run in a process of its own
-
-for program in sys.argv[1:]:
-    child = os.fork()
-    if child == 0:
-        runpy.run_path(program, run_name="__main__")
-        sys.exit()
-    _, status = os.waitpid(child, 0)
-    assert status == 0
-"""
-
-
-def results(command: list[str], folder: Path) -> list[list[float]]:
+def results(folder: Path, *words: str) -> list[list[float]]:
     """The numbers of each line of results."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = forks.python(folder, *words)
+    assert done.returncode == 0, done.stderr
     found = re.findall(r"^RESULT (.*)$", done.stdout, re.MULTILINE)
     return [[float(number) for number in line.split()] for line in found]
 

@@ -15,7 +15,7 @@ from test_in_turn import HEAD
 
 from conftest import repaired
 
-COUNT = 80
+COUNT = 40
 VALUES = {
     "fake": "G(z)",
     "code": "E(x)",

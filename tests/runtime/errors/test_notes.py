@@ -1,9 +1,10 @@
 """Under `outplace run` a diagnosis is rendered once: below the traceback, or as a note where somebody looks at it."""
 
-import subprocess
 import sys
 
 import pytest
+
+import forks
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no notes")
 
@@ -27,8 +28,7 @@ HEADLINE = "y (float32[2]) was overwritten after exp kept it for backward"
 
 def run(tmp_path, end):
     (tmp_path / "prog.py").write_text(START + end)
-    command = [sys.executable, "-m", "outplace", "run", "prog.py"]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    return forks.python(tmp_path, "-m", "outplace", "run", "prog.py")
 
 
 def test_an_uncaught_error_gets_no_note(tmp_path):

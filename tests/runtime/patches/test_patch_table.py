@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from side_by_side import plain
+from side_by_side import forked
 
 torch = pytest.importorskip("torch")
 
@@ -225,7 +225,7 @@ def test_watching_may_end_inside_a_backward():
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 @pytest.mark.parametrize("when", ["before", "inside"])
 def test_collectives_are_seen_whenever_the_process_group_began(tmp_path, when):
-    ending = plain(tmp_path, str(PROGRAMS / "process_group_first.py"), when)
+    ending = forked(tmp_path, str(PROGRAMS / "process_group_first.py"), when)
     assert ending.code == 0, ending.stderr
     line = "True all_gather dist.all_gather([y.detach()], torch.full((4,), 7.0))"
     told = [line for line in ending.stdout.decode().splitlines() if not line.startswith("[")]

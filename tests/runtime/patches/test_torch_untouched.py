@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from side_by_side import both, plain, write
+from side_by_side import both_forked, forked, write
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 def test_torch_is_what_it_was_under_outplace(tmp_path):
-    expected, actual = both(tmp_path, str(PROGRAMS / "untouched.py"))
+    expected, actual = both_forked(tmp_path, str(PROGRAMS / "untouched.py"))
     assert expected.code == 0, expected.stderr
     assert actual.stdout.decode().splitlines() == expected.stdout.decode().splitlines()
     assert actual.stderr.startswith(expected.stderr)
@@ -33,7 +33,7 @@ SCRIPTED = """
 
 def test_torchscript_knows_every_function_that_is_replaced(tmp_path):
     program = write(tmp_path, "scripted.py", SCRIPTED)
-    expected, actual = both(tmp_path, str(program))
+    expected, actual = both_forked(tmp_path, str(program))
     assert b"aten::as_tensor" in expected.stdout, expected.stderr
     assert actual.stdout.decode() == expected.stdout.decode()
 
@@ -82,7 +82,7 @@ TRACED = """
 
 def test_a_trace_of_torchscript_has_nothing_of_outplace(tmp_path):
     program = write(tmp_path, "traced.py", TRACED)
-    expected, actual = both(tmp_path, str(program))
+    expected, actual = both_forked(tmp_path, str(program))
     assert expected.code == 0, expected.stderr
     assert "TracerWarning" in expected.stdout.decode()
     assert actual.stdout.decode() == expected.stdout.decode()
@@ -90,10 +90,10 @@ def test_a_trace_of_torchscript_has_nothing_of_outplace(tmp_path):
 
 
 def test_everything_is_put_back(tmp_path):
-    ending = plain(tmp_path, str(PROGRAMS / "put_back.py"))
+    ending = forked(tmp_path, str(PROGRAMS / "put_back.py"))
     assert (ending.stdout, ending.code) == (b"all as before\n", 0), ending.stderr
 
 
 def test_everything_that_is_changed_is_listed(tmp_path):
-    ending = plain(tmp_path, str(PROGRAMS / "all_listed.py"))
+    ending = forked(tmp_path, str(PROGRAMS / "all_listed.py"))
     assert (ending.stdout, ending.code) == (b"all are listed\n", 0), ending.stderr

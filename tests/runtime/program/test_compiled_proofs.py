@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from side_by_side import outplace, plain, write
+from side_by_side import forked, outplace_forked, write
 
 PROGRAM = """\
 import torch
@@ -57,11 +57,11 @@ def compilations(folder):
 def test_each_run_of_a_proof_compiles_what_the_program_compiles(tmp_path):
     backend = "aot_autograd(fw_compiler=counted)"
     write(tmp_path, "right.py", program(backend, REPAIRED))
-    right = plain(tmp_path, "right.py")
+    right = forked(tmp_path, "right.py")
     alone = compilations(tmp_path)
     assert right.code == 0 and len(alone) == 2  # forward and backward
     write(tmp_path, "train.py", program(backend, BUG))
-    done = outplace(tmp_path, "run", "--fix", "train.py")
+    done = outplace_forked(tmp_path, "run", "--fix", "train.py")
     assert compilations(tmp_path) == [alone[0], *alone, *alone]  # no backward in the failed run; with copies; repaired
     assert (tmp_path / "train.py").read_text() == program(backend, REPAIRED), done.stderr
     assert done.stdout == right.stdout
@@ -79,7 +79,7 @@ def note():
         print(torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"], file=file)
 """
     write(tmp_path, "train.py", counting + program('"inductor"', BUG))
-    done = outplace(tmp_path, "run", "--fix", "train.py", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
+    done = outplace_forked(tmp_path, "run", "--fix", "train.py", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
     assert (tmp_path / "train.py").read_text() == counting + program('"inductor"', REPAIRED), done.stderr
     assert "copies of its saved tensors, in 3 backwards" in done.stderr
     counts = [int(count) for count in compilations(tmp_path)]

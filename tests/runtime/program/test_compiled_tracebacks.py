@@ -2,7 +2,7 @@
 
 import re
 
-from side_by_side import outplace, plain, write
+from side_by_side import forked, outplace_forked, write
 
 PROGRAM = """\
 import traceback
@@ -53,7 +53,7 @@ print(sum(counters["graph_break"].values()))
 
 def test_errors_inside_a_region_and_around_graph_breaks(tmp_path):
     write(tmp_path, "program.py", PROGRAM)
-    alone, watched = plain(tmp_path, "program.py"), outplace(tmp_path, "run", "program.py")
+    alone, watched = forked(tmp_path, "program.py"), outplace_forked(tmp_path, "run", "program.py")
     assert alone.code == watched.code == 0, watched.stderr
     assert alone.stdout == watched.stdout
     assert alone.stderr.count("Traceback") >= 2

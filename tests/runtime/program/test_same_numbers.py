@@ -1,11 +1,10 @@
 """Nothing changes: each benchmark model trains to the same numbers, bit for bit, with and without outplace."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import forks
 
 pytest.importorskip("torch")
 
@@ -14,14 +13,7 @@ SMALL = {"BENCH_STEPS": "50", "BENCH_BATCH": "2"}
 
 
 def digest(command: list[str], model: str) -> str:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTPLACE")}
-    done = subprocess.run(
-        [sys.executable, *command, str(MODELS / f"{model}.py")],
-        env={**environment, **SMALL},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = forks.python(MODELS, *command, f"{model}.py", **SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert len(done.stdout.strip()) == 64

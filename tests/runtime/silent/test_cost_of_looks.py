@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from side_by_side import both, write
+from side_by_side import both_forked, write
 
 MANY_ROUNDS = """
     import gc
@@ -38,7 +38,7 @@ MANY_ROUNDS = """
 
 def test_few_searches_through_all_objects(tmp_path):
     program = write(tmp_path, "rounds.py", MANY_ROUNDS)
-    expected, actual = both(tmp_path, str(program))
+    expected, actual = both_forked(tmp_path, str(program))
     assert (actual.stdout, actual.code) == (b"few\n", 0), actual.stderr
     assert actual.stderr == expected.stderr  # and nothing is wrong with it
 
@@ -75,6 +75,6 @@ MANY_BACKWARDS = """
 
 def test_each_write_is_looked_at_once(tmp_path):
     program = write(tmp_path, "backwards.py", MANY_BACKWARDS)
-    expected, actual = both(tmp_path, str(program))
+    expected, actual = both_forked(tmp_path, str(program))
     assert expected.stdout == b"few True\n"
     assert (actual.stdout, actual.code) == (b"few True\n", 0), actual.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+import forks
 import outplace
 from outplace.runtime.record.snapshots import fingerprint
 
@@ -84,11 +83,11 @@ def test_the_line_is_named_at_the_next_step(tmp_path: Path):
         "    fill(y.data_ptr())\n"
         "    loss.backward()\n"
     )
-    command = [sys.executable, "-m", "outplace", "run", "--guard", "train.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    command = ("-m", "outplace", "run", "--guard")
+    done = forks.python(tmp_path, *command, "train.py")
     assert done.returncode == 0, done.stderr
     assert "train.py:4 in fill" in done.stderr and "OUT302" in done.stderr
-    strict = subprocess.run([*command[:4], "--strict", *command[4:]], cwd=tmp_path, capture_output=True, text=True)
+    strict = forks.python(tmp_path, *command, "--strict", "train.py")
     assert strict.returncode == 1
     assert "WrongGradientError" in strict.stderr and "outplace/runtime" not in strict.stderr
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+import forks
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "collectives.py"
 
@@ -20,10 +19,8 @@ WRITTEN_BY_ONE = {"gather": {0}, "broadcast": {1}, "recv": {1}, "irecv": {1}}
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 def test_each_collective_is_found_on_the_ranks_where_it_writes(tmp_path: Path):
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "outplace", "run", "--json", str(report), str(PROGRAM), str(tmp_path / "store")]
-    run = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path
-    )
+    words = ("run", "--json", str(report), str(PROGRAM), str(tmp_path / "store"))
+    run = forks.python(tmp_path, "-m", "outplace", *words)
     assert run.returncode == 0, run.stderr
     happened = {}
     for line in run.stdout.splitlines():

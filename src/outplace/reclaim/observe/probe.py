@@ -14,7 +14,6 @@ import functools
 import inspect
 import json
 import os
-import random
 import sys
 import time
 from collections import Counter
@@ -24,8 +23,8 @@ from typing import Any
 
 from outplace import settings
 from outplace.reclaim.observe.digests import Digests, of_leaves, of_tensors
-from outplace.runtime.patches.table import Patch, Section, Undo, registered, replaced
-from outplace.runtime.program import attachment, evidence
+from outplace.runtime.patches.table import Patch, Section, Undo, after_torch, registered, replaced
+from outplace.runtime.program import attachment, evidence, seeds
 from outplace.runtime.record.user_files import own_files
 
 RECORDING, DIGESTS, STOPPED = "recording.json", "digests.json", "stopped"
@@ -38,14 +37,14 @@ def start() -> None:
     folder, overlay = settings.RECLAIM.take(), settings.OVERLAY.take()
     if overlay:
         evidence.lay_over(json.loads(Path(overlay).read_text(encoding="utf-8")))
-    random.seed(0)
+    seeds.start(settings.SEED.take())
     probe = _Probe(Path(folder), settings.STEPS.take(), settings.LEDGER.take(), settings.EXACT.take())
     attachment.more.append(_section(probe))
     atexit.register(probe.end)
 
 
 def _section(probe: _Probe) -> Section:
-    return Section("a run for its memory (outplace reclaim)", probe.patches)
+    return Section("a run for its memory (outplace reclaim)", probe.patches, after_torch)
 
 
 def example() -> Section:
@@ -69,8 +68,9 @@ class _Probe:
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        why = "Runs that are compared must draw the same numbers."
-        yield Patch("random numbers and algorithms", "replaced", why, self._make_exact, "They stay as they are set.")
+        if self._exact:
+            why = "CUDA shall compute the same bits in each run."
+            yield Patch("algorithms of CUDA", "replaced", why, _make_exact, "They stay as they are set.")
         for name in ("backward", "grad"):
             yield replaced(torch.autograd, name, self._watched, "The backwards of a run and their gradients are noted.")
         where, why = "torch.optim.optimizer._global_optimizer_post_hooks", "The program ends after a few steps."
@@ -80,19 +80,6 @@ class _Probe:
 
             self._ledger = Ledger()
             yield from self._ledger.patches()
-
-    def _make_exact(self) -> Undo:
-        import torch
-
-        torch.manual_seed(0)
-        with contextlib.suppress(ImportError):
-            import numpy
-
-            numpy.random.seed(0)
-        if self._exact:
-            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-            torch.use_deterministic_algorithms(True, warn_only=True)
-        return bool
 
     def _watched(self, function: Any) -> Any:
         signature = inspect.signature(function)
@@ -182,6 +169,14 @@ class _Probe:
         recording.torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
         recording.allocator_peak, recording.seconds = _allocator_peak(), self._seconds
         recording.write(self._folder / RECORDING)
+
+
+def _make_exact() -> Undo:
+    import torch
+
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    return bool
 
 
 def _clock() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ class Runs:
     def __init__(self, words: Sequence[str], limit: float, tell: Telling) -> None:
         self._words, self._limit, self._tell = list(words), limit, tell
         self._folder = tempfile.TemporaryDirectory(prefix="outplace-fix-")
+        self._seed = random.randrange(1, 2**32)
+        """Of every run, so that a program without a seed computes the same in each. The next proof has another one."""
         self._count = 0
         self._first_took = self._ends_at = 0.0
 
@@ -82,6 +85,8 @@ class Runs:
         folder.mkdir()
         environment = dict(os.environ)
         settings.EVIDENCE.put(str(folder / "evidence"), environment)
+        settings.SEED.put(self._seed, environment)
+        environment.setdefault("PYTHONHASHSEED", str(self._seed))  # the order of sets of strings
         if texts:
             real = {os.path.realpath(path): text for path, text in texts.items()}
             (folder / "overlay").write_text(json.dumps(real), encoding="utf-8")

@@ -240,3 +240,6 @@ def after_import(module: str, attribute: str = "__name__") -> Wait:
         return registered("sys.meta_path", lambda: import_hooks.then(module, act), why)
 
     return Wait(lambda: hasattr(sys.modules.get(module), attribute), until)
+
+
+after_torch = after_import("torch", "Tensor")

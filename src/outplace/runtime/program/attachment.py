@@ -15,7 +15,7 @@ from outplace.knowledge.silent_rules import RULES
 from outplace.runtime.errors import dispatch
 from outplace.runtime.patches import loaded_code, source_loading
 from outplace.runtime.patches.source_loading import bound
-from outplace.runtime.patches.table import Patch, Section, Table, Undo, Wait, after_import
+from outplace.runtime.patches.table import Patch, Section, Table, Undo, Wait, after_import, after_torch
 from outplace.runtime.program import error_hooks
 from outplace.runtime.record import log
 from outplace.runtime.record.user_files import own_files
@@ -27,7 +27,7 @@ Way = Literal["marks", "tags"]
 """How the sites of nodes are known: by marks in the source (nearly free), or by a tag on each node (any code)."""
 
 more: list[Section] = []
-"""Sections of a process that runs for a purpose (a proof, a measurement of memory). They open after torch's."""
+"""Sections of a process that runs for a purpose (a proof, a measurement of memory)."""
 
 
 class Attachment:
@@ -42,7 +42,7 @@ class Attachment:
         self.names = Section("marks", source_loading.names)
         self.loaders = Section("loading with marks", source_loading.loaders)
         self.examples = Section("doctest", source_loading.examples, after_import("doctest", "testfile"))
-        self.torch = Section("torch", self._torch_rows, after_import("torch", "Tensor"), self._with_torch)
+        self.torch = Section("torch", self._torch_rows, after_torch, self._with_torch)
         self.dynamo = Section("Dynamo", self._dynamo_rows, after_import("torch._dynamo.eval_frame"))
         self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
         self.later = [
@@ -74,7 +74,7 @@ class Attachment:
         self.table.open(self.errors, self.names, self.loaders)
         if way == "marks":
             self.table.open(self.examples)
-        self.table.open(self.torch)
+        self.table.open(self.torch, *more)
 
     def set_guard(self, wanted: bool) -> None:
         """Starts or stops the guard. If torch is not imported yet, the guard starts when it is."""
@@ -99,7 +99,6 @@ class Attachment:
             yield self.loaded
         if self.wants_guard:
             yield self.guard
-        yield from more
 
     def _torch_rows(self) -> Iterator[Patch]:
         from outplace.runtime.patches import (

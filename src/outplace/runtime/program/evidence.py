@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from outplace import settings
 from outplace.repair.drive.processes import show_lines_at_once
 from outplace.runtime import instrument
-from outplace.runtime.patches.table import Patch, Section, registered, replaced
-from outplace.runtime.program import attachment
+from outplace.runtime.patches.table import Patch, Section, after_torch, registered, replaced
+from outplace.runtime.program import attachment, seeds
 from outplace.runtime.record.user_files import fields_of, own_files
 
 _CONTAINERS = (tuple, list, dict, deque)
@@ -39,6 +39,7 @@ def start() -> None:
     if overlay:
         with open(overlay, encoding="utf-8") as file:
             lay_over(json.load(file))
+    seeds.start(settings.SEED.take())
     if evidence:
         notes = _Notes(evidence)
         attachment.more.append(_section(notes, reference))
@@ -46,7 +47,7 @@ def start() -> None:
 
 
 def _section(notes: _Notes, reference: bool) -> Section:
-    return Section("a run for a proof (outplace fix, run --fix)", lambda: notes.patches(reference))
+    return Section("a run for a proof (outplace fix, run --fix)", lambda: notes.patches(reference), after_torch)
 
 
 def example() -> Section:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import linecache
 import os
 import site
@@ -37,6 +38,17 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(sorted(os.path.realpath(folder) + os.sep for folder in folders if folder))
 
 
+_real_folder = functools.cache(os.path.realpath)
+
+
+def _real(filename: str) -> str:
+    """The file's real path. Thousands of files lie in few folders, so each folder is looked up once."""
+    folder, name = os.path.split(filename)
+    if not os.path.isabs(folder) or os.path.islink(filename):
+        return os.path.realpath(filename)
+    return os.path.join(_real_folder(folder), name)
+
+
 class _OwnFiles(dict[str, bool]):
     """File name -> is it a file of the user? A dict, because it is read at every write and every function return."""
 
@@ -54,7 +66,7 @@ class _OwnFiles(dict[str, bool]):
     def _decide(self, filename: str) -> bool:
         if filename.startswith("<"):  # <string>, <frozen importlib._bootstrap>, code that torch generates
             return filename in self._named
-        path = os.path.realpath(filename)
+        path = _real(filename)
         if self._claimed and path.startswith(self._claimed):
             return True
         installed = not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))  # of any interpreter
