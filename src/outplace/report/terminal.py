@@ -77,8 +77,8 @@ def _blocks(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> Iterator[list[T
 
 
 def _told(diagnosis: Diagnosis, width: int, glyphs: Glyphs) -> Iterator[Text]:
-    if diagnosis.why.strip():
-        yield from _keyed("why", Text(glyphs.clean(diagnosis.why.strip())), width)
+    if why := words.why(diagnosis):
+        yield from _keyed("why", Text(glyphs.clean(why)), width)
     if diagnosis.also_saved_by:
         others = words.also_kept(diagnosis.also_saved_by, glyphs.times)
         yield from _keyed("also", Text(glyphs.clean(f"kept by {others}")), width)

@@ -123,6 +123,12 @@ def _silent_headline(diagnosis: Diagnosis) -> str:
     return own or (_SHARED if diagnosis.kind == "silent-other" else _HEADLINES[diagnosis.kind])
 
 
+def why(diagnosis: Diagnosis) -> str:
+    """The reason, as a sentence. The name of an operation, as in `exp keeps its result`, is left as it is."""
+    text = diagnosis.why.strip()
+    return f"The {text[4:]}" if text.startswith("the ") else text
+
+
 def first_line(text: str) -> str:
     """The first line of a message, or a word for its absence."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")

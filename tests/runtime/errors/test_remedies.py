@@ -91,3 +91,27 @@ def test_most_rules_are_compared(tmp_path: Path):
 def test_the_diff_for_clamped_weights_goes_backward_first(zygote: Zygote, tmp_path: Path):
     (diff,) = offered_by_run(zygote, tmp_path, CRITIC)["OUT301"]
     assert diff == ["+out.backward()", "-out.backward()"]
+
+
+KEPT_TWICE = """
+import torch
+
+torch.manual_seed(0)
+w = torch.randn(4, 4, requires_grad=True)
+hidden = torch.tanh(torch.randn(8, 4) @ w)  # keeps it
+loss = (hidden**2).sum()  # keeps it, too
+hidden.data.clamp_(-0.1, 0.1)
+loss.backward()
+print("GRADIENT", w.grad.abs().sum().item())
+"""
+
+
+def test_a_tensor_that_two_operations_keep_gets_a_copy_for_each(zygote: Zygote, tmp_path: Path):
+    (diff,) = offered_by_run(zygote, tmp_path, KEPT_TWICE)["OUT301"]
+    mended = KEPT_TWICE
+    for old, new in zip(diff[: len(diff) // 2], diff[len(diff) // 2 :], strict=True):
+        mended = mended.replace(old[1:], new[1:])
+    (tmp_path / "mended.py").write_text(mended)
+    (tmp_path / "meant.py").write_text(KEPT_TWICE.replace("hidden.data.clamp_(-0.1, 0.1)\n", ""))
+    outputs = [zygote.python(tmp_path, name).stdout for name in ("mended.py", "meant.py")]
+    assert outputs[0] == outputs[1] != ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outplace.runtime.record import native
-from side_by_side import forked
+from side_by_side import plain
 
 pytest.importorskip("torch")
 
@@ -20,7 +20,7 @@ CASES = re.findall(r"^def case_(\w+)\(", PROGRAM.read_text(), re.MULTILINE)
 def ending(tmp_path_factory):
     if not hasattr(native.compiled, "switch_tags"):
         pytest.skip("the compiled module is missing or old: `make run` makes it")
-    return forked(tmp_path_factory.mktemp("loaded"), str(PROGRAM))
+    return plain(tmp_path_factory.mktemp("loaded"), str(PROGRAM))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from side_by_side import forked, outplace_forked, write
 
 PROGRAM = """\
@@ -69,18 +67,26 @@ def test_each_run_of_a_proof_compiles_what_the_program_compiles(tmp_path):
     assert "copies of its saved tensors, in 3 backwards" in done.stderr
 
 
-@pytest.mark.skipif("not __import__('shutil').which('c++')")
-def test_inductor_compiles_each_graph_once_for_all_runs(tmp_path):
-    counting = """\
+PRODUCTS = """\
 import atexit, torch._dynamo.utils
 @atexit.register
 def note():
     with open("compiled", "a") as file:
         print(torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"], file=file)
+torch.manual_seed(0)
+product = torch.compile(lambda x, w: x @ w)  # nothing that needs a C++ compiler
+x, w = torch.rand(3, 4), torch.rand(4, 5, requires_grad=True)
+for _ in range(3):
+    likely = product(x, w).softmax(-1)
+    CLAMP
+    likely.log().sum().backward()
 """
-    write(tmp_path, "train.py", counting + program('"inductor"', BUG))
+
+
+def test_inductor_compiles_each_graph_once_for_all_runs(tmp_path):
+    write(tmp_path, "train.py", PRODUCTS.replace("CLAMP", BUG))
     done = outplace_forked(tmp_path, "run", "--fix", "train.py", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
-    assert (tmp_path / "train.py").read_text() == counting + program('"inductor"', REPAIRED), done.stderr
+    assert (tmp_path / "train.py").read_text() == PRODUCTS.replace("CLAMP", REPAIRED), done.stderr
     assert "copies of its saved tensors, in 3 backwards" in done.stderr
     counts = [int(count) for count in compilations(tmp_path)]
     assert len(counts) == 3 and sum(counts) == 2, counts  # forward and backward

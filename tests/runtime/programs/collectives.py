@@ -88,4 +88,4 @@ def work(rank, store):
 
 
 if __name__ == "__main__":
-    mp.spawn(work, (sys.argv[1],), nprocs=2)
+    mp.start_processes(work, (sys.argv[1],), nprocs=2, start_method="fork")

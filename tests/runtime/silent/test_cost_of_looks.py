@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from side_by_side import both_forked, write
+from side_by_side import both, both_forked, write
 
 MANY_ROUNDS = """
     import gc
@@ -74,7 +74,8 @@ MANY_BACKWARDS = """
 
 
 def test_each_write_is_looked_at_once(tmp_path):
+    """In processes of their own: plain Python has nothing of outplace loaded."""
     program = write(tmp_path, "backwards.py", MANY_BACKWARDS)
-    expected, actual = both_forked(tmp_path, str(program))
+    expected, actual = both(tmp_path, str(program))
     assert expected.stdout == b"few True\n"
     assert (actual.stdout, actual.code) == (b"few True\n", 0), actual.stderr

@@ -19,28 +19,36 @@ from outplace.repair.syntax.flow import flat
 
 
 def copies_for_backward(place: Place) -> Iterator[Candidate]:
-    """`x.clone() * y`, at each site that saved the tensor. Several savers get their copies together."""
-    sure = not _uses_checkpoints(place.code)
+    """`x.clone() * y`, at each site that saved the tensor. Several savers get their copies together.
+
+    A run has seen that each of several savers needs its copy. So one copy alone is no safe repair then.
+    """
+    sure, several = not _uses_checkpoints(place.code), place.bug.from_run and len(place.bug.savers) > 1
     copies: dict[str, list[Edit]] = {}
+    alone: list[Candidate] = []
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
         if code is None or node is None or _writes_unseen(place, site):
-            return
+            break
         if index == 0:
-            yield from _copy_for_function(place, code, node, sure)
+            alone += _copy_for_function(place, code, node, sure and not several)
         ways = list(_ways(place, code, node, saved_as))
         if not ways:
-            return
+            break
         if index == 0:
-            yield from (
-                _candidate(way.title, {site.file: way.edits}, sure and way.sure, way.operand) for way in ways[:5]
+            alone += (
+                _candidate(way.title, {site.file: way.edits}, sure and way.sure and not several, way.operand)
+                for way in ways[:5]
             )
         sure = sure and ways[0].sure
         edits = copies.setdefault(site.file, [])
         edits += [edit for edit in ways[0].edits if edit not in edits]
-    if len(place.bug.savers) > 1:
-        yield _candidate("Let backward keep copies", {path: tuple(edits) for path, edits in copies.items()}, sure)
+    else:
+        if len(place.bug.savers) > 1:
+            edits_of_all = {path: tuple(edits) for path, edits in copies.items()}
+            alone.insert(0 if several else len(alone), _candidate("Let backward keep copies", edits_of_all, sure))
+    yield from alone
 
 
 def _candidate(title: Title, edits: dict[str, tuple[Edit, ...]], sure: bool, operand: str = "") -> Candidate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Literal
 
 from outplace.files import naming
 from outplace.knowledge.nodes import describe_saved
@@ -20,6 +21,8 @@ from outplace.report.html.rule_pages import rule_id
 _GLYPHS = for_encoding("utf-8")
 _LONGEST_MESSAGE = 4_000
 _LONGEST_PATCH = 10_000
+_HEIGHT_OF_BOXES = 450
+"""About as many pixels as the two boxes take in one column."""
 _SAFETY = {"safe": "safe", "unsafe": "look it over", "suggestion": "suggestion"}
 
 
@@ -79,8 +82,8 @@ class View:
     boxes: Boxes | None
     is_short: bool
     """Without a graph the story is short: the source stands below both columns."""
-    boxes_left: bool
-    """Do they stand below the source, because the column of the story is the longer one?"""
+    boxes_at: Literal["left", "right", "below"]
+    """In the column that is much shorter than the other one; else below both."""
     remedies: tuple[Remedy, ...]
     message: str
     lost: tuple[Note, ...]
@@ -106,7 +109,7 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         sentence=_sentence(diagnosis),
         name=short(tensor.name or "the tensor", 60),
         form=words.form(tensor),
-        why=short(diagnosis.why.strip(), _LONGEST_MESSAGE),
+        why=short(words.why(diagnosis), _LONGEST_MESSAGE),
         notes=tuple(short(note.strip(), _LONGEST_MESSAGE) for note in diagnosis.notes),
         also=words.also_kept(diagnosis.also_saved_by, "×") if diagnosis.also_saved_by else "",
         ranks=_ranks(ranks or ()),
@@ -118,7 +121,9 @@ def view(diagnosis: Diagnosis, sources: Sources, id: str, ranks: Sequence[int] |
         other_panes=tuple(others),
         boxes=boxes(diagnosis),
         is_short=not lanes.dots,
-        boxes_left=lanes.height > _height(main) + sum(map(_height_of_remedy, remedies)),
+        boxes_at=_boxes_at(
+            _height(main) + sum(map(_height_of_remedy, remedies)), lanes.height + _height_of_reason(diagnosis)
+        ),
         remedies=remedies,
         message="" if is_silent(diagnosis) else short(diagnosis.error, _LONGEST_MESSAGE),
         lost=tuple(Note(place.role, place.label) for place in found if place.site is None),
@@ -136,6 +141,17 @@ def _also_kept(diagnosis: Diagnosis, events: Sequence[story.Event]) -> Iterator[
 def short_headline(diagnosis: Diagnosis) -> str:
     """What happened, for an index."""
     return short(words.headline(diagnosis), 160)
+
+
+def _boxes_at(left: int, right: int) -> Literal["left", "right", "below"]:
+    if abs(left - right) < _HEIGHT_OF_BOXES // 2:
+        return "below"
+    return "left" if left < right else "right"
+
+
+def _height_of_reason(diagnosis: Diagnosis) -> int:
+    also = diagnosis.also_saved_by[:1]
+    return 26 * (sum(1 + len(text) // 60 for text in (words.why(diagnosis), *diagnosis.notes)) + len(also))
 
 
 def _height(shown: Sequence[Pane]) -> int:
