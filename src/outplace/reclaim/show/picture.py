@@ -44,6 +44,7 @@ _STYLE = Markup("""<style>
 .reclaim .peak { font-weight: 600; fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 .reclaim .maker { font: 13px var(--mono); margin-top: 10px; overflow-wrap: anywhere; }
 .reclaim .amount { display: flex; align-items: center; gap: 6px; font: 12px/13px var(--sans); color: var(--soft); }
+.reclaim .amount { padding-right: 2em; white-space: nowrap; }
 .reclaim .length { flex: none; height: 11px; min-width: 2px; border-radius: 2px; }
 .reclaim h3 { margin: 0 0 8px; }
 .reclaim table { border-collapse: collapse; width: 100%; min-width: 640px; font-size: 14px; }
